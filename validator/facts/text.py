@@ -1,0 +1,85 @@
+"""From syntax nodes to positions, paths and short texts."""
+
+from __future__ import annotations
+
+import ast
+
+from validator.facts.model import At
+
+_LONGEST = 160
+
+
+class Text:
+    """The lines of a file, with the conversions between the byte offsets of `ast` and characters."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.ascii = text.isascii()
+
+    def at(self, node: ast.AST) -> At:
+        """The place of a node; columns in characters, from 1."""
+        line, column, end_line, end_column = (
+            node.lineno, node.col_offset, node.end_lineno, node.end_col_offset,  # type: ignore[attr-defined]
+        )  # fmt: skip
+        if self.ascii:
+            return (line, column + 1, end_line, end_column + 1)
+        return (line, self.column(line, column), end_line, self.column(end_line, end_column))
+
+    def column(self, line: int, offset: int) -> int:
+        """The column, from 1, of a UTF-8 byte offset in a line."""
+        if self.ascii:
+            return offset + 1
+        text = self.lines[line - 1]
+        return offset + 1 if text.isascii() else len(text.encode()[:offset].decode(errors="ignore")) + 1
+
+    def segment(self, node: ast.expr, longest: int = _LONGEST) -> str:
+        """The source of an expression with white space folded, cut at `longest` characters."""
+        line, column, end_line, end_column = self.at(node)
+        if line == end_line:
+            return self.lines[line - 1][column - 1 : end_column - 1][:longest]
+        parts = [self.lines[line - 1][column - 1 :], *self.lines[line : end_line - 1]]
+        parts.append(self.lines[end_line - 1][: end_column - 1])
+        return " ".join(" ".join(parts).split())[:longest]
+
+    def value(self, node: ast.expr) -> tuple[str, str]:
+        """The (kind, text) of an expression as `Argument` describes them."""
+        kind = type(node)
+        if kind is ast.Name or kind is ast.Attribute or kind is ast.Subscript:
+            return "path", path_of(node)
+        if kind is ast.Call:
+            return "call", path_of(node.func)  # type: ignore[attr-defined]
+        if kind is ast.Constant or kind is ast.UnaryOp and type(node.operand) is ast.Constant:  # type: ignore[attr-defined]
+            return "const", self.segment(node)
+        if kind is ast.Tuple or kind is ast.List:
+            return "tuple", self.segment(node)
+        if kind is ast.Lambda:
+            return "lambda", self.segment(node)
+        if kind is ast.Await:
+            return self.value(node.value)  # type: ignore[attr-defined]
+        return "other", self.segment(node)
+
+
+def path_of(node: ast.expr) -> str:
+    """The path of an expression (see `validator.facts.model`)."""
+    links: list[str] = []
+    while True:
+        kind = type(node)
+        if kind is ast.Name:
+            links.append(node.id)  # type: ignore[attr-defined]
+            break
+        if kind is ast.Attribute:
+            links.append("." + node.attr)  # type: ignore[attr-defined]
+            node = node.value  # type: ignore[attr-defined]
+        elif kind is ast.Call:
+            links.append("()")
+            node = node.func  # type: ignore[attr-defined]
+        elif kind is ast.Subscript:
+            links.append("[]")
+            node = node.value  # type: ignore[attr-defined]
+        elif kind is ast.Await:
+            node = node.value  # type: ignore[attr-defined]
+        else:
+            links.append("?")
+            break
+    links.reverse()
+    return "".join(links)

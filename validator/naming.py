@@ -1,0 +1,109 @@
+"""Which dotted module name a file has, and which file a dotted name means where it is imported.
+
+Python's own search path is unknown to a reader of files, so it is rebuilt from the tree: the folder above the
+outermost package of the importing file, the folders above that one, and, when exactly one of them holds the
+name, the folders above every other outermost package (`src/` layouts, sibling projects).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+
+class Location(NamedTuple):
+    """Where a module lies. `root` is the folder its dotted `name` counts from."""
+
+    root: str
+    name: str
+    is_package: bool
+
+
+@cache
+def _is_package(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "__init__.py"))
+
+
+@cache
+def _root_of(folder: str) -> str:
+    """The folder above the outermost package that holds `folder` (itself, where it is no package)."""
+    while _is_package(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def locate(path: str) -> Location:
+    """The location of a file given by its absolute path."""
+    folder, file = os.path.split(path)
+    root = _root_of(folder)
+    stem = file.rpartition(".")[0]
+    parts = [p for p in os.path.relpath(folder, root).split(os.sep) if p != "."]
+    if stem == "__init__" and parts:
+        return Location(root, ".".join(parts), True)
+    return Location(root, ".".join([*parts, stem]), False)
+
+
+class Finder:
+    """Finds modules by name for the files of one run."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self.by_path: dict[str, str] = {}  # module file or package folder -> file of the run
+        self.folders: set[str] = set()
+        self.roots: dict[str, None] = {}
+        for path in files:
+            folder, file = os.path.split(path)
+            self.by_path[path.rpartition(".")[0] if file != "__init__.py" else folder] = path
+            if (root := _root_of(folder)) != folder:
+                self.roots[root] = None
+            while folder not in self.folders and os.path.dirname(folder) != folder:
+                self.folders.add(folder)
+                folder = os.path.dirname(folder)
+        self._tops: dict[tuple[str, str], str | None] = {}
+
+    def top(self, name: str, importer: str) -> str | None:
+        """The path (without suffix) of the top-level module `name` as `importer`, a file, would find it."""
+        folder = os.path.dirname(importer)
+        key = (name, folder)
+        if key not in self._tops:
+            self._tops[key] = self._find_top(name, folder)
+        return self._tops[key]
+
+    def _find_top(self, name: str, folder: str) -> str | None:
+        root = _root_of(folder)
+        while True:
+            candidate = os.path.join(root, name)
+            if candidate in self.by_path or candidate in self.folders and candidate != folder and _is_package(candidate):
+                return candidate
+            if root not in self.folders or os.path.dirname(root) == root:
+                break
+            root = os.path.dirname(root)
+        found = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
+        return found[0] if len(found) == 1 else None
+
+    def file(self, path: str) -> str | None:
+        """The file of the run that is the module or package at `path` (without suffix)."""
+        return self.by_path.get(path)
+
+    def on_disk(self, path: str) -> bool:
+        """Whether something that may be a module lies at `path`: not read in this run, compiled, a namespace."""
+        if path in self.folders or os.path.isdir(path):
+            return True
+        folder, stem = os.path.split(path)
+        return any(entry.partition(".")[0] == stem and not entry.endswith((".md", ".txt", ".sh", ".yaml", ".json")) for entry in _listing(folder))
+
+
+@cache
+def _listing(folder: str) -> tuple[str, ...]:
+    try:
+        return tuple(os.listdir(folder))
+    except OSError:
+        return ()
+
+
+def forget() -> None:
+    """Drop what was remembered of the file system (a later run in the same process may see another tree)."""
+    _is_package.cache_clear()
+    _root_of.cache_clear()
+    _listing.cache_clear()

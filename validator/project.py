@@ -1,0 +1,439 @@
+"""Facts of many files linked into one project: modules, classes, methods, and what a name means where it stands.
+
+Nothing here judges. What cannot be resolved is `Unknown`, what lies outside the project is `External` with its
+full dotted name, and what should be there and is not is `Missing`; rules decide what to make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from validator import naming
+from validator.facts.model import Class, FileFacts, Function, Guard, Import
+from validator.source import SourceFile
+
+
+class External(NamedTuple):
+    """Something that is defined outside the files of the run, e.g. `torch.distributed.barrier`."""
+
+    path: str
+
+
+class Unknown(NamedTuple):
+    """A value that the source alone does not tell, e.g. a local variable. `path` as written."""
+
+    path: str
+
+
+class Missing(NamedTuple):
+    """A name that `module` would have to define and does not. `name` is None when the module itself is missing."""
+
+    module: str
+    name: str | None
+    owner: Module | None = None  # the module that lacks the name
+
+
+class Value(NamedTuple):
+    """A module-level variable of the project."""
+
+    module: Module
+    name: str
+
+
+class Module:
+    """A module of the project."""
+
+    def __init__(self, project: Project, source: SourceFile, location: naming.Location) -> None:
+        self.project = project
+        self.source = source
+        self.facts: FileFacts = source.facts
+        self.name = location.name
+        self.is_package = location.is_package
+        self.path = source.path
+        self.functions: dict[str, Method] = {}
+        self.classes: dict[str, ClassDef] = {}
+        self.imports: dict[tuple[str, str], Import] = {}  # (scope, bound name)
+        for row in self.facts.imports:
+            self.imports.setdefault((row.scope, row.bound_as), row)
+        for row in self.facts.classes:
+            self.classes[row.qualname] = ClassDef(self, row)
+        for function in self.facts.functions:
+            method = Method(self, function, self.classes.get(function.owner))
+            # of several definitions under one name the last that is no overload or accessor wins
+            if function.qualname not in self.functions or not (function.is_overload or _is_accessor(function)):
+                self.functions[function.qualname] = method
+            if method.cls is not None and function.name != "<class>":
+                method.cls.add(method)
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name}>"
+
+    @property
+    def top(self) -> Method:
+        """The top level of the module as a function."""
+        return self.functions["<module>"]
+
+    def absolute(self, module: str, level: int) -> str:
+        """The absolute name of a module imported relatively from here."""
+        if not level:
+            return module
+        parts = self.name.split(".")
+        parts = parts[: len(parts) - level + self.is_package]
+        return ".".join([*parts, module] if module else parts)
+
+    def member(self, name: str) -> Symbol:
+        """What `name` means as an attribute of this module."""
+        return self.project._member(self, name)
+
+
+def _is_accessor(function: Function) -> bool:
+    return any(d.endswith((".setter", ".deleter", ".getter")) for d in function.decorators)
+
+
+class Method:
+    """A function or method of the project with the place it belongs to."""
+
+    def __init__(self, module: Module, facts: Function, cls: ClassDef | None) -> None:
+        self.module = module
+        self.facts = facts
+        self.cls = cls
+        self.name = facts.name
+        self.qualname = facts.qualname
+        self.path = module.path
+
+    def __repr__(self) -> str:
+        return f"<Method {self.module.name}:{self.qualname}>"
+
+    @property
+    def is_method(self) -> bool:
+        """Whether calls through an instance bind a first parameter."""
+        return self.cls is not None and not self.facts.is_static
+
+    @cached_property
+    def enclosing(self) -> Method | None:
+        """The function whose body holds this one."""
+        outer, found, _ = self.qualname.rpartition(".<locals>.")
+        if not found and self.facts.owner:
+            outer, found, _ = self.facts.owner.rpartition(".<locals>.")
+        return self.module.functions.get(outer) if found else None
+
+
+class ClassDef:
+    """A class of the project."""
+
+    def __init__(self, module: Module, facts: Class) -> None:
+        self.module = module
+        self.facts = facts
+        self.name = facts.name
+        self.qualname = facts.qualname
+        self.path = module.path
+        self.methods: dict[str, Method] = {}
+        self.definitions: dict[str, list[Method]] = {}
+        self.subclasses: list[ClassDef] = []
+
+    def __repr__(self) -> str:
+        return f"<Class {self.module.name}:{self.qualname}>"
+
+    def add(self, method: Method) -> None:
+        if method.name not in self.methods or not (method.facts.is_overload or _is_accessor(method.facts)):
+            self.methods[method.name] = method
+        self.definitions.setdefault(method.name, []).append(method)
+
+    @cached_property
+    def bases(self) -> tuple[Symbol, ...]:
+        return tuple(self.module.project.lookup(self.module.top, base) for base in self.facts.bases)
+
+    @cached_property
+    def mro(self) -> tuple[ClassDef, ...]:
+        """The class and its bases within the project, nearest first (depth first; good enough for look-ups)."""
+        order: dict[ClassDef, None] = {}
+        stack: list[ClassDef] = [self]
+        while stack:
+            cls = stack.pop(0)
+            if cls not in order:
+                order[cls] = None
+                stack = [b for b in cls.bases if isinstance(b, ClassDef)] + stack
+        return tuple(order)
+
+    @cached_property
+    def external_bases(self) -> tuple[str, ...]:
+        """Bases that are not classes of the project, anywhere up the hierarchy: dotted names as far as known."""
+        found = []
+        for cls in self.mro:
+            found += [_path(base) for base in cls.bases if not isinstance(base, ClassDef)]
+        return tuple(found)
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether the class may have members that the project's source does not show."""
+        if any(base not in PLAIN_BASES for base in self.external_bases):
+            return True
+        dynamic = ("__getattr__", "__getattribute__", "__setattr__")
+        if any(name in cls.methods for cls in self.mro for name in dynamic):
+            return True
+        return any(cls.facts.keywords or not _plain_decorators(cls.facts.decorators) or cls._writes_itself for cls in self.mro)
+
+    @cached_property
+    def _writes_itself(self) -> bool:
+        """`setattr(self, …)`, `self.__dict__.update(…)`, `vars(self)`: attributes no reader can list."""
+        for method in self.every_method():
+            for call in method.facts.calls:
+                first = call.args[0].value if call.args else ""
+                if call.target in ("setattr", "vars") and first in ("self", "cls", self.name):
+                    return True
+                if call.target.startswith("self.__dict__.") or call.target in ("object.__setattr__", "super().__setattr__"):
+                    return True
+            if any(ref.path.startswith("self.__dict__") for ref in method.facts.refs):
+                return True
+        return False
+
+    def every_method(self) -> Iterator[Method]:
+        """All functions of the class body, shadowed definitions included."""
+        for definitions in self.definitions.values():
+            yield from definitions
+
+    def find(self, name: str) -> Method | None:
+        """The method that `name` means on an instance, looked up along the hierarchy."""
+        return next((cls.methods[name] for cls in self.mro if name in cls.methods), None)
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """Every name that is set on the class or, through `self`, on its instances; inherited ones included."""
+        names: set[str] = set()
+        for cls in self.mro:
+            names.update(name for name, _ in cls.facts.attributes)
+            names.update(cls.methods)
+            names.update(cls.instance_attributes)
+        return frozenset(names)
+
+    @cached_property
+    def instance_attributes(self) -> dict[str, Method]:
+        """Attributes that the methods of this class (not of its bases) set through their first parameter."""
+        found: dict[str, Method] = {}
+        for method in self.every_method():
+            inside = [method, *self.module.project.nested(method)]
+            first = method.facts.params[0].name if method.facts.params and not method.facts.is_static else "self"
+            for function in inside:
+                for ref in function.facts.refs:
+                    head, _, name = ref.path.partition(".")
+                    if ref.context == "store" and head == first and "." not in name:
+                        found.setdefault(name, method)
+        return found
+
+    def descendants(self) -> list[ClassDef]:
+        """All classes of the project below this one."""
+        found: dict[ClassDef, None] = {}
+        stack = list(self.subclasses)
+        while stack:
+            cls = stack.pop()
+            if cls not in found:
+                found[cls] = None
+                stack += cls.subclasses
+        return list(found)
+
+
+# bases that add no members worth checking for
+PLAIN_BASES = frozenset({
+    "object", "abc.ABC", "ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "Exception",
+})  # fmt: skip
+_KEEPING_DECORATORS = frozenset({
+    "dataclass", "dataclasses.dataclass", "total_ordering", "functools.total_ordering", "final", "typing.final",
+    "runtime_checkable", "typing.runtime_checkable", "ray.remote", "ray.remote()", "deprecated",
+})  # fmt: skip
+
+
+def _plain_decorators(decorators: Iterable[str]) -> bool:
+    return all(d.removesuffix("()") in _KEEPING_DECORATORS for d in decorators)
+
+
+Symbol = Module | Method | ClassDef | Value | External | Unknown | Missing
+
+
+def _path(symbol: Symbol) -> str:
+    if isinstance(symbol, External | Unknown):
+        return symbol.path
+    return f"{symbol.module}.{symbol.name}"
+
+
+class Project:
+    """The linked files of one run."""
+
+    def __init__(self, files: Iterable[SourceFile], config: Any = None) -> None:
+        naming.forget()
+        self.config = config
+        self.files: dict[str, SourceFile] = {f.path: f for f in files}
+        self.finder = naming.Finder(f.absolute for f in self.files.values())
+        self.modules: dict[str, Module] = {}  # by absolute path of the file
+        for source in self.files.values():
+            if source.facts.problem is None:
+                self.modules[source.absolute] = Module(self, source, naming.locate(source.absolute))
+        self._members: dict[tuple[Module, str], Symbol] = {}
+        self._lookups: dict[tuple[Method, str], Symbol] = {}
+        for cls in self.classes():
+            for base in cls.bases:
+                if isinstance(base, ClassDef):
+                    base.subclasses.append(cls)
+
+    # -- iteration -----------------------------------------------------------------------------------------
+
+    def classes(self) -> Iterator[ClassDef]:
+        for module in self.modules.values():
+            yield from module.classes.values()
+
+    def functions(self) -> Iterator[Method]:
+        """Every function, method, class body and module top level."""
+        for module in self.modules.values():
+            yield from module.functions.values()
+
+    @cached_property
+    def _nested(self) -> dict[Method, list[Method]]:
+        found: dict[Method, list[Method]] = {}
+        for function in self.functions():
+            outer = function.enclosing
+            while outer is not None:
+                found.setdefault(outer, []).append(function)
+                outer = outer.enclosing
+        return found
+
+    def nested(self, function: Method) -> list[Method]:
+        """The functions defined inside a function, at any depth."""
+        return self._nested.get(function, [])
+
+    # -- modules -------------------------------------------------------------------------------------------
+
+    def module_at(self, path: str) -> Module | None:
+        file = self.finder.file(path)
+        return self.modules.get(file) if file is not None else None
+
+    def import_module(self, importer: Module, name: str) -> Module | External | Unknown | Missing:
+        """The module that `name`, absolute, means when `importer` imports it."""
+        top, *rest = name.split(".")
+        path = self.finder.top(top, importer.source.absolute)
+        if path is None:
+            return External(name)
+        for link in rest:
+            path = f"{path}/{link}"
+        module = self.module_at(path)
+        if module is not None:
+            return module
+        return Unknown(name) if self.finder.file(path) is not None or self.finder.on_disk(path) else Missing(name, None)
+
+    def imported(self, importer: Module, row: Import) -> Symbol:
+        """What an import binds."""
+        name = importer.absolute(row.module, row.level)
+        if row.level:
+            module = self._relative(importer, row)
+        elif row.name is None and row.asname is None:
+            return self.import_module(importer, name.partition(".")[0])
+        else:
+            module = self.import_module(importer, name)
+        if row.name is None:
+            return module
+        if isinstance(module, External):
+            return External(f"{module.path}.{row.name}")
+        if isinstance(module, Module):
+            return module.member(row.name)
+        return module if isinstance(module, Missing) else Unknown(f"{name}.{row.name}")
+
+    def _relative(self, importer: Module, row: Import) -> Module | External | Unknown | Missing:
+        folder = importer.source.absolute.rpartition("/")[0]
+        for _ in range(row.level - 1):
+            folder = folder.rpartition("/")[0]
+        path = "/".join([folder, *row.module.split(".")]) if row.module else folder
+        module = self.module_at(path)
+        if module is not None:
+            return module
+        known = self.finder.file(path) is not None or self.finder.on_disk(path)
+        name = importer.absolute(row.module, row.level)
+        return Unknown(name) if known or not row.module else Missing(name, None)
+
+    def _member(self, module: Module, name: str) -> Symbol:
+        key = (module, name)
+        if key not in self._members:
+            self._members[key] = Unknown(name)  # an import cycle finds this
+            self._members[key] = self._find_member(module, name)
+        return self._members[key]
+
+    def _find_member(self, module: Module, name: str) -> Symbol:
+        kind = module.facts.names.get(name)
+        if kind == "class" and name in module.classes:
+            return module.classes[name]
+        if kind == "def" and name in module.functions:
+            return module.functions[name]
+        if kind == "import":
+            row = module.imports.get(("<module>", name))
+            return self.imported(module, row) if row is not None else Unknown(name)
+        if kind is not None:
+            return Value(module, name)
+        if module.is_package:
+            path = f"{module.source.absolute.rpartition('/')[0]}/{name}"
+            if (submodule := self.module_at(path)) is not None:
+                return submodule
+            if self.finder.file(path) is not None or self.finder.on_disk(path):
+                return Unknown(name)
+        for star, level in module.facts.star_imports:
+            row = Import(star, None, star, level, "<module>", (), (1, 1, 1, 1))
+            source = self._relative(module, row) if level else self.import_module(module, star)
+            if not isinstance(source, Module):
+                return Unknown(name)
+            if not isinstance(found := source.member(name), Missing):
+                return found
+        if module.facts.dynamic or name.startswith("__") and name.endswith("__"):
+            return Unknown(name)
+        return Missing(module.name, name, module)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def lookup(self, function: Method, path: str) -> Symbol:
+        """What a path of plain names means inside a function. Values, calls and subscripts give `Unknown`."""
+        key = (function, path)
+        if key not in self._lookups:
+            self._lookups[key] = self._look_up(function, path)
+        return self._lookups[key]
+
+    def _look_up(self, function: Method, path: str) -> Symbol:
+        if "(" in path or "[" in path or path.startswith("?"):
+            return Unknown(path)
+        head, *links = path.split(".")
+        symbol = self._name(function, head)
+        for link in links:
+            symbol = self._attribute(symbol, link, path)
+        return symbol
+
+    def _attribute(self, symbol: Symbol, name: str, path: str) -> Symbol:
+        if isinstance(symbol, Module):
+            return symbol.member(name)
+        if isinstance(symbol, External):
+            return External(f"{symbol.path}.{name}")
+        if isinstance(symbol, ClassDef):
+            nested = symbol.module.classes.get(f"{symbol.qualname}.{name}")
+            return nested or symbol.find(name) or Unknown(path)
+        return symbol if isinstance(symbol, Missing) else Unknown(path)
+
+    def _name(self, function: Method, name: str) -> Symbol:
+        module = function.module
+        scope: Method | None = function
+        while scope is not None and scope.qualname != "<module>":
+            if name in scope.facts.bound:
+                row = module.imports.get((scope.qualname, name))
+                if row is not None:
+                    return self.imported(module, row)
+                local = f"{scope.qualname}.<locals>.{name}"
+                return module.functions.get(local) or module.classes.get(local) or Unknown(name)
+            scope = scope.enclosing
+        if name in module.facts.names or module.facts.star_imports:
+            found = module.member(name)
+            return External(name) if isinstance(found, Missing) and name not in module.facts.names else found
+        return External(name)  # a builtin, or nothing
+
+    def dotted(self, function: Method, path: str) -> str:
+        """The full dotted name of something external (`dist.barrier` -> `torch.distributed.barrier`), else empty."""
+        symbol = self.lookup(function, path)
+        return symbol.path if isinstance(symbol, External) else ""
+
+
+def guarded_by(guards: Iterable[Guard], *words: str) -> bool:
+    """Whether any condition around a place mentions one of the words."""
+    return any(word in guard.text for guard in guards for word in words)

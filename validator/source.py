@@ -1,0 +1,94 @@
+"""One file of a run: its bytes, text, syntax tree and facts, each made when first asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ast
+
+    from validator.facts.model import FileFacts
+
+
+class SourceFile:
+    """A file as the rules see it.
+
+    `path` is how it is reported (relative to the working directory, forward slashes), `absolute` where it lies.
+    """
+
+    __slots__ = ("_data", "_digest", "_facts", "_text", "_tree", "absolute", "path")
+
+    def __init__(self, path: str, absolute: str, data: bytes | None = None) -> None:
+        self.path = path
+        self.absolute = absolute
+        self._data = data
+        self._digest: str | None = None
+        self._facts: FileFacts | None = None
+        self._text: str | None = None
+        self._tree: ast.Module | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file. Raises OSError."""
+        if self._data is None:
+            with open(self.absolute, "rb") as file:
+                self._data = file.read()
+        return self._data
+
+    @property
+    def digest(self) -> str:
+        """BLAKE2b-128 of the bytes, in hexadecimal."""
+        if self._digest is None:
+            self._digest = hashlib.blake2b(self.data, digest_size=16).hexdigest()
+        return self._digest
+
+    @property
+    def text(self) -> str:
+        """The decoded text with line ends folded to a line feed (undecodable bytes replaced)."""
+        if self._text is None:
+            from validator.facts.decode import decode
+
+            self._text = decode(self.data)[0]
+        return self._text
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    @property
+    def tree(self) -> ast.Module:
+        """The `ast` of the file. Raises SyntaxError, ValueError or RecursionError where `facts.problem` is set."""
+        if self._tree is None:
+            import ast
+            import warnings
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
+                self._tree = ast.parse(self.text)
+        return self._tree
+
+    @property
+    def facts(self) -> FileFacts:
+        """The facts of the file: those set by a cache, or extracted now."""
+        if self._facts is None:
+            from validator.facts.python import extract
+
+            self._facts = extract(self)
+        return self._facts
+
+    @facts.setter
+    def facts(self, facts: FileFacts) -> None:
+        self._facts = facts
+
+    def release(self) -> None:
+        """Forget the tree and the text: they are the bulk of a large run's memory and can be made again."""
+        self._tree = None
+        self._text = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "absolute": self.absolute, "_data": None, "_digest": self._digest, "_facts": self._facts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"], state["absolute"])  # type: ignore[misc]
+        self._digest, self._facts = state["_digest"], state["_facts"]
