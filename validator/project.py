@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validator import naming
 from validator.facts.model import Class, FileFacts, Function, Guard, Import
 from validator.source import SourceFile
+
+if TYPE_CHECKING:
+    from validator.analysis.families import Families
+    from validator.analysis.types import Types
 
 
 class External(NamedTuple):
@@ -176,6 +180,12 @@ class ClassDef:
         return any(cls.facts.keywords or not _plain_decorators(cls.facts.decorators) or cls._writes_itself for cls in self.mro)
 
     @cached_property
+    def is_abstract(self) -> bool:
+        """Whether some abstract method is left, so that the class is not meant to be instantiated."""
+        names = {name for cls in self.mro for name, m in cls.methods.items() if m.facts.is_abstract}
+        return any((method := self.find(name)) is not None and method.facts.is_abstract for name in names)
+
+    @cached_property
     def _writes_itself(self) -> bool:
         """`setattr(self, …)`, `self.__dict__.update(…)`, `vars(self)`: attributes no reader can list."""
         for method in self.every_method():
@@ -275,6 +285,20 @@ class Project:
             for base in cls.bases:
                 if isinstance(base, ClassDef):
                     base.subclasses.append(cls)
+
+    @cached_property
+    def types(self) -> Types:
+        """Which classes a value may be an instance of."""
+        from validator.analysis.types import Types
+
+        return Types(self)
+
+    @cached_property
+    def families(self) -> Families:
+        """Classes that stand in for each other."""
+        from validator.analysis.families import Families
+
+        return Families(self, self.types)
 
     # -- iteration -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,87 @@
+"""Whether a call fits a signature, by Python's rules for binding arguments to parameters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from validator.facts.model import Argument, At, Call, Param
+from validator.project import Method
+
+
+class Misfit(NamedTuple):
+    """Why a call does not bind. `kind`: `too-many`, `unknown-keyword`, `missing`, `twice`; `name` the parameter."""
+
+    kind: str
+    name: str
+    message: str
+    at: At
+
+
+def parameters(function: Method, *, bound: bool | None = None) -> tuple[Param, ...]:
+    """The parameters that a caller fills: without `self` or `cls` where the call goes through an object."""
+    skip = function.is_method if bound is None else bound
+    return function.facts.params[1:] if skip and function.facts.params else function.facts.params
+
+
+def signature(function: Method) -> str:
+    """The signature as a reader would write it, without annotations: `save_ckpt(model, save_dir, tag=None)`."""
+    parts, seen_star = [], False
+    for param in parameters(function):
+        if param.kind == "kw" and not seen_star:
+            parts.append("*")
+            seen_star = True
+        seen_star |= param.kind == "*"
+        star = {"*": "*", "**": "**"}.get(param.kind, "")
+        parts.append(f"{star}{param.name}" + (f"={param.default}" if param.default is not None else ""))
+    return f"{function.name}({', '.join(parts)})"
+
+
+def bind(function: Method, call: Call, *, bound: bool | None = None) -> dict[str, Argument]:
+    """Parameter name to argument, as far as the call shows it (unpacked arguments are left out)."""
+    params = parameters(function, bound=bound)
+    plain = [p for p in params if p.kind in ("any", "pos")]
+    names = {p.name for p in params if p.kind in ("any", "kw")}
+    found: dict[str, Argument] = {}
+    index = 0
+    for argument in call.args:
+        if argument.keyword is None:
+            if index < len(plain):
+                found[plain[index].name] = argument
+            index += 1
+        elif argument.keyword == "*":
+            index = len(plain)
+        elif argument.keyword in names:
+            found[argument.keyword] = argument
+    return found
+
+
+def misfit(function: Method, call: Call, *, bound: bool | None = None) -> Misfit | None:
+    """The first reason for which calling `function` so raises TypeError; None where it binds or cannot be told."""
+    params = parameters(function, bound=bound)
+    plain = [p for p in params if p.kind in ("any", "pos")]
+    takes_star = any(p.kind == "*" for p in params)
+    takes_keywords = any(p.kind == "**" for p in params)
+    star = any(a.keyword == "*" for a in call.args)
+    double_star = any(a.keyword == "**" for a in call.args)
+    positional = call.positional
+    if not takes_star and len(positional) > len(plain):
+        extra = positional[len(plain)]
+        counted = f"{len(plain)} positional argument{'s' * (len(plain) != 1)}"
+        return Misfit("too-many", "", f"takes {counted}, {len(positional)} given", extra.at)
+    filled = {p.name for p in plain[: len(positional)]}
+    by_keyword = {p.name for p in params if p.kind in ("any", "kw")}
+    for argument in call.args:
+        if argument.keyword in (None, "*", "**"):
+            continue
+        assert argument.keyword is not None
+        if argument.keyword in filled and argument.keyword in by_keyword:
+            return Misfit("twice", argument.keyword, f"gets {argument.keyword!r} by position and by keyword", argument.at)
+        if argument.keyword not in by_keyword and not takes_keywords:
+            return Misfit("unknown-keyword", argument.keyword, f"has no parameter {argument.keyword!r}", argument.at)
+        filled.add(argument.keyword)
+    if not star and not double_star:
+        required = [p.name for p in params if p.default is None and p.kind in ("any", "pos", "kw")]
+        missing = [name for name in required if name not in filled]
+        if missing:
+            return Misfit("missing", missing[0], f"needs {', '.join(map(repr, missing))}", call.at)
+    return None

@@ -1,0 +1,126 @@
+"""Families: standalone classes that stand in for each other although they share no base.
+
+A family is found from a factory that may return each of its members, from a common suffix together with common
+methods, and from the configuration (`families = {strategies = ["FSDP2Strategy", …]}`).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.analysis.types import Types
+from validator.project import ClassDef, Method, Project
+
+_LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
+_SUFFIXES = frozenset({"Strategy", "Backend", "Engine", "Plugin", "Accelerator", "Trainer", "Worker", "Manager"})
+_SHARED = 0.5  # share of the smaller class's public methods that two members must have in common
+_ENOUGH = 4  # and at least so many
+
+
+class Family(NamedTuple):
+    """Classes that callers may get in place of each other. `factory` is the function that chooses, if known."""
+
+    name: str
+    members: tuple[ClassDef, ...]
+    factory: Method | None
+
+
+def public_methods(cls: ClassDef) -> dict[str, Method]:
+    """The methods that callers may use, inherited ones included; `__init__` and private ones left out."""
+    found: dict[str, Method] = {}
+    for owner in reversed(cls.mro):
+        found.update((name, m) for name, m in owner.methods.items() if not name.startswith("_"))
+    return found
+
+
+def alike(a: ClassDef, b: ClassDef) -> bool:
+    """Whether two classes share enough methods to stand in for each other."""
+    first, second = set(public_methods(a)), set(public_methods(b))
+    common = len(first & second)
+    return common >= _ENOUGH and common >= _SHARED * min(len(first), len(second))
+
+
+class Families:
+    """The families of a project."""
+
+    def __init__(self, project: Project, types: Types) -> None:
+        self.project = project
+        self.types = types
+
+    @cached_property
+    def all(self) -> tuple[Family, ...]:
+        """Every family with two members or more, and every single class that a factory returns."""
+        found = [*self._configured(), *self._from_factories()]
+        taken = {cls for family in found for cls in family.members}
+        for family in self._from_suffixes(taken):
+            found.append(family)
+        return tuple(found)
+
+    def of(self, cls: ClassDef) -> Family | None:
+        """The family that a class belongs to."""
+        return next((f for f in self.all if cls in f.members), None)
+
+    def _configured(self) -> list[Family]:
+        table = getattr(self.project.config, "families", None) or {}
+        by_name: dict[str, list[ClassDef]] = {}
+        for cls in self.project.classes():
+            by_name.setdefault(cls.name, []).append(cls)
+            by_name.setdefault(f"{cls.module.name}.{cls.name}", []).append(cls)
+        rows = ((name, [c for n in names for c in by_name.get(n, [])]) for name, names in table.items())
+        return [Family(name, tuple(members), None) for name, members in rows if members]
+
+    def _from_factories(self) -> list[Family]:
+        """`get_strategy(args)`: a function whose name says so and that returns instances of project classes."""
+        found: list[Family] = []
+        taken: set[ClassDef] = set()
+        for function in self.project.functions():
+            if not re.match(r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$", function.name):
+                continue
+            classes = {c for c in self._chosen(function) if not c.is_abstract}
+            members = sorted(classes - taken, key=lambda c: (c.module.name, c.qualname))
+            if members:
+                taken.update(members)
+                found.append(Family(_family_name(members), tuple(self._with_siblings(members)), function))
+        return found
+
+    def _chosen(self, function: Method) -> frozenset[ClassDef]:
+        return self.types.returned(function)
+
+    def _with_siblings(self, members: list[ClassDef]) -> list[ClassDef]:
+        """The members and every class of the same suffix that is like one of them, whether the factory knows it or not."""
+        suffix = _suffix(members[0].name)
+        others = [
+            c for c in self.project.classes()
+            if c not in members and _suffix(c.name) == suffix and any(alike(c, m) for m in members) and not _related(c, members)
+        ]  # fmt: skip
+        return members + sorted(others, key=lambda c: (c.module.name, c.qualname))
+
+    def _from_suffixes(self, taken: set[ClassDef]) -> list[Family]:
+        groups: dict[str, list[ClassDef]] = {}
+        for cls in self.project.classes():
+            if cls not in taken and _suffix(cls.name) == "Strategy" and not cls.is_abstract:
+                groups.setdefault(_suffix(cls.name), []).append(cls)
+        found = []
+        for group in groups.values():
+            while group:
+                first, *rest = group
+                members = [first, *(c for c in rest if alike(first, c) and not _related(c, [first]))]
+                group = [c for c in rest if c not in members]
+                if len(members) > 1:
+                    found.append(Family(_family_name(members), tuple(members), None))
+        return found
+
+
+def _related(cls: ClassDef, members: list[ClassDef]) -> bool:
+    return any(cls in m.mro or m in cls.mro for m in members)
+
+
+def _suffix(name: str) -> str:
+    match = _LAST_WORD.search(name)
+    return match[0] if match and match[0] in _SUFFIXES else ""
+
+
+def _family_name(members: list[ClassDef]) -> str:
+    return _suffix(members[0].name) or members[0].name
