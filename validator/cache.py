@@ -1,0 +1,255 @@
+"""Remembers what a run found, under the user's cache folder, so that an unchanged tree costs no analysis.
+
+Two files per working directory and set of enabled rules, both named after a fingerprint of this program
+(its version, the sizes and times of its own files, the Python that runs it):
+
+- `*.runs`: for each file its stamp and digest, and the findings of the last runs under a key made of
+  everything that they depend on. It is read with `marshal`, which needs no import.
+- `*.facts`: for each file the pickled facts, file findings and suppressions under the digest of its content.
+  It is opened only if a run is not known whole.
+
+*Trust.* Unpickling runs what a pickle says, so nothing is read from a folder that another user owns or may
+write to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not fit is
+dropped without a word and made again. *Two runs at once.* Files are replaced atomically; the later writer wins
+and the other's work is done again some day. *Stale stamps.* As in git, the stamp of a file (size, times, inode)
+is believed only if it was taken two seconds or more after the file last changed; else the file is read.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+import time
+from typing import Any, NamedTuple
+
+from validator import __version__
+from validator.discovery import Entry
+from validator.finding import Edit, Finding, Fix, Related, Span
+
+try:  # `hashlib` loads OpenSSL, which takes longer than all the hashing of a warm run
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
+
+_MAGIC = b"meshproof-1\n"
+_SETTLED = 2_000_000_000  # ns; the coarsest clock of a file system in use
+_RUNS_KEPT = 8
+_FACTS_BYTES = 192_000_000
+_FOLDER_BYTES = 512_000_000
+
+
+class Run(NamedTuple):
+    """What is remembered of a run: its findings before baseline and notes are left out, and how many were
+    silenced by comments."""
+
+    findings: list[Finding]
+    suppressed: int
+
+
+def folder() -> str:
+    """The cache folder, which need not exist."""
+    if chosen := os.environ.get("MESHPROOF_CACHE_DIR"):
+        return os.path.abspath(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(os.path.abspath(base), "meshproof")
+
+
+def _trusted(path: str) -> bool:
+    """Whether a folder is ours alone to write (it is made if it does not exist)."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        status = os.stat(path)
+    except OSError:
+        return False
+    if hasattr(os, "getuid"):
+        return status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return True
+
+
+def digest(data: bytes) -> bytes:
+    """BLAKE2b-128."""
+    return blake2b(data, digest_size=16).digest()
+
+
+def fingerprint(folders: tuple[str, ...]) -> str:
+    """A digest of this program: version, interpreter, and the stamps of its files and of user rules."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    seen: list[Any] = [__version__, sys.version, sys.platform]
+    for path in (os.path.join(home, "validator"), os.path.join(home, "rules"), *folders):
+        _stamps(path, seen)
+    return digest(repr(seen).encode("utf-8", "surrogateescape")).hex()
+
+
+def _stamps(path: str, seen: list[Any]) -> None:
+    try:
+        with os.scandir(path) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.endswith((".py", ".toml")):
+            status = entry.stat()
+            seen.append((entry.path, status.st_size, status.st_mtime_ns))
+        elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+            _stamps(entry.path, seen)
+
+
+class Cache:
+    """The cache of one working directory; every method does nothing where there can be none."""
+
+    def __init__(self, fingerprint: str, enabled: bool = True) -> None:
+        self.folder = folder()
+        self.usable = enabled and _trusted(self.folder)
+        name = digest(f"{os.getcwd()}\0{fingerprint}".encode("utf-8", "surrogateescape")).hex()
+        self._base = os.path.join(self.folder, name)
+        self._stamps: dict[str, tuple[Any, bytes]] = {}
+        self._runs: dict[bytes, Any] = {}
+        self._dirty = False
+        self._facts: dict[str, tuple[bytes, bytes]] | None = None
+        if self.usable and (body := _load(self._base + ".runs")) is not None:
+            try:
+                self._stamps, self._runs = marshal.loads(body)
+            except (ValueError, EOFError, TypeError):
+                self._stamps, self._runs = {}, {}
+
+    def digests(self, entries: list[Entry]) -> list[bytes]:
+        """The digest of the content of each file (of its problem, where it cannot be read)."""
+        return [self._digest(entry) for entry in entries]
+
+    def _digest(self, entry: Entry) -> bytes:
+        if entry.problem is not None:
+            return digest(repr(entry.problem).encode())
+        known = self._stamps.get(entry.absolute)
+        if known is not None and known[0] == entry.stamp:
+            return known[1]
+        now = time.time_ns()
+        try:
+            with open(entry.absolute, "rb") as file:
+                value = digest(file.read())
+        except OSError as error:
+            return digest(f"unreadable {error.errno}".encode())
+        if max(entry.stamp[1:3]) + _SETTLED < now:
+            self._stamps[entry.absolute] = (entry.stamp, value)
+            self._dirty = True
+        return value
+
+    def run(self, key: bytes) -> Run | None:
+        """The remembered run of a key."""
+        plain = self._runs.get(key)
+        if plain is None:
+            return None
+        return Run([_finding(each) for each in plain[0]], plain[1])
+
+    def remember(self, key: bytes, run: Run) -> None:
+        self._runs.pop(key, None)
+        self._runs[key] = ([_plain(each) for each in run.findings], run.suppressed)
+        while len(self._runs) > _RUNS_KEPT:
+            del self._runs[next(iter(self._runs))]
+        self._dirty = True
+
+    def save(self) -> None:
+        """Write the stamps and runs, if anything about them is new."""
+        if self.usable and self._dirty:
+            _store(self._base + ".runs", marshal.dumps((self._stamps, self._runs)))
+            self._dirty = False
+
+    # -- facts ---------------------------------------------------------------------------------------------
+
+    def open_facts(self) -> None:
+        """Read the store of facts; before this, `facts` knows nothing."""
+        self._facts = {}
+        if not self.usable or (body := _load(self._base + ".facts")) is None:
+            return
+        try:
+            self._facts = marshal.loads(body)
+        except (ValueError, EOFError, TypeError):
+            self._facts = {}
+
+    def facts(self, path: str, content: bytes) -> bytes | None:
+        """The pickled record of a file of this content at this path."""
+        known = (self._facts or {}).get(path)
+        return known[1] if known is not None and known[0] == content else None
+
+    def save_facts(self, records: dict[str, tuple[bytes, bytes]]) -> None:
+        """Write the records of this run; those of other runs stay while there is room."""
+        if not self.usable:
+            return
+        size = sum(len(record) for _, record in records.values())
+        merged = dict(records)
+        for path, (content, record) in (self._facts or {}).items():
+            if path not in merged and size + len(record) < _FACTS_BYTES:
+                merged[path] = (content, record)
+                size += len(record)
+        if size < _FACTS_BYTES:
+            _store(self._base + ".facts", marshal.dumps(merged))
+            _prune(self.folder)
+
+
+def _load(path: str) -> bytes | None:
+    """The body of a cache file; None if it is missing, damaged or not ours."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    start = len(_MAGIC) + 16
+    body = memoryview(data)[start:]
+    if not data.startswith(_MAGIC) or digest(body) != data[len(_MAGIC) : start]:  # type: ignore[arg-type]
+        return None
+    return body  # type: ignore[return-value]
+
+
+def _store(path: str, body: bytes) -> None:
+    """Replace a cache file atomically. A full disk or a vanished folder only costs the cache."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_MAGIC + digest(body))
+            file.write(body)
+        os.replace(temporary, path)
+    except OSError:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+
+
+def _prune(path: str) -> None:
+    """Drop the files that were not written for the longest time once the folder is too large."""
+    try:
+        with os.scandir(path) as scan:
+            files = [(entry.stat(), entry.path) for entry in scan if entry.name.endswith((".runs", ".facts", ".tmp"))]
+        files.sort(key=lambda each: each[0].st_mtime_ns)
+        size = sum(status.st_size for status, _ in files)
+        for status, name in files[:-2]:
+            abandoned = name.endswith(".tmp") and status.st_mtime < time.time() - 3600
+            if size > _FOLDER_BYTES or abandoned:
+                os.unlink(name)
+                size -= status.st_size
+    except OSError:
+        return
+
+
+def _plain(finding: Finding) -> tuple[Any, ...]:
+    """A finding as `marshal` can hold it: exact tuples."""
+    fix = finding.fix
+    edits = fix and (fix.safety, fix.message, tuple((tuple(edit.span), edit.text) for edit in fix.edits))
+    return (
+        finding.code, finding.name, finding.severity, finding.path, tuple(finding.span), finding.message,
+        finding.help, tuple(tuple(each) for each in finding.related), edits, finding.context,
+    )  # fmt: skip
+
+
+def _finding(plain: tuple[Any, ...]) -> Finding:
+    fix = plain[8]
+    if fix is not None:
+        fix = Fix(fix[0], fix[1], tuple(Edit(Span(*span), text) for span, text in fix[2]))
+    related = tuple(Related(*each) for each in plain[7])
+    return Finding(*plain[:4], Span(*plain[4]), plain[5], plain[6], related, fix, plain[9])

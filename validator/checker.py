@@ -1,0 +1,355 @@
+"""Runs the rules over files and project and brings their findings together.
+
+Per file (in several processes where there is much to do): facts, file rules, suppression comments; all of it
+depends on that file alone and is cached under its content. Then, once: the project is linked from the facts,
+the project rules run, and the comments are applied last, so that one that does nothing is itself a finding.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from validator.cache import Cache, digest
+from validator.config import Config
+from validator.discovery import Entry, Globs
+from validator.facts.model import FileFacts, Problem
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import LoadedRule
+from validator.source import SourceFile
+from validator.suppressions import Outcome, Suppression, apply, covers, find
+
+_WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; below, starting it costs more
+_RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
+
+
+class Record(NamedTuple):
+    """What is known of one file by itself. `tokens`: those of the rules' prefilter tokens that it contains."""
+
+    facts: FileFacts
+    findings: tuple[Finding, ...]
+    comments: tuple[Suppression, ...]
+    tokens: frozenset[str]
+    errors: tuple[str, ...]
+
+
+class Result(NamedTuple):
+    """The findings of a run, how many comments silenced, and the internal errors (one line each)."""
+
+    findings: list[Finding]
+    suppressed: int
+    errors: list[str]
+
+
+class Check(NamedTuple):
+    """What a run is about. `rules` are the enabled ones of `known`; `whole`: a folder was named, so that what
+    no project rule reports is not there (with single files its cause may simply not have been read)."""
+
+    config: Config
+    rules: list[LoadedRule]
+    known: list[LoadedRule]
+    jobs: int = 1
+    whole: bool = True
+
+
+def check(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None = None) -> Result:
+    """All findings of the files, sorted."""
+    limit, collecting = sys.getrecursionlimit(), gc.isenabled()
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    gc.disable()  # trees and facts are many, long-lived and without cycles: collecting them is a third of the time
+    try:
+        sources, records = _examined(entries, digests, run, cache)
+        return _joined(sources, records, run)
+    finally:
+        sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
+
+
+def check_sources(sources: list[SourceFile], run: Check) -> Result:
+    """All findings of sources that are at hand (standard input, an editor, an example)."""
+    records = {source.path: examine(source, None, run.rules) for source in sources}
+    return _joined(sources, records, run)
+
+
+# -- one file ----------------------------------------------------------------------------------------------
+
+
+def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[LoadedRule]) -> Record:
+    """Facts, file findings and comments of one file. `problem`: why it must not be read, if so."""
+    errors: list[str] = []
+    if problem is None:
+        problem = _unreadable(source)
+    if problem is not None:
+        source.facts = FileFacts(problem=Problem(problem[0], 1, 1, problem[1]))
+        data = b""
+    else:
+        data = source.data
+        try:
+            source.facts  # noqa: B018  (extracted here, where a crash can be named)
+        except Exception as error:
+            errors.append(f"internal error: the facts of {source.path} could not be extracted: {_told(error)}")
+            source.facts = FileFacts()
+    tokens = frozenset(token for token in all_tokens(rules) if token.encode() in data)
+    findings = list(_file_findings(source, rules, tokens, errors))
+    comments = () if problem is not None else find(data, source.text)
+    return Record(source.facts, tuple(findings), comments, tokens, tuple(errors))
+
+
+def all_tokens(rules: Iterable[LoadedRule]) -> frozenset[str]:
+    return frozenset(token for each in rules for token in each.rule.tokens)
+
+
+def _unreadable(source: SourceFile) -> tuple[str, str] | None:
+    try:
+        source.data  # noqa: B018
+    except OSError as error:
+        return "unreadable", error.strerror or "cannot be read"
+    return None
+
+
+def _file_findings(
+    source: SourceFile, rules: list[LoadedRule], tokens: frozenset[str], errors: list[str]
+) -> Iterator[Finding]:
+    broken = source.facts.problem is not None
+    for each in rules:
+        if each.check_file is None or not _relevant(each, tokens):
+            continue
+        if broken and each.family != "source":
+            continue  # there is no tree to look at
+        yield from _guarded(each, each.check_file, source, source.path, errors)
+
+
+def _relevant(rule: LoadedRule, tokens: frozenset[str]) -> bool:
+    return not rule.rule.tokens or not tokens.isdisjoint(rule.rule.tokens)
+
+
+def _guarded(
+    rule: LoadedRule, hook: Callable[..., Iterable[Finding]], subject: object, where: str, errors: list[str]
+) -> list[Finding]:
+    """The findings of a rule; a crash names the rule and its file and loses what that call would have found."""
+    try:
+        return list(hook(subject))
+    except Exception as error:
+        name = f"{rule.rule.code} ({rule.rule.name})"
+        errors.append(f"internal error: rule {name} failed on {where}: {_told(error)}")
+        return []
+
+
+def _told(error: Exception) -> str:
+    """An exception in one line, with the innermost place it came from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    if trace is None:
+        return text
+    return f"{text} ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+
+
+# -- many files --------------------------------------------------------------------------------------------
+
+
+def _examined(
+    entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None
+) -> tuple[list[SourceFile], dict[str, Record]]:
+    """Each file's record, from the cache or made now."""
+    if cache is not None:
+        cache.open_facts()
+    sources = [SourceFile(entry.path, entry.absolute) for entry in entries]
+    pickled: dict[str, tuple[bytes, bytes]] = {}
+    records: dict[str, Record] = {}
+    missing: list[tuple[Entry, bytes]] = []
+    for entry, content in zip(entries, digests, strict=True):
+        known = cache.facts(entry.path, content) if cache is not None else None
+        record = _unpickled(known) if known is not None else None
+        if known is None or record is None:
+            missing.append((entry, content))
+        else:
+            pickled[entry.path] = (content, known)
+            records[entry.path] = record
+    for path, content, data, record in _made(missing, run, keep=cache is not None):
+        records[path] = record
+        if data and not record.errors:
+            pickled[path] = (content, data)
+    for source in sources:
+        source.facts = records[source.path].facts
+    if cache is not None and missing:
+        cache.save_facts(pickled)
+    return sources, records
+
+
+def _unpickled(data: bytes) -> Record | None:
+    try:
+        record = pickle.loads(data)
+    except Exception:  # a damaged pickle may raise anything
+        return None
+    return record if isinstance(record, Record) else None
+
+
+def _made(missing: list[tuple[Entry, bytes]], run: Check, keep: bool) -> Iterator[tuple[str, bytes, bytes, Record]]:
+    """(path, digest, pickled record, record) of each file, in the processes that it is worth."""
+    size = sum(entry.stamp[0] for entry, _ in missing if entry.problem is None)
+    count = min(run.jobs, 1 + size // _WORTH_A_PROCESS)
+    if count > 1 and hasattr(os, "fork"):
+        yield from _made_in_processes(missing, run, count)
+        return
+    for entry, content in missing:
+        content, data, record = _one(entry, content, run.rules, keep)
+        yield entry.path, content, data, record
+
+
+def _one(entry: Entry, content: bytes, rules: list[LoadedRule], keep: bool) -> tuple[bytes, bytes, Record]:
+    """The record of a file under the digest of what was really read (it may have changed since)."""
+    source = SourceFile(entry.path, entry.absolute)
+    record = examine(source, entry.problem, rules)
+    problem = record.facts.problem
+    if problem is None or problem.kind not in ("size", "unreadable"):
+        content = digest(source.data)
+    return content, pickle.dumps(record, pickle.HIGHEST_PROTOCOL) if keep else b"", record
+
+
+def _made_in_processes(
+    missing: list[tuple[Entry, bytes]], run: Check, count: int
+) -> Iterator[tuple[str, bytes, bytes, Record]]:
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    _Worker.rules = run.rules  # inherited by fork: rule modules cannot be pickled
+    batches = _batches(missing, count)
+    done: set[str] = set()
+    # fork only: a started-from-scratch interpreter would look for modules in the working directory
+    with ProcessPoolExecutor(count, mp_context=get_context("fork")) as pool:
+        try:
+            for answers in pool.map(_Worker.examine, batches):
+                for path, content, data in answers:
+                    done.add(path)
+                    yield path, content, data, pickle.loads(data)
+        except BrokenProcessPool:
+            pass
+    for entry, content in missing:  # the files of a process that was killed, one by one
+        if entry.path not in done:
+            content, data, record = _one(entry, content, run.rules, True)
+            yield entry.path, content, data, record
+
+
+class _Worker:
+    """What a forked process does; `rules` is set before the fork."""
+
+    rules: list[LoadedRule] = []
+
+    @classmethod
+    def examine(cls, batch: list[tuple[Entry, bytes]]) -> list[tuple[str, bytes, bytes]]:
+        answers = []
+        for entry, content in batch:
+            content, data, _ = _one(entry, content, cls.rules, True)
+            answers.append((entry.path, content, data))
+        return answers
+
+
+def _batches(missing: list[tuple[Entry, bytes]], count: int) -> list[list[tuple[Entry, bytes]]]:
+    """Batches of like size, small enough that the processes end together and large enough to be few."""
+    target = max(100_000, sum(entry.stamp[0] for entry, _ in missing) // (count * 8))
+    batches: list[list[tuple[Entry, bytes]]] = [[]]
+    size = 0
+    for item in missing:
+        if size > target:
+            batches.append([])
+            size = 0
+        batches[-1].append(item)
+        size += item[0].stamp[0]
+    return batches
+
+
+# -- the project -------------------------------------------------------------------------------------------
+
+
+def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check) -> Result:
+    errors = [error for source in sources for error in records[source.path].errors]
+    findings = [finding for source in sources for finding in records[source.path].findings]
+    findings += _project_findings(sources, records, run, errors)
+    by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
+    for finding in dict.fromkeys(findings):
+        by_path.setdefault(finding.path, []).append(finding)
+    kept: list[Finding] = []
+    suppressed = 0
+    for path, found in by_path.items():
+        comments = records[path].comments if path in records else ()
+        left, silenced = _after_comments(path, found, comments, run, errors)
+        kept += left
+        suppressed += silenced
+    return Result(sorted(_not_ignored(kept, run.config), key=Finding.sort_key), suppressed, sorted(set(errors)))
+
+
+def _project_findings(
+    sources: list[SourceFile], records: dict[str, Record], run: Check, errors: list[str]
+) -> list[Finding]:
+    tokens = frozenset[str]().union(*(record.tokens for record in records.values()))
+    rules = [each for each in run.rules if each.check_project is not None and _relevant(each, tokens)]
+    if not rules or not sources:
+        return []
+    try:
+        project = Project(sources, run.config)
+    except Exception as error:
+        errors.append(f"internal error: the project could not be linked: {_told(error)}")
+        return []
+    findings = []
+    for each in rules:
+        assert each.check_project is not None
+        findings += _guarded(each, each.check_project, project, "the project", errors)
+    return findings
+
+
+def _after_comments(
+    path: str, findings: list[Finding], comments: tuple[Suppression, ...], run: Check, errors: list[str]
+) -> tuple[list[Finding], int]:
+    """The findings of a file that its comments leave, with those about the comments themselves."""
+    if not comments:
+        return findings, 0
+    kept, used, silenced = apply(findings, comments)
+    outcomes = [_outcome(comment, selectors, run) for comment, selectors in used]
+    about: list[Finding] = []
+    for each in run.rules:
+        if each.check_suppressions is not None:
+            hook = each.check_suppressions
+            about += _guarded(each, lambda subject, hook=hook: hook(path, subject), outcomes, path, errors)
+    left, _, more = apply(about, comments)
+    return kept + left, silenced + more
+
+
+def _outcome(comment: Suppression, used: frozenset[str], run: Check) -> Outcome:
+    disabled, unknown = set(), set()
+    for selector in comment.selectors:
+        covered = [each for each in run.known if covers(selector, each.rule.code, each.rule.name)]
+        if not covered:
+            unknown.add(selector)
+        elif not any(_would_show(each, run) for each in covered if each in run.rules):
+            disabled.add(selector)
+    return Outcome(comment, used, frozenset(disabled), frozenset(unknown))
+
+
+def _would_show(rule: LoadedRule, run: Check) -> bool:
+    """Whether the run would have reported what the rule has to say."""
+    return run.whole or rule.check_project is None
+
+
+def _not_ignored(findings: list[Finding], config: Config) -> Iterator[Finding]:
+    """The findings that `per-file-ignores` leaves."""
+    ignores = [(Globs((pattern,), config.root), selectors) for pattern, selectors in config.per_file_ignores]
+    for finding in findings:
+        absolute = os.path.abspath(finding.path)
+        if not any(
+            globs.match(absolute) and any(_covers(selector, finding) for selector in selectors)
+            for globs, selectors in ignores
+        ):
+            yield finding
+
+
+def _covers(selector: str, finding: Finding) -> bool:
+    return selector == "ALL" or covers(selector, finding.code, finding.name)

@@ -1,0 +1,22 @@
+"""One line per finding: `path:line:column: severity CODE message`, which editors can follow."""
+
+from __future__ import annotations
+
+from validator.finding import Finding
+from validator.output import Report, clean, tally
+
+COLORS = {"error": "31", "warning": "33", "note": "36"}
+
+
+def render(report: Report) -> str:
+    lines = [_line(finding, report.color) for finding in report.findings]
+    return "\n".join([*lines, tally(report.summary)]) + "\n"
+
+
+def _line(finding: Finding, color: bool) -> str:
+    place = f"{clean(finding.path)}:{finding.span.line}:{finding.span.column}"
+    severity: str = finding.severity
+    if color:
+        place, severity = f"\x1b[1m{place}\x1b[0m", f"\x1b[{COLORS[severity]}m{severity}\x1b[0m"
+    fixable = " [fixable]" if finding.fix is not None else ""
+    return f"{place}: {severity} {finding.code} {clean(finding.message)}{fixable}"

@@ -1,0 +1,129 @@
+"""Finds the modules that declare a rule, and turns selectors into the set of enabled rules."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+from validator.errors import UsageError, nearest
+from validator.rule import FAMILIES, LoadedRule, Rule
+
+ALL = "ALL"
+
+
+def load_rules(folders: Iterable[str] = ()) -> list[LoadedRule]:
+    """Every rule of the distribution and of the given folders, by code. Raises UsageError."""
+    loaded = [_loaded(module, family) for family, module in _builtin_modules()]
+    for folder in folders:
+        loaded += [_loaded(module, os.path.basename(folder)) for module in _modules_of_folder(folder)]
+    seen: dict[str, LoadedRule] = {}
+    for rule in loaded:
+        for key in (rule.rule.code, rule.rule.name):
+            if key in seen:
+                first, second = seen[key].module.__file__, rule.module.__file__
+                raise UsageError(f"two rules call themselves {key}: {first} and {second}")
+            seen[key] = rule
+    return sorted(loaded, key=lambda each: each.rule.code)
+
+
+def _builtin_modules() -> Iterator[tuple[str, ModuleType]]:
+    import rules
+
+    home = os.path.dirname(os.path.abspath(rules.__file__ or ""))
+    for family in sorted(set(FAMILIES.values())):
+        for name in _module_names(os.path.join(home, family)):
+            yield family, importlib.import_module(f"rules.{family}.{name}")
+
+
+def _module_names(folder: str) -> list[str]:
+    """The modules of a folder; a name that begins with `_` is a helper, not a rule."""
+    if not os.path.isdir(folder):
+        return []
+    return sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py") and not name.startswith("_"))
+
+
+def _modules_of_folder(folder: str) -> Iterator[ModuleType]:
+    if not os.path.isdir(folder):
+        raise UsageError(f"{folder}: the folder of rules does not exist")
+    for name in _module_names(folder):
+        path = os.path.join(folder, name + ".py")
+        # A name of its own: the folder need not be a package, and must not hide one of ours.
+        spec = importlib.util.spec_from_file_location(f"_meshproof_rules_{name}_{abs(hash(path)):x}", path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path}: cannot be loaded as a rule")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UsageError(f"{path}: the rule cannot be loaded: {type(error).__name__}: {error}") from error
+        yield module
+
+
+def _loaded(module: ModuleType, family: str) -> LoadedRule:
+    rule = getattr(module, "RULE", None)
+    if not isinstance(rule, Rule):
+        raise UsageError(f"{module.__file__}: a rule module declares RULE = Rule(…); name a helper with a leading '_'")
+    hooks = {name: getattr(module, name, None) for name in ("check_file", "check_project", "check_suppressions")}
+    if not any(hooks.values()):
+        raise UsageError(f"{module.__file__}: a rule module defines check_file or check_project")
+    return LoadedRule(
+        rule=rule,
+        module=module,
+        family=family,
+        doc=(module.__doc__ or "").strip(),
+        fix=getattr(module, "fix", None),
+        incorrect=tuple(getattr(module, "INCORRECT", ())),
+        correct=tuple(getattr(module, "CORRECT", ())),
+        **hooks,
+    )
+
+
+def matches(selector: str, rule: Rule) -> bool:
+    """Whether a selector (code, prefix of codes, name, or ALL) covers a rule."""
+    if selector.upper() == ALL or selector == rule.name:
+        return True
+    return is_prefix(selector) and rule.code.startswith(selector.upper())
+
+
+def is_prefix(selector: str) -> bool:
+    """A code or the beginning of one: letters, then digits."""
+    return selector.isalnum() and selector[:1].isalpha() and selector.rstrip("0123456789").isalpha()
+
+
+def check_selectors(selectors: Iterable[str], rules: list[LoadedRule], where: str) -> None:
+    """Raise UsageError for a selector that covers no rule."""
+    for selector in selectors:
+        if not any(matches(selector, each.rule) for each in rules):
+            choices = [each.rule.code for each in rules] + [each.rule.name for each in rules]
+            raise UsageError(f"{where}: unknown rule {selector!r}{nearest(selector, choices)}")
+
+
+def _strength(selectors: Iterable[str], rule: Rule) -> int:
+    """How closely the best of the selectors names the rule; -1 if none does."""
+    best = -1
+    for selector in selectors:
+        if matches(selector, rule):
+            exact = selector == rule.name or selector.upper() == rule.code
+            best = max(best, 100 if exact else 0 if selector.upper() == ALL else len(selector))
+    return best
+
+
+def enabled(
+    rules: list[LoadedRule], select: Iterable[str], ignore: Iterable[str], extend_select: Iterable[str] = ()
+) -> list[LoadedRule]:
+    """The rules that are on: the closer of two selectors wins, and `ignore` wins a draw.
+
+    `--select MP1 --ignore MP101` leaves one out; `--ignore MP1 --extend-select MP101` puts one back in.
+    """
+    select, ignore, extend_select = list(select) or [ALL], list(ignore), list(extend_select)
+    chosen = []
+    for each in rules:
+        wanted = max(_strength(select, each.rule), _strength(extend_select, each.rule))
+        if wanted > _strength(ignore, each.rule):
+            chosen.append(each)
+    return chosen

@@ -1,0 +1,84 @@
+"""What a rule module declares, and how the engine finds the modules that declare it.
+
+A rule is one module below `rules/` (or below a folder named in the configuration). It holds
+
+- its docstring: a first sentence, then the sections `What it does`, `Why is this bad`, `References`
+  (each a line of that text followed by indented or plain prose);
+- `RULE = Rule(code=…, name=…, …)`;
+- one of the functions `check_file(source)` or `check_project(project)`, each yielding `RULE.finding(…)`
+  values; `check_file` must depend on nothing but the `SourceFile` it is given, because its findings are
+  cached under the content of that file (a rule about suppressions has `check_suppressions(path, comments)`,
+  which is asked last: see `validator.suppressions`);
+- optionally `fix(node, finding)`, which gets the LibCST node at the finding's place and returns its
+  replacement (see `validator.fixes`);
+- `INCORRECT` and `CORRECT`: examples, which are its tests. In an incorrect example each line that must be
+  reported ends in `# error: CODE`; nothing else may be reported by this rule. An example may hold several
+  files, each begun by a line `# file: package/module.py` (`# file: big.py size=60000000` makes the file that
+  long by adding NUL bytes that nobody will read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from validator.finding import Finding, Fix, Related, Safety, Severity, Span
+
+FAMILIES = {
+    "MP0": "source",
+    "MP1": "interface",
+    "MP2": "names",
+    "MP3": "options",
+    "MP4": "parallelism",
+    "MP5": "distributed",
+    "MP6": "compilation",
+    "MP7": "launch",
+    "MP8": "loading",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The identity of a rule. `tokens`: a file that contains none of them cannot violate it."""
+
+    code: str
+    name: str
+    severity: Severity
+    stable_since: str
+    tokens: tuple[str, ...] = ()
+    fix: Safety | None = None
+
+    def finding(
+        self,
+        path: str,
+        span: tuple[int, int, int, int],
+        message: str,
+        *,
+        help: str = "",
+        related: Iterable[Related] = (),
+        fix: Fix | None = None,
+        context: str = "",
+        severity: Severity | None = None,
+    ) -> Finding:
+        return Finding(
+            self.code, self.name, severity or self.severity, path, Span(*span), message, help,
+            tuple(related), fix, context,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LoadedRule:
+    """A rule with the functions and texts of the module that declares it."""
+
+    rule: Rule
+    module: ModuleType
+    family: str
+    doc: str
+    check_file: Callable[..., Iterator[Finding]] | None = None
+    check_project: Callable[..., Iterator[Finding]] | None = None
+    check_suppressions: Callable[..., Iterator[Finding]] | None = None
+    fix: Callable[..., Any] | None = None
+    incorrect: tuple[str, ...] = field(default=())
+    correct: tuple[str, ...] = field(default=())

@@ -1,0 +1,34 @@
+"""Writes a file as a whole or not at all, keeping what the old one was: its mode, and the link that names it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+
+
+def replace(path: str, data: bytes) -> None:
+    """Replace the content of `path` atomically. Raises OSError; then the old content is intact."""
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as file:  # a pipe or a device such as /dev/stdout: nothing to replace
+            file.write(data)
+        return
+    descriptor, temporary = tempfile.mkstemp(prefix=".meshproof-", dir=os.path.dirname(target))
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, _mode(target))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode(path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
