@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator import naming
 from validator.facts.model import Class, FileFacts, Function, Guard, Import
@@ -17,6 +17,9 @@ from validator.source import SourceFile
 if TYPE_CHECKING:
     from validator.analysis.families import Families
     from validator.analysis.types import Types
+
+
+T = TypeVar("T")
 
 
 class External(NamedTuple):
@@ -281,6 +284,7 @@ class Project:
                 self.modules[source.absolute] = Module(self, source, naming.locate(source.absolute))
         self._members: dict[tuple[Module, str], Symbol] = {}
         self._lookups: dict[tuple[Method, str], Symbol] = {}
+        self._analyses: dict[type, Any] = {}
         for cls in self.classes():
             for base in cls.bases:
                 if isinstance(base, ClassDef):
@@ -299,6 +303,13 @@ class Project:
         from validator.analysis.families import Families
 
         return Families(self, self.types)
+
+    def analysis(self, kind: type[T]) -> T:
+        """The one instance of an analysis class, made with this project when first asked for."""
+        if kind not in self._analyses:
+            self._analyses[kind] = kind(self)  # type: ignore[call-arg]
+        found: T = self._analyses[kind]
+        return found
 
     # -- iteration -----------------------------------------------------------------------------------------
 
