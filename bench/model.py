@@ -1,0 +1,262 @@
+"""The actor: a causal language model of any number of layers that answers with log-probabilities."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+from bench.strategies.ring_attention import ATTENTION_NAME
+
+PRESETS = Path(__file__).with_name("presets.toml")
+HEAD_CHUNK = 1024
+Head = Literal["full", "chunked", "compiled", "liger"]
+HEADS = ("full", "chunked", "compiled", "liger")
+
+
+class ModelError(ValueError):
+    """A model that cannot be built as asked; the message says what to change."""
+
+
+class ActorOutput(NamedTuple):
+    """(rows, positions) fp32: the log-probability of each label; the entropy of each prediction if asked for."""
+
+    log_probs: torch.Tensor
+    entropy: torch.Tensor | None
+
+
+def load_presets() -> dict[str, dict[str, Any]]:
+    with PRESETS.open("rb") as file:
+        return tomllib.load(file)
+
+
+def model_config(model: str, num_layers: int | None = None, trust_remote_code: bool = False) -> Any:
+    """The transformers configuration of a preset, a `config.json`, a checkpoint directory or a hub name.
+
+    `num_layers` replaces the number of layers. Raises `ModelError` for what cannot be found or understood.
+    """
+    from transformers import AutoConfig
+
+    presets = load_presets()
+    try:
+        if model in presets:
+            values = {key: value for key, value in presets[model].items() if key != "source"}
+            config = AutoConfig.for_model(values.pop("model_type"), **values)
+        elif model.endswith(".json"):
+            values = json.loads(Path(model).read_text(encoding="utf-8"))
+            config = AutoConfig.for_model(values.pop("model_type"), **values)
+        else:
+            config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
+    except KeyError as error:
+        raise ModelError(f"--model {model}: the configuration lacks {error}") from None
+    except (OSError, ValueError) as error:
+        first = str(error).strip().split("\n")[0]
+        known = ", ".join(sorted(presets))
+        raise ModelError(f"--model {model}: {first} (presets: {known})") from None
+    config = getattr(config, "text_config", None) or config
+    return _with_layers(config, num_layers)
+
+
+def _with_layers(config: Any, num_layers: int | None) -> Any:
+    if num_layers is not None:
+        if num_layers < 1:
+            raise ModelError(f"--num-layers must be at least 1, got {num_layers}")
+        kinds = getattr(config, "layer_types", None)
+        if kinds is not None:  # the published pattern, repeated where more layers are asked for
+            config.layer_types = [kinds[index % len(kinds)] for index in range(num_layers)]
+        config.num_hidden_layers = num_layers
+    config.use_cache = False
+    return config
+
+
+class Actor(nn.Module):
+    """Wraps a causal language model; `forward` runs its body, then its head in chunks of positions.
+
+    The logits of a whole batch in fp32 are often larger than everything else in memory; with the chunked head they
+    exist for `HEAD_CHUNK` positions at a time and are computed again in the backward pass.
+    """
+
+    def __init__(self, model: nn.Module, head: Head = "chunked", temperature: float = 1.0) -> None:
+        super().__init__()
+        self.model = model
+        self.head: Head = head
+        self.temperature = temperature
+        self._score = torch.compile(_score, dynamic=True) if head == "compiled" else _score
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
+
+    def get_input_embeddings(self) -> nn.Module:
+        module: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
+        return module
+
+    def forward(
+        self, input_ids: torch.Tensor, labels: torch.Tensor, return_entropy: bool = False, **kwargs: Any
+    ) -> ActorOutput:
+        """`input_ids` and `labels` (rows, positions); `kwargs` go to the model's body."""
+        body = self.model.base_model
+        hidden = body(input_ids=input_ids, use_cache=False, **kwargs).last_hidden_state  # type: ignore[operator]
+        flat, targets = hidden.flatten(0, 1), labels.flatten()
+        if self.head == "liger" and not return_entropy:
+            scores = [_liger_log_probs(flat, self.model.lm_head, targets, self.temperature)]  # type: ignore[arg-type]
+            return ActorOutput(scores[0].view(labels.shape), None)
+        step = flat.shape[0] if self.head == "full" else HEAD_CHUNK
+        log_probs, entropies = [], []
+        for start in range(0, flat.shape[0], step):
+            log_prob, entropy = self._chunk(flat[start : start + step], targets[start : start + step], return_entropy)
+            log_probs.append(log_prob)
+            entropies.append(entropy)
+        # Copies, not views: FSDP2 cannot watch the gradient of a view.
+        joined = torch.cat(log_probs).view(labels.shape).clone()
+        return ActorOutput(joined, torch.cat(entropies).view(labels.shape).clone() if return_entropy else None)
+
+    def _chunk(
+        self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.head == "full" or not torch.is_grad_enabled():
+            return self._head(hidden, targets, return_entropy)
+        result: tuple[torch.Tensor, torch.Tensor] = checkpoint(
+            self._head, hidden, targets, return_entropy, use_reentrant=False, preserve_rng_state=False
+        )
+        return result
+
+    def _head(
+        self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        # The module is called, not its weight used: sharding backends gather parameters in module hooks.
+        logits = self.model.lm_head(hidden[None])[0]  # type: ignore[operator]
+        cap = getattr(self.config, "final_logit_softcapping", None)
+        return self._score(logits, targets, self.temperature, cap, return_entropy)
+
+    def action_log_probs(
+        self, sequences: torch.Tensor, action_mask: torch.Tensor, attention_mask: torch.Tensor
+    ) -> torch.Tensor:
+        """(rows, actions): the log-probability of each action, 0 where `action_mask` is; for padded rows."""
+        positions = (attention_mask.long().cumsum(1) - 1).clamp_min(0)
+        output = self(sequences, torch.roll(sequences, -1, 1), attention_mask=attention_mask, position_ids=positions)
+        actions = action_mask.shape[1]
+        shifted = torch.nn.functional.pad(output.log_probs[:, :-1], (1, 0))
+        return shifted[:, -actions:] * action_mask
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
+        """Recompute each layer in the backward pass (not reentrant: hooks of sharding backends need that)."""
+        options = gradient_checkpointing_kwargs or {"use_reentrant": False}
+        self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)  # type: ignore[operator]
+
+
+def _score(
+    logits: torch.Tensor, targets: torch.Tensor, temperature: float, cap: float | None, with_entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of `targets` and entropies (zeros unless asked for), both (positions,) fp32."""
+    scores = logits.float()
+    if cap is not None:
+        scores = torch.tanh(scores / cap) * cap
+    if temperature != 1.0:
+        scores = scores / temperature
+    log_probs = -nn.functional.cross_entropy(scores, targets, reduction="none")
+    if not with_entropy:
+        return log_probs, torch.zeros_like(log_probs)
+    all_log_probs = scores.log_softmax(-1)
+    return log_probs, -(all_log_probs.exp() * all_log_probs).sum(-1)
+
+
+def _liger_log_probs(hidden: torch.Tensor, head: nn.Linear, targets: torch.Tensor, temperature: float) -> torch.Tensor:
+    try:
+        from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
+    except ImportError:
+        raise ModelError("--head liger needs the liger-kernel package and a GPU: pip install liger-kernel") from None
+    losses = liger_fused_linear_cross_entropy(hidden / temperature, head.weight, targets, reduction="none")
+    return -losses
+
+
+def attention_name(attn: str, ring: int) -> str:
+    """What transformers calls the attention: the ring's name where the sequence is spread over ranks."""
+    return ATTENTION_NAME if ring > 1 else {"flex": "flex_attention"}.get(attn, attn)
+
+
+def build_actor(
+    *,
+    model: str,
+    num_layers: int | None,
+    attn: str,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    head: Head = "chunked",
+    seed: int = 42,
+    gradient_checkpointing: bool = False,
+    trust_remote_code: bool = False,
+    ring: int = 1,
+) -> Actor:
+    """An actor in fp32 on `device`, the same on every rank: from the checkpoint's weights or from `seed`.
+
+    With a 16-bit `dtype` the weights are rounded to it first. DeepSpeed makes its fp32 copies from 16-bit weights,
+    FSDP2 keeps fp32 ones: only rounded weights let both start from the same point.
+    """
+    from transformers import AutoModelForCausalLM
+
+    from bench.strategies.ring_attention import register
+
+    config = model_config(model, num_layers, trust_remote_code)
+    if ring > 1:
+        register()
+    torch.manual_seed(seed)
+    implementation = attention_name(attn, ring)
+    common = {"attn_implementation": implementation, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
+    if (Path(model) / "config.json").is_file() or "/" in model and not model.endswith(".json"):
+        network = AutoModelForCausalLM.from_pretrained(model, config=config, **common).to(device)
+    else:
+        with device:
+            network = AutoModelForCausalLM.from_config(config, **common)
+    if dtype != torch.float32:
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.copy_(parameter.to(dtype))
+    if gradient_checkpointing:
+        network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    network.train()
+    return Actor(network, head)
+
+
+def layers_of(network: nn.Module) -> nn.ModuleList:
+    """The decoder layers of a causal language model; raises `ModelError` where they are not found."""
+    layers = getattr(getattr(network, "base_model", None), "layers", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise ModelError(f"{type(network).__name__} holds no list of layers at base_model.layers")
+    return layers
+
+
+def network_of(model: nn.Module) -> nn.Module:
+    """The causal language model inside whatever wraps it."""
+    while not isinstance(model, Actor) and hasattr(model, "module"):
+        model = model.module  # type: ignore[assignment]
+    return model.model if isinstance(model, Actor) else model  # type: ignore[return-value]
+
+
+def count_parameters(network: nn.Module) -> int:
+    """Parameters, shared ones once, before any sharding."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def describe(config: Any) -> Mapping[str, int]:
+    """The sizes that FLOP counts and constraints need."""
+    heads = int(config.num_attention_heads)
+    return {
+        "num_layers": int(config.num_hidden_layers),
+        "hidden_size": int(config.hidden_size),
+        "intermediate_size": int(config.intermediate_size),
+        "num_attention_heads": heads,
+        "num_key_value_heads": int(getattr(config, "num_key_value_heads", None) or heads),
+        "head_dim": int(getattr(config, "head_dim", None) or config.hidden_size // heads),
+        "vocab_size": int(config.vocab_size),
+    }

@@ -1,0 +1,30 @@
+"""Where `torch.compile` is applied: to each layer, before sharding wraps it, or to the whole."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from bench.model import layers_of, network_of
+
+
+def compile_blocks(model: nn.Module) -> int:
+    """Compile every decoder layer in place; returns their number.
+
+    All layers run one code object, so the recompile limit must not be below their number: a layer that differs in a
+    guarded value (its index, say) would otherwise fall back to eager without a word.
+    """
+    layers = layers_of(network_of(model))
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, 2 * len(layers) + 8)
+    for layer in layers:
+        layer.compile()
+    return len(layers)
+
+
+def apply_compile(model: nn.Module, mode: str) -> None:
+    """`blocks` and `full`; other modes leave the model as it is."""
+    if mode == "blocks":
+        compile_blocks(model)
+    elif mode == "full":
+        model.compile()

@@ -1,0 +1,43 @@
+"""fp32 copies of 16-bit parameters: the optimizer's side of mixed precision without sharding."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from bench.strategies.optimizers import names_by_parameter
+
+
+class MasterWeights:
+    """Copies every trained parameter, casts the model to `dtype`, and points the optimizer at the copies."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None, dtype: torch.dtype) -> None:
+        old = names_by_parameter(model)
+        self.masters = {
+            name: p.detach().float().clone().requires_grad_()
+            for name, p in model.named_parameters()
+            if p.requires_grad
+        }
+        model.to(dtype)
+        self.pairs = [(p, self.masters[name]) for name, p in model.named_parameters() if name in self.masters]
+        if optimizer is not None:
+            for group in optimizer.param_groups:
+                group["params"] = [self.masters[old[id(p)]] for p in group["params"]]
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the model's gradients to the copies' in fp32 and clear the model's."""
+        for parameter, master in self.pairs:
+            if parameter.grad is None:
+                continue
+            if master.grad is None:
+                master.grad = parameter.grad.float()
+            else:
+                master.grad.add_(parameter.grad)
+            parameter.grad = None
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Write the copies' values into the model."""
+        torch._foreach_copy_([p for p, _ in self.pairs], [m for _, m in self.pairs])
