@@ -25,7 +25,7 @@ class _Siblings:
     checkout used as working directory could not be found at all once it has left `sys.path`.
     """
 
-    def __init__(self, home):  # type: ignore[no-untyped-def]
+    def __init__(self, home: str) -> None:
         self.home = home
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
@@ -59,7 +59,7 @@ def pin_packages() -> None:
 
     if not any(isinstance(finder, _Siblings) for finder in sys.meta_path):
         home = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-        sys.meta_path.insert(0, _Siblings(home))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Siblings(home))
 
 
 if sys.argv[:1] == ["-m"]:  # what `sys.argv` holds while `python -m` looks for the module

@@ -9,14 +9,16 @@ Two files per working directory and set of enabled rules, both named after a fin
   It is opened only if a run is not known whole.
 
 *Trust.* Unpickling runs what a pickle says, so nothing is read from a folder that another user owns or may
-write to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not fit is
-dropped without a word and made again. *Two runs at once.* Files are replaced atomically; the later writer wins
-and the other's work is done again some day. *Stale stamps.* As in git, the stamp of a file (size, times, inode)
-is believed only if it was taken two seconds or more after the file last changed; else the file is read.
+write to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not
+fit is dropped without a word and made again. *Two runs at once.* Files are replaced atomically; the later
+writer wins and the other's work is done again some day. *Stale stamps.* As in git, the stamp of a file
+(size, times, inode) is believed only if it was taken two seconds or more after the file last changed; else
+the file is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import sys
@@ -35,6 +37,7 @@ except ImportError:
 _MAGIC = b"meshproof-1\n"
 _SETTLED = 2_000_000_000  # ns; the coarsest clock of a file system in use
 _RUNS_KEPT = 8
+_FIXES_KEPT = 2_000
 _FACTS_BYTES = 192_000_000
 _FOLDER_BYTES = 512_000_000
 
@@ -110,13 +113,14 @@ class Cache:
         self._base = os.path.join(self.folder, name)
         self._stamps: dict[str, tuple[Any, bytes]] = {}
         self._runs: dict[bytes, Any] = {}
+        self._fixes: dict[bytes, Any] = {}
         self._dirty = False
         self._facts: dict[str, tuple[bytes, bytes]] | None = None
         if self.usable and (body := _load(self._base + ".runs")) is not None:
             try:
-                self._stamps, self._runs = marshal.loads(body)
+                self._stamps, self._runs, self._fixes = marshal.loads(body)
             except (ValueError, EOFError, TypeError):
-                self._stamps, self._runs = {}, {}
+                self._stamps, self._runs, self._fixes = {}, {}, {}
 
     def digests(self, entries: list[Entry]) -> list[bytes]:
         """The digest of the content of each file (of its problem, where it cannot be read)."""
@@ -153,10 +157,20 @@ class Cache:
             del self._runs[next(iter(self._runs))]
         self._dirty = True
 
+    def fix(self, key: bytes) -> tuple[Fix | None] | None:
+        """The remembered fix of a finding (which may be that there is none), in a tuple."""
+        return (_fix(self._fixes[key]),) if key in self._fixes else None
+
+    def remember_fix(self, key: bytes, fix: Fix | None) -> None:
+        self._fixes[key] = _plain_fix(fix)
+        while len(self._fixes) > _FIXES_KEPT:
+            del self._fixes[next(iter(self._fixes))]
+        self._dirty = True
+
     def save(self) -> None:
         """Write the stamps and runs, if anything about them is new."""
         if self.usable and self._dirty:
-            _store(self._base + ".runs", marshal.dumps((self._stamps, self._runs)))
+            _store(self._base + ".runs", marshal.dumps((self._stamps, self._runs, self._fixes)))
             self._dirty = False
 
     # -- facts ---------------------------------------------------------------------------------------------
@@ -215,17 +229,19 @@ def _store(path: str, body: bytes) -> None:
             file.write(body)
         os.replace(temporary, path)
     except OSError:
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
-        except OSError:
-            pass
 
 
 def _prune(path: str) -> None:
     """Drop the files that were not written for the longest time once the folder is too large."""
     try:
         with os.scandir(path) as scan:
-            files = [(entry.stat(), entry.path) for entry in scan if entry.name.endswith((".runs", ".facts", ".tmp"))]
+            files = [
+                (entry.stat(), entry.path)
+                for entry in scan
+                if entry.name.endswith((".runs", ".facts", ".tmp"))
+            ]
         files.sort(key=lambda each: each[0].st_mtime_ns)
         size = sum(status.st_size for status, _ in files)
         for status, name in files[:-2]:
@@ -239,17 +255,26 @@ def _prune(path: str) -> None:
 
 def _plain(finding: Finding) -> tuple[Any, ...]:
     """A finding as `marshal` can hold it: exact tuples."""
-    fix = finding.fix
-    edits = fix and (fix.safety, fix.message, tuple((tuple(edit.span), edit.text) for edit in fix.edits))
     return (
         finding.code, finding.name, finding.severity, finding.path, tuple(finding.span), finding.message,
-        finding.help, tuple(tuple(each) for each in finding.related), edits, finding.context,
+        finding.help, tuple(tuple(each) for each in finding.related), _plain_fix(finding.fix),
+        finding.context,
     )  # fmt: skip
 
 
+def _plain_fix(fix: Fix | None) -> tuple[Any, ...] | None:
+    if fix is None:
+        return None
+    return fix.safety, fix.message, tuple((tuple(edit.span), edit.text) for edit in fix.edits)
+
+
 def _finding(plain: tuple[Any, ...]) -> Finding:
-    fix = plain[8]
-    if fix is not None:
-        fix = Fix(fix[0], fix[1], tuple(Edit(Span(*span), text) for span, text in fix[2]))
     related = tuple(Related(*each) for each in plain[7])
-    return Finding(*plain[:4], Span(*plain[4]), plain[5], plain[6], related, fix, plain[9])
+    code, name, severity, path, span, message, help = plain[:7]
+    return Finding(code, name, severity, path, Span(*span), message, help, related, _fix(plain[8]), plain[9])
+
+
+def _fix(plain: tuple[Any, ...] | None) -> Fix | None:
+    if plain is None:
+        return None
+    return Fix(plain[0], plain[1], tuple(Edit(Span(*span), text) for span, text in plain[2]))

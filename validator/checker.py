@@ -12,13 +12,14 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import ClassVar, NamedTuple
 
 from validator.cache import Cache, digest
 from validator.config import Config
 from validator.discovery import Entry, Globs
 from validator.facts.model import FileFacts, Problem
-from validator.finding import Finding
+from validator.finding import Finding, Fix
 from validator.project import Project
 from validator.rule import LoadedRule
 from validator.source import SourceFile
@@ -29,7 +30,7 @@ _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper 
 
 
 class Record(NamedTuple):
-    """What is known of one file by itself. `tokens`: those of the rules' prefilter tokens that it contains."""
+    """What is known of one file by itself. `tokens`: the prefilter tokens that it contains."""
 
     facts: FileFacts
     findings: tuple[Finding, ...]
@@ -59,22 +60,42 @@ class Check(NamedTuple):
 
 def check(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None = None) -> Result:
     """All findings of the files, sorted."""
+    with _patience():
+        sources, records = _examined(entries, digests, run, cache)
+        return _joined(sources, records, run, cache)
+
+
+def check_sources(
+    sources: list[SourceFile],
+    run: Check,
+    known: dict[str, Record] | None = None,
+    problems: dict[str, tuple[str, str] | None] | None = None,
+) -> Result:
+    """All findings of sources that are at hand (standard input, files being mended, an example).
+
+    `known` holds the records of files that have not changed, and is added to; `problems` as in `Entry`.
+    """
+    records = {} if known is None else known
+    with _patience():
+        for source in sources:
+            if source.path not in records:
+                records[source.path] = examine(source, (problems or {}).get(source.path), run.rules)
+            source.facts = records[source.path].facts
+        return _joined(sources, records, run, None)
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Deeper recursion and no garbage collection, until the analysis is done."""
     limit, collecting = sys.getrecursionlimit(), gc.isenabled()
     sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
-    gc.disable()  # trees and facts are many, long-lived and without cycles: collecting them is a third of the time
+    gc.disable()  # trees and facts are many, long-lived and without cycles: collecting is a third of the time
     try:
-        sources, records = _examined(entries, digests, run, cache)
-        return _joined(sources, records, run)
+        yield
     finally:
         sys.setrecursionlimit(limit)
         if collecting:
             gc.enable()
-
-
-def check_sources(sources: list[SourceFile], run: Check) -> Result:
-    """All findings of sources that are at hand (standard input, an editor, an example)."""
-    records = {source.path: examine(source, None, run.rules) for source in sources}
-    return _joined(sources, records, run)
 
 
 # -- one file ----------------------------------------------------------------------------------------------
@@ -93,7 +114,9 @@ def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[Loa
         try:
             source.facts  # noqa: B018  (extracted here, where a crash can be named)
         except Exception as error:
-            errors.append(f"internal error: the facts of {source.path} could not be extracted: {_told(error)}")
+            errors.append(
+                f"internal error: the facts of {source.path} could not be extracted: {_told(error)}"
+            )
             source.facts = FileFacts()
     tokens = frozenset(token for token in all_tokens(rules) if token.encode() in data)
     findings = list(_file_findings(source, rules, tokens, errors))
@@ -132,7 +155,7 @@ def _relevant(rule: LoadedRule, tokens: frozenset[str]) -> bool:
 def _guarded(
     rule: LoadedRule, hook: Callable[..., Iterable[Finding]], subject: object, where: str, errors: list[str]
 ) -> list[Finding]:
-    """The findings of a rule; a crash names the rule and its file and loses what that call would have found."""
+    """The findings of a rule; a crash names the rule and its file and the others go on."""
     try:
         return list(hook(subject))
     except Exception as error:
@@ -192,7 +215,9 @@ def _unpickled(data: bytes) -> Record | None:
     return record if isinstance(record, Record) else None
 
 
-def _made(missing: list[tuple[Entry, bytes]], run: Check, keep: bool) -> Iterator[tuple[str, bytes, bytes, Record]]:
+def _made(
+    missing: list[tuple[Entry, bytes]], run: Check, keep: bool
+) -> Iterator[tuple[str, bytes, bytes, Record]]:
     """(path, digest, pickled record, record) of each file, in the processes that it is worth."""
     size = sum(entry.stamp[0] for entry, _ in missing if entry.problem is None)
     count = min(run.jobs, 1 + size // _WORTH_A_PROCESS)
@@ -242,7 +267,7 @@ def _made_in_processes(
 class _Worker:
     """What a forked process does; `rules` is set before the fork."""
 
-    rules: list[LoadedRule] = []
+    rules: ClassVar[list[LoadedRule]] = []
 
     @classmethod
     def examine(cls, batch: list[tuple[Entry, bytes]]) -> list[tuple[str, bytes, bytes]]:
@@ -270,7 +295,7 @@ def _batches(missing: list[tuple[Entry, bytes]], count: int) -> list[list[tuple[
 # -- the project -------------------------------------------------------------------------------------------
 
 
-def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check) -> Result:
+def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, cache: Cache | None) -> Result:
     errors = [error for source in sources for error in records[source.path].errors]
     findings = [finding for source in sources for finding in records[source.path].findings]
     findings += _project_findings(sources, records, run, errors)
@@ -284,7 +309,43 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check) -
         left, silenced = _after_comments(path, found, comments, run, errors)
         kept += left
         suppressed += silenced
-    return Result(sorted(_not_ignored(kept, run.config), key=Finding.sort_key), suppressed, sorted(set(errors)))
+    kept = sorted(_not_ignored(kept, run.config), key=Finding.sort_key)
+    return Result(_with_fixes(kept, sources, run, cache, errors), suppressed, sorted(set(errors)))
+
+
+def _with_fixes(
+    findings: list[Finding], sources: list[SourceFile], run: Check, cache: Cache | None, errors: list[str]
+) -> list[Finding]:
+    """The findings with the fixes that the modules of their rules can make."""
+    able = {each.rule.code: each for each in run.rules if each.fix is not None}
+    by_path = {source.path: source for source in sources}
+    done = []
+    for finding in findings:
+        rule, source = able.get(finding.code), by_path.get(finding.path)
+        if rule is not None and source is not None and finding.fix is None:
+            finding = finding._replace(fix=_fix(finding, rule, source, cache, errors))
+        done.append(finding)
+    return done
+
+
+def _fix(
+    finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | None, errors: list[str]
+) -> Fix | None:
+    """The fix of one finding, remembered: making it takes LibCST, whose import is half of a small run."""
+    key = digest(f"{source.digest}\0{finding!r}".encode("utf-8", "surrogatepass"))
+    if cache is not None and (known := cache.fix(key)) is not None:
+        return known[0]
+    from validator.fixes import offered
+
+    try:
+        fix = offered(finding, rule, source)
+    except Exception as error:
+        name = f"{rule.rule.code} ({rule.rule.name})"
+        errors.append(f"internal error: the fix of rule {name} failed on {finding.path}: {_told(error)}")
+        return None
+    if cache is not None:
+        cache.remember_fix(key, fix)
+    return fix
 
 
 def _project_findings(

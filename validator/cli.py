@@ -35,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has gone, as `head` does; nothing to tell it
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # the reader has gone, as `head` does; nothing to tell it
         return 1
 
 
@@ -76,8 +78,12 @@ def _add_choice(group: Any) -> None:
         ("extend-select", "these rules too"),
     ):
         group.add_argument(f"--{name}", action="append", default=[], metavar="RULES", help=text)
-    group.add_argument("--rules", action="append", default=[], metavar="DIR", help="load the rules of a folder of yours")
-    group.add_argument("--list-rules", action="store_true", help="list the rules (with --format json as JSON)")
+    group.add_argument(
+        "--rules", action="append", default=[], metavar="DIR", help="load the rules of a folder of yours"
+    )
+    group.add_argument(
+        "--list-rules", action="store_true", help="list the rules (with --format json as JSON)"
+    )
     group.add_argument("--explain", metavar="RULE", help="explain a rule")
 
 
@@ -85,11 +91,17 @@ def _add_report(group: Any) -> None:
     group.add_argument("--format", choices=config.FORMATS, help="format of the report (default: full)")
     group.add_argument("--output", metavar="FILE", help="write the report to a file")
     group.add_argument("--notes", action="store_true", help="show notes too; they never set the exit status")
-    group.add_argument("--statistics", action="store_true", help="count the findings by rule instead of listing them")
+    group.add_argument(
+        "--statistics", action="store_true", help="count the findings by rule instead of listing them"
+    )
     group.add_argument("--exit-zero", action="store_true", help="exit with 0 in spite of findings")
     group.add_argument("--baseline", metavar="FILE", help="leave out the findings that this file knows")
-    group.add_argument("--update-baseline", action="store_true", help="write the present findings to the baseline")
-    group.add_argument("--changed-since", metavar="REV", help="report on files that changed since a git revision")
+    group.add_argument(
+        "--update-baseline", action="store_true", help="write the present findings to the baseline"
+    )
+    group.add_argument(
+        "--changed-since", metavar="REV", help="report on files that changed since a git revision"
+    )
 
 
 def _add_changes(group: Any) -> None:
@@ -104,7 +116,9 @@ def _add_run(group: Any) -> None:
     group.add_argument("--isolated", action="store_true", help="read no configuration")
     group.add_argument("--show-config", action="store_true", help="print the configuration that holds")
     group.add_argument("--target-python", metavar="X.Y", help="the oldest Python that the code must run on")
-    group.add_argument("--stdin-filename", metavar="NAME", help="with '-': the path that standard input stands for")
+    group.add_argument(
+        "--stdin-filename", metavar="NAME", help="with '-': the path that standard input stands for"
+    )
     group.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core, if worth it)")
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
 
@@ -121,18 +135,24 @@ def _dispatch(options: argparse.Namespace) -> int:
         from validator import explain
 
         rules = explain.known(settings.rules)
-        text = explain.listed(rules, options.format == "json") if options.list_rules else explain.explained(rules, options.explain)
-        return _write(text, options.output)
+        text = (
+            explain.listed(rules, options.format == "json")
+            if options.list_rules
+            else explain.explained(rules, options.explain)
+        )
+        return write(text, options.output)
     _check_combinations(options)
     if settings.rules_refused:
-        print(f"meshproof: user rules are not loaded: {settings.rules_refused} (see --rules)", file=sys.stderr)
+        print(
+            f"meshproof: user rules are not loaded: {settings.rules_refused} (see --rules)", file=sys.stderr
+        )
     if options.fix or options.diff or options.add_ignore:
         from validator import changes
 
         return changes.run(options, settings)
     if "-" in options.paths:
-        return _report(options, settings, _standard_input(options, settings))
-    return _report(options, settings, _findings(options, settings))
+        return report(options, settings, _standard_input(options, settings))
+    return report(options, settings, _findings(options, settings))
 
 
 def _check_combinations(options: argparse.Namespace) -> None:
@@ -180,7 +200,9 @@ def _common_folder(paths: list[str]) -> str:
     """The folder whose configuration holds: the innermost one that contains every PATH."""
     if not paths or paths == ["-"]:
         return os.getcwd()
-    folders = [os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path) or ".") for path in paths]
+    folders = [
+        os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path) or ".") for path in paths
+    ]
     try:
         return os.path.commonpath(folders)
     except ValueError:  # different drives
@@ -191,12 +213,16 @@ def _common_folder(paths: list[str]) -> str:
 
 
 class Checked(argparse.Namespace):
-    """The outcome of a run: findings before the baseline, files, how many were silenced, internal errors."""
+    """The outcome of a run: findings before the baseline, files, how many were silenced, internal errors.
+
+    `now` holds the bytes of files that are not, or not yet, what lies on disk.
+    """
 
     findings: list[Finding]
     files: list[discovery.Entry]
     suppressed: int
     errors: list[str]
+    now: dict[str, bytes]
 
 
 def _findings(options: argparse.Namespace, settings: config.Config) -> Checked:
@@ -259,12 +285,14 @@ def analyse(
     """Run the rules. Raises UsageError for a selector that no rule answers to."""
     from validator import checker
 
-    run = _check(settings, whole)
+    run = check_of(settings, whole)
     result = checker.check(entries, digests, run, store)
-    return Checked(findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors)
+    return Checked(
+        findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors
+    )
 
 
-def _check(settings: config.Config, whole: bool) -> Any:
+def check_of(settings: config.Config, whole: bool) -> Any:
     from validator import checker, registry
 
     known = registry.load_rules(settings.rules)
@@ -288,29 +316,25 @@ def _standard_input(options: argparse.Namespace, settings: config.Config) -> Che
     excluded = discovery.Globs((*(settings.exclude or ()), *settings.extend_exclude), settings.root)
     if options.stdin_filename and excluded and excluded.match(source.absolute):
         return Checked(findings=[], files=[], suppressed=0, errors=[])
-    result = checker.check_sources([source], _check(settings, False))
-    return Checked(findings=result.findings, files=[entry], suppressed=result.suppressed, errors=result.errors, data=data)
+    result = checker.check_sources([source], check_of(settings, False))
+    return Checked(
+        findings=result.findings,
+        files=[entry],
+        suppressed=result.suppressed,
+        errors=result.errors,
+        now={name: data},
+    )
 
 
 # -- reporting ---------------------------------------------------------------------------------------------
 
 
-def _report(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
+def report(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
     """Write the report and say how it went."""
-    findings = shown(options, settings, checked)
-    baselined = 0
-    if options.update_baseline or settings.baseline:
-        from validator import baseline
-
-        lines = _line_reader(checked)
-        if options.update_baseline:
-            if not settings.baseline:
-                raise UsageError("--update-baseline needs --baseline FILE (or `baseline` in the configuration)")
-            count = baseline.write(settings.baseline, findings, lines)
-            print(f"meshproof: {count} findings written to {settings.baseline}", file=sys.stderr)
-            return _status(checked, 0)
-        left = baseline.without_known(settings.baseline, findings, lines)
-        baselined, findings = len(findings) - len(left), left
+    if options.update_baseline:
+        return _update_baseline(options, settings, checked)
+    findings = new_findings(options, settings, checked)
+    baselined = len(shown(options, settings, checked)) - len(findings) if settings.baseline else 0
     summary = summarise(findings, checked, baselined)
     if options.statistics:
         from validator.output import statistics
@@ -318,9 +342,31 @@ def _report(options: argparse.Namespace, settings: config.Config, checked: Check
         text = statistics.render(findings, summary, settings.output_format == "json")
     else:
         text = render(settings.output_format, _as_report(options, settings, checked, findings, summary))
-    _write(text, options.output)
+    write(text, options.output)
     failed = bool(summary["errors"] or summary["warnings"]) and not options.exit_zero
     return _status(checked, 1 if failed else 0)
+
+
+def _update_baseline(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
+    from validator import baseline
+
+    if not settings.baseline:
+        raise UsageError("--update-baseline needs --baseline FILE (or `baseline` in the configuration)")
+    if checked.errors:
+        return _status(checked, 2)  # a baseline that lacks what a crashed rule would have found helps nobody
+    count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked))
+    print(f"meshproof: {count} findings written to {settings.baseline}", file=sys.stderr)
+    return 0
+
+
+def new_findings(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
+    """The findings that count and that the baseline, if there is one, does not know."""
+    findings = shown(options, settings, checked)
+    if not settings.baseline:
+        return findings
+    from validator import baseline
+
+    return baseline.without_known(settings.baseline, findings, line_reader(checked))
 
 
 def shown(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
@@ -339,7 +385,9 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
 
 
 def summarise(findings: list[Finding], checked: Checked, baselined: int) -> dict[str, Any]:
-    count = {kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")}
+    count = {
+        kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")
+    }
     return {
         "files": len(checked.files),
         "errors": count["error"],
@@ -360,21 +408,21 @@ def _as_report(
     summary: dict[str, Any],
 ) -> Report:
     def rules() -> Any:
-        return _check(settings, True).rules
+        return check_of(settings, True).rules
 
     color = not options.output and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return Report(findings, summary, _line_reader(checked), rules, color)
+    return Report(findings, summary, line_reader(checked), rules, color)
 
 
-def _line_reader(checked: Checked) -> Any:
+def line_reader(checked: Checked) -> Any:
     """A function from a reported path to the lines of that file (empty where it cannot be read)."""
     absolute = {entry.path: entry.absolute for entry in checked.files if entry.problem is None}
-    given = getattr(checked, "data", None)
+    given: dict[str, bytes] = getattr(checked, "now", {})
     known: dict[str, list[str]] = {}
 
     def lines(path: str) -> list[str]:
         if path not in known:
-            known[path] = _lines_of(absolute.get(path), given)
+            known[path] = _lines_of(absolute.get(path), given.get(path))
         return known[path]
 
     return lines
@@ -400,7 +448,7 @@ def _status(checked: Checked, status: int) -> int:
     return 2 if checked.errors else status
 
 
-def _write(text: str, path: str | None) -> int:
+def write(text: str, path: str | None) -> int:
     if path is None:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -83,7 +83,7 @@ def load(start: str, isolated: bool = False) -> Config:
 
 
 def _nearest_table(start: str) -> tuple[str, dict[str, Any], str]:
-    """The nearest pyproject.toml that has our table, the table, and the oldest Python of the nearest project."""
+    """The nearest pyproject.toml with our table, the table, and the nearest project's oldest Python."""
     folder, oldest, asked = start, "", False
     while True:
         path = os.path.join(folder, "pyproject.toml")
@@ -116,7 +116,8 @@ def _parse(path: str, data: bytes, strict: bool) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        document: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
+        return document
     except ValueError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
 
@@ -165,7 +166,11 @@ def _convert(kind: str, value: Any, root: str, where: str) -> Any:
     """A value of the TOML as `Config` holds it. Raises UsageError naming the key."""
     if kind in ("strings", "folders", "files"):
         texts = _strings(value, where)
-        return texts if kind == "strings" else tuple(os.path.normpath(os.path.join(root, text)) for text in texts)
+        return (
+            texts
+            if kind == "strings"
+            else tuple(os.path.normpath(os.path.join(root, text)) for text in texts)
+        )
     if kind == "table":
         if not isinstance(value, dict):
             raise UsageError(f"{where} must be a table of lists of strings")
@@ -219,7 +224,9 @@ def _paths_of(folders: tuple[str, ...]) -> list[str]:
     paths = list(folders)
     for folder in folders:
         if os.path.isdir(folder):
-            paths += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
+            paths += [
+                os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")
+            ]
     return paths
 
 

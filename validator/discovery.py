@@ -29,7 +29,7 @@ MAX_SIZE = 10_000_000  # bytes; the largest generated module that anybody trains
 
 
 class Entry(NamedTuple):
-    """A file that was found. `stamp` is (size, mtime, ctime, inode, device); `problem` (kind, text) or None."""
+    """A file that was found. `stamp`: size, mtime, ctime, inode, device; `problem`: kind and text, or None."""
 
     path: str
     absolute: str
@@ -99,7 +99,9 @@ def _below(folder: str, prefix: str, config: Config) -> Iterator[tuple[str, str]
     for name in names:
         if os.path.splitext(name)[1] in LANGUAGES:
             yield prefix + name, os.path.join(folder, name)
-        elif name.endswith("/") or (os.path.splitext(name)[1] == "" and _is_repository(os.path.join(folder, name))):
+        elif name.endswith("/") or (
+            os.path.splitext(name)[1] == "" and _is_repository(os.path.join(folder, name))
+        ):
             inner = name.rstrip("/")
             yield from _below(os.path.join(folder, inner), f"{prefix}{inner}/", config)
 
@@ -134,7 +136,9 @@ def _entry(reported: str, absolute: str) -> tuple[Entry | None, bool]:
             status = os.stat(absolute)
     except OSError as error:
         if linked and error.errno != 2:
-            return Entry(reported, absolute, (0, 0, 0, 0, 0), ("unreadable", "a loop of symbolic links")), False
+            return Entry(
+                reported, absolute, (0, 0, 0, 0, 0), ("unreadable", "a loop of symbolic links")
+            ), False
         return None, linked  # deleted but tracked, or a link to nothing
     if not stat.S_ISREG(status.st_mode):
         return None, linked
@@ -146,7 +150,7 @@ def _entry(reported: str, absolute: str) -> tuple[Entry | None, bool]:
 
 
 class Globs:
-    """Patterns as in .gitignore: without a slash they match a name at any depth, else a path from the root."""
+    """Patterns as in .gitignore: without a slash a name at any depth, else a path from the root."""
 
     def __init__(self, patterns: tuple[str, ...], root: str) -> None:
         self.root = root.rstrip(os.sep) + os.sep

@@ -39,6 +39,7 @@ class Suppression(NamedTuple):
     line: int
     column: int
     end_column: int
+    removal: tuple[int, int, int, int]  # what to delete so that nothing of it is left
 
     @property
     def span(self) -> tuple[int, int, int, int]:
@@ -83,11 +84,24 @@ def find(data: bytes, text: str) -> tuple[Suppression, ...]:
         return ()
     comments, lines = _scan(text)
     found = []
+    texts = text.split("\n")
     for line, column, comment, alone in comments:
         for kind, selectors, reason, start, end in _parsed(comment):
             first, last = _covered(kind, line, alone, lines)
-            found.append(Suppression(kind, selectors, reason, first, last, line, column + start + 1, column + end + 1))
+            place = line, column + start + 1, column + end + 1
+            removal = _removal(texts, *place)
+            found.append(Suppression(kind, selectors, reason, first, last, *place, removal))
     return tuple(found)
+
+
+def _removal(texts: list[str], line: int, column: int, end_column: int) -> tuple[int, int, int, int]:
+    """What goes with a comment: the blanks before it, or the line where nothing else is on it."""
+    before, after = texts[line - 1][: column - 1], texts[line - 1][end_column - 1 :]
+    if after.strip():
+        return line, column, line, end_column + len(after) - len(after.lstrip())
+    if not before.strip() and line < len(texts):
+        return line, 1, line + 1, 1
+    return line, len(before.rstrip()) + 1, line, len(texts[line - 1]) + 1
 
 
 def _parsed(comment: str) -> list[tuple[str, tuple[str, ...], str, int, int]]:

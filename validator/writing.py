@@ -1,4 +1,4 @@
-"""Writes a file as a whole or not at all, keeping what the old one was: its mode, and the link that names it."""
+"""Writes a file as a whole or not at all; its mode and a link that names it stay."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ What it does
     Reports a file above ten megabytes instead of reading it.
 
 Why is this bad
-    Parsing takes about twenty times the size of a file in memory, and so does importing it on every rank. Data
-    in the form of Python code belongs in a data file.
+    Parsing takes about twenty times the size of a file in memory, and so does importing it on every rank.
+    Data in the form of Python code belongs in a data file.
 
 References
     https://docs.python.org/3/library/ast.html

@@ -1,7 +1,8 @@
 """A merge that was never finished.
 
 What it does
-    Reports the first conflict marker (`<<<<<<<`, `=======`, `>>>>>>>`) of a file that does not parse because of it.
+    Reports the first conflict marker (`<<<<<<<`, `=======`, `>>>>>>>`) of a file that does not
+    parse because of it.
 
 Why is this bad
     The file cannot be imported, and whichever side is picked in haste was not reviewed.

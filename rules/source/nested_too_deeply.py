@@ -1,12 +1,12 @@
 """Code nested more deeply than Python can read it.
 
 What it does
-    Reports a file whose expressions or blocks are nested so deeply that the parser, or whatever walks its tree,
-    runs out of stack.
+    Reports a file whose expressions or blocks are nested so deeply that the parser, or whatever walks its
+    tree, runs out of stack.
 
 Why is this bad
-    The file may well be refused by other versions of Python, and by every tool that reads source. It is nearly
-    always generated code.
+    The file may well be refused by other versions of Python, and by every tool that reads source. It is
+    nearly always generated code.
 
 References
     https://docs.python.org/3/library/exceptions.html#RecursionError

@@ -4,9 +4,9 @@ What it does
     Reports a file that the parser refuses, at the place where it gave up. The other rules say nothing of it.
 
 Why is this bad
-    On a cluster the error shows when the module is first imported: after the job has left the queue, and for a
-    module that only one role imports (a critic, an evaluation worker) on some of the ranks only, while the rest
-    wait for them.
+    On a cluster the error shows when the module is first imported: after the job has left the queue, and
+    for a module that only one role imports (a critic, an evaluation worker) on some of the ranks only,
+    while the rest wait for them.
 
 References
     https://docs.python.org/3/reference/grammar.html
@@ -34,7 +34,7 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
         source.path,
         (line, problem.column, line, problem.column + 1),
         f"syntax error: {problem.message}",
-        help=f"read with the grammar of Python {running}; newer syntax needs a newer Python to be checked with",
+        help=f"read with the grammar of Python {running}; check newer syntax with a newer Python",
     )
 
 

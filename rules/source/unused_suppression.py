@@ -1,9 +1,9 @@
 """A comment that silences nothing.
 
 What it does
-    Reports a `# validator: ignore[…]` whose rule has nothing to say there any more. Rules that are switched off
-    are not held against it, nor are rules about the whole project when only single files are checked. `# noqa`
-    is never reported: other tools share it.
+    Reports a `# validator: ignore[…]` whose rule has nothing to say there any more. Rules that are switched
+    off are not held against it, nor are rules about the whole project when only single files are checked.
+    `# noqa` is never reported: other tools share it.
 
 Why is this bad
     The comment hides the next true finding on that line, and tells the reader of a defect that is gone.
@@ -32,7 +32,7 @@ def check_suppressions(path: str, outcomes: Iterable[Outcome]) -> Iterator[Findi
             continue
         fix = None
         if len(idle) == len(comment.selectors):
-            fix = Fix("safe", "remove the comment", (Edit(Span(*comment.span), ""),))
+            fix = Fix("safe", "remove the comment", (Edit(Span(*comment.removal), ""),))
         yield RULE.finding(
             path,
             comment.span,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Report(NamedTuple):
-    """What a format may use. `absolute` maps reported paths to files; `rules` loads the registry on demand."""
+    """What a format may use. `lines`: those of a reported path; `rules`: loads the registry on demand."""
 
     findings: list[Finding]
     summary: dict[str, Any]

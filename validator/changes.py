@@ -1,0 +1,153 @@
+"""The runs that change files: `--fix`, `--diff` and `--add-ignore`.
+
+Files are changed in memory and checked again until nothing more can be mended; only then is anything written,
+each file as a whole, and only if it still holds what was checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from validator import cli, discovery, fixes, ignoring, writing
+from validator.checker import Check, Record, check_sources
+from validator.config import Config
+from validator.errors import UsageError
+from validator.finding import Finding
+from validator.source import SourceFile
+
+_ROUNDS = 10  # a fix may uncover another; two that undo each other must end
+
+
+def run(options: argparse.Namespace, settings: Config) -> int:
+    """Do what was asked for and report what is left; the exit status."""
+    paths = options.paths or ["."]
+    entries = discovery.discover(paths, settings)
+    check = cli.check_of(settings, any(os.path.isdir(path) for path in paths))
+    tree = _Tree(entries, check)
+    if options.add_ignore:
+        count = _silence(options, settings, tree)
+        print(f"meshproof: {count} findings silenced", file=sys.stderr)
+    else:
+        count = _mend(options, settings, tree)
+    if options.diff:
+        return _show(options, tree)
+    tree.write()
+    if options.fix:
+        print(f"meshproof: {count} fixes applied", file=sys.stderr)
+    return cli.report(options, settings, tree.checked())
+
+
+class _Tree:
+    """The files of a run as they are changed, and what is found in them."""
+
+    def __init__(self, entries: list[discovery.Entry], check: Check) -> None:
+        self.entries = entries
+        self.check = check
+        self.before: dict[str, bytes] = {}
+        self.now: dict[str, bytes] = {}
+        self.records: dict[str, Record] = {}
+        self.absolute = {entry.path: entry.absolute for entry in entries}
+
+    def checked(self) -> cli.Checked:
+        """The findings as the files stand."""
+        sources = [SourceFile(entry.path, entry.absolute, self.now.get(entry.path)) for entry in self.entries]
+        problems = {entry.path: entry.problem for entry in self.entries}
+        result = check_sources(sources, self.check, self.records, problems)
+        return cli.Checked(
+            findings=result.findings,
+            files=self.entries,
+            suppressed=result.suppressed,
+            errors=result.errors,
+            now=self.now,
+        )
+
+    def data(self, path: str) -> bytes:
+        if path not in self.now:
+            with open(self.absolute[path], "rb") as file:
+                self.before[path] = self.now[path] = file.read()
+        return self.now[path]
+
+    def change(self, path: str, data: bytes) -> None:
+        self.now[path] = data
+        self.records.pop(path, None)
+
+    def changed(self) -> list[str]:
+        return sorted(path for path, data in self.now.items() if data != self.before[path])
+
+    def write(self) -> None:
+        """Write what was changed. Raises UsageError for a file that cannot be written or changed meanwhile."""
+        for path in self.changed():
+            try:
+                with open(self.absolute[path], "rb") as file:
+                    if file.read() != self.before[path]:
+                        raise UsageError(
+                            f"{path} was changed by someone else meanwhile; nothing more is written"
+                        )
+                writing.replace(self.absolute[path], self.now[path])
+            except OSError as error:
+                raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _by_file(findings: list[Finding]) -> dict[str, list[Finding]]:
+    grouped: dict[str, list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault(finding.path, []).append(finding)
+    return grouped
+
+
+def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> int:
+    """Apply fixes until none is left; how many were."""
+    total = 0
+    for _ in range(_ROUNDS):
+        checked = tree.checked()
+        findings = [
+            each
+            for each in cli.new_findings(options, settings, checked)
+            if fixes.allowed(each, options.unsafe_fixes)
+        ]
+        count = 0
+        for path, found in _by_file(findings).items():
+            data, number = fixes.applied(
+                tree.data(path), [each.fix for each in found if each.fix is not None]
+            )
+            if data != tree.data(path):
+                tree.change(path, data)
+                count += number
+        total += count
+        if not count:
+            break
+    return total
+
+
+def _silence(options: argparse.Namespace, settings: Config, tree: _Tree) -> int:
+    """Put a comment beside each finding; how many findings that silences."""
+    checked = tree.checked()
+    total = 0
+    for path, found in _by_file(cli.new_findings(options, settings, checked)).items():
+        data, count = ignoring.silenced(tree.data(path), found, options.reason or ignoring.REASON)
+        tree.change(path, data)
+        total += count
+    return total
+
+
+def _show(options: argparse.Namespace, tree: _Tree) -> int:
+    """Print what would change; 1 if anything would."""
+    import difflib
+
+    from validator.facts.decode import encoding_of
+
+    changed = tree.changed()
+    parts = []
+    for path in changed:
+        before, after = (data.decode(encoding_of(data)) for data in (tree.before[path], tree.now[path]))
+        lines = difflib.unified_diff(
+            before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
+        )
+        parts += [
+            line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        ]
+    cli.write("".join(parts), options.output)
+    return 1 if changed and not options.exit_zero else 0
