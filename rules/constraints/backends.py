@@ -1,4 +1,4 @@
-"""What backends and frameworks do by themselves: how they split heads, which sizes they have, what they pad."""
+"""What backends and frameworks do by themselves: how they split heads, which sizes they offer."""
 
 from __future__ import annotations
 

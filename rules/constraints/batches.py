@@ -46,11 +46,13 @@ TABLE: tuple[Constraint, ...] = (
         holds=lambda q: not _mesh_fits(q)
         or (q.train_batch_size or 0) < _step(q)
         or divides(_step(q), q.train_batch_size or 0),
-        message="train_batch_size {train_batch_size} is not a multiple of micro_batch_size {micro_batch_size} × "
+        message="train_batch_size {train_batch_size} is not a multiple of micro_batch_size "
+        "{micro_batch_size} × "
         "{data_parallel} data-parallel ranks (world_size {world_size} / {model_parallel})",
         adjust=("train_batch_size", "micro_batch_size"),
         sources=(
-            "deepspeed 0.19.8 runtime/config.py:602 _batch_assertion, runtime/engine.py:1330 set_train_batch_size",
+            "deepspeed 0.19.8 runtime/config.py:602 _batch_assertion, runtime/engine.py:1330 "
+            "set_train_batch_size",
             "megatron-core 0.16.1 num_microbatches_calculator.py:340",
             "verl b178a3cd verl/trainer/fsdp_sft_trainer.py:149-155",
         ),
@@ -75,7 +77,8 @@ TABLE: tuple[Constraint, ...] = (
         holds=lambda q: (q.train_batch_size or 0) >= (q.mini_batch_size or 0),
         message="mini-batches of {mini_batch_size} are larger than train_batch_size {train_batch_size}",
         adjust=("mini_batch_size", "train_batch_size"),
-        sources=("verl b178a3cd verl/workers/config/actor.py:201 validate", "SkyRL a9564572 skyrl/train/utils/utils.py:73"),
+        sources=("verl b178a3cd verl/workers/config/actor.py:201 validate", "SkyRL a9564572 "
+        "skyrl/train/utils/utils.py:73"),
     ),
     Constraint(
         id="mini-batch-divisible",
@@ -112,7 +115,8 @@ TABLE: tuple[Constraint, ...] = (
         holds=lambda q: not _mesh_fits(q)
         or _rollouts(q) // max(q.micro_rollout_batch_size or 1, 1) >= (data_parallel(q) or 0),
         message="{rollout_batch_size} prompts × {samples_per_prompt} samples in micro-batches of "
-        "{micro_rollout_batch_size} give fewer batches than the {data_parallel} data-parallel ranks of the actor",
+        "{micro_rollout_batch_size} give fewer batches than the {data_parallel} data-parallel ranks of the "
+        "actor",
         adjust=("rollout_batch_size", "micro_rollout_batch_size", "samples_per_prompt"),
         sources=("OpenRLHF 3c3be623 openrlhf/cli/train_ppo_ray.py:711-717",),
     ),
@@ -123,7 +127,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("rollout_batch_size", "samples_per_prompt", *_LAYOUT),
         when=(_STATIC, Condition("framework", "in", ("verl", "skyrl"))),
         holds=lambda q: not _mesh_fits(q) or divides(data_parallel(q) or 0, _rollouts(q)),
-        message="{rollout_batch_size} prompts × {samples_per_prompt} samples do not divide over {data_parallel} "
+        message="{rollout_batch_size} prompts × {samples_per_prompt} samples do not divide over "
+        "{data_parallel} "
         "data-parallel ranks",
         adjust=("rollout_batch_size", "samples_per_prompt"),
         sources=(
@@ -138,7 +143,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("rollout_batch_size", "samples_per_prompt", "train_batch_size"),
         when=(Condition("framework", "==", "openrlhf"),),
         holds=lambda q: divides(q.train_batch_size or 0, _rollouts(q)),
-        message="{rollout_batch_size} prompts × {samples_per_prompt} samples are not a multiple of train_batch_size "
+        message="{rollout_batch_size} prompts × {samples_per_prompt} samples are not a multiple of "
+        "train_batch_size "
         "{train_batch_size}: the rest of each rollout is dropped",
         adjust=("train_batch_size", "rollout_batch_size"),
         severity="warning",
@@ -150,7 +156,9 @@ TABLE: tuple[Constraint, ...] = (
         given=("generation_batch_size",),
         needs=("generation_batch_size", "micro_batch_size", "world_size"),
         when=(Condition("framework", "==", "trl"),),
-        holds=lambda q: divides((q.micro_batch_size or 0) * (q.world_size or 0), q.generation_batch_size or 0),
+        holds=lambda q: divides(
+            (q.micro_batch_size or 0) * (q.world_size or 0), q.generation_batch_size or 0
+        ),
         message="generation_batch_size {generation_batch_size} is not a multiple of per-device batch "
         "{micro_batch_size} × {world_size} processes",
         adjust=("generation_batch_size", "micro_batch_size"),
@@ -163,7 +171,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("generation_batch_size", "samples_per_prompt"),
         when=(Condition("framework", "==", "trl"),),
         holds=lambda q: divides(q.samples_per_prompt or 0, q.generation_batch_size or 0),
-        message="generation_batch_size {generation_batch_size} splits groups of {samples_per_prompt} generations",
+        message="generation_batch_size {generation_batch_size} splits groups of {samples_per_prompt} "
+        "generations",
         adjust=("generation_batch_size", "samples_per_prompt"),
         sources=("TRL f2cd5771 trl/trainer/grpo_config.py:1110",),
     ),
@@ -230,7 +239,8 @@ TABLE: tuple[Constraint, ...] = (
             Condition("pads_sequence", "==", False),
         ),
         holds=lambda q: divides((q.tp or 0) * (q.ring or 0), q.seq_len or 0),
-        message="sequence parallelism splits activations along the sequence: length {seq_len} is not a multiple "
+        message="sequence parallelism splits activations along the sequence: length {seq_len} is not a "
+        "multiple "
         "of tp {tp} × ring {ring}",
         adjust=("seq_len", "tp"),
         sources=(
@@ -254,7 +264,8 @@ TABLE: tuple[Constraint, ...] = (
         given=("seq_len",),
         needs=("seq_len", "max_position_embeddings"),
         holds=lambda q: (q.seq_len or 0) <= (q.max_position_embeddings or 0),
-        message="sequence length {seq_len} exceeds the {max_position_embeddings} positions that the model was "
+        message="sequence length {seq_len} exceeds the {max_position_embeddings} positions that the model "
+        "was "
         "made for",
         adjust=("seq_len",),
         severity="warning",

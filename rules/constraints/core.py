@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from rules.constraints.quantities import CHOICES, Quantities, data_parallel, describe, model_parallel, release
+from rules.constraints.quantities import (
+    CHOICES,
+    Quantities,
+    data_parallel,
+    describe,
+    model_parallel,
+    release,
+)
 
 Severity = Literal["error", "warning"]
 Operator = Literal[">", ">=", "<", "==", "!=", "in", "not in", "version<", "version>="]
@@ -114,7 +121,8 @@ class Constraint:
 
 
 class Outcome(NamedTuple):
-    """`silent`: does not apply. `undecided`: unknown whether it applies. `unchecked`: applies, lacks values."""
+    """`silent`: does not apply. `undecided`: unknown whether it applies. `unchecked`: applies, lacks "
+    "values."""
 
     kind: Literal["silent", "undecided", "unchecked", "holds", "violated"]
     missing: tuple[str, ...] = ()
@@ -217,9 +225,9 @@ def nearest(
         return next(((value,) for value in choices if value != present and fits(value)), ())
     if not isinstance(present, int):
         return ()
-    below = next((value for value in range(present - 1, max(0, present - _MAX_STEPS), -1) if fits(value)), None)
-    above = next((value for value in _upwards(constraint, q, quantity, present) if fits(value)), None)
-    found = [value for value in (below, above) if value is not None]
+    downwards = range(present - 1, max(0, present - _MAX_STEPS), -1)
+    upwards = _upwards(constraint, q, quantity, present)
+    found = [value for side in (downwards, upwards) if (value := next(filter(fits, side), None)) is not None]
     return tuple(sorted(found, key=lambda value: (abs(value - present), value)))
 
 

@@ -29,7 +29,8 @@ TABLE: tuple[Constraint, ...] = (
         adjust=("tp",),
         sources=(
             "OpenRLHF 94074f7e openrlhf/utils/fsdp2/fsdp2.py:587", "megatron-core 0.16.1 "
-            "transformer/transformer_config.py:924", "torchtitan b5bcd76c torchtitan/models/common/decoder.py:190",
+            "transformer/transformer_config.py:924", "torchtitan b5bcd76c "
+            "torchtitan/models/common/decoder.py:190",
             "NeMo RL 7ea279ab nemo_rl/models/dtensor/parallelize.py:669",
         ),
     ),
@@ -43,7 +44,8 @@ TABLE: tuple[Constraint, ...] = (
             Condition("deepspeed_version", "version<", UNEVEN_HEADS_SINCE),
         ),
         holds=lambda q: divides(q.tp or 0, q.heads or 0) and divides(q.tp or 0, q.kv_heads or 0),
-        message="DeepSpeed {deepspeed_version} cuts weights into {tp} equal chunks when it trains: {heads} attention "
+        message="DeepSpeed {deepspeed_version} cuts weights into {tp} equal chunks when it trains: {heads} "
+        "attention "
         "heads and {kv_heads} key/value heads are cut inside a head",
         adjust=("tp", "deepspeed_version"),
         candidates={"deepspeed_version": (UNEVEN_HEADS_SINCE,)},
@@ -58,7 +60,8 @@ TABLE: tuple[Constraint, ...] = (
             Condition("deepspeed_version", "version>=", UNEVEN_HEADS_SINCE),
         ),
         holds=lambda q: divides(q.tp or 0, q.kv_heads or 0),
-        message="{kv_heads} key/value heads over tp {tp}: AutoTP gives ranks different numbers of heads, and the "
+        message="{kv_heads} key/value heads over tp {tp}: AutoTP gives ranks different numbers of heads, "
+        "and the "
         "largest share sets the pace",
         adjust=("tp",),
         severity="warning",
@@ -70,7 +73,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("kv_heads", "tp"),
         when=(_TP, Condition("kv_heads_policy", "==", "shard")),
         holds=lambda q: divides(q.tp or 0, q.kv_heads or 0),
-        message="{kv_heads} key/value heads do not divide over tp {tp}, and this backend does not repeat them",
+        message="{kv_heads} key/value heads do not divide over tp {tp}, and this backend does not repeat "
+        "them",
         adjust=("tp",),
         sources=(
             "OpenRLHF 94074f7e openrlhf/utils/fsdp2/fsdp2.py:592",
@@ -114,7 +118,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("mlp", "tp"),
         when=(_TP, Condition("backend", "in", tuple(b for b in _UNEVEN_MLP if b != "ddp"))),
         holds=lambda q: divides(q.tp or 0, q.mlp or 0),
-        message="the MLP size {mlp} does not divide over tp {tp}: shards are uneven and the largest sets the pace",
+        message="the MLP size {mlp} does not divide over tp {tp}: shards are uneven and the largest sets "
+        "the pace",
         adjust=("tp",),
         severity="warning",
         sources=("torch 2.13 torch/distributed/tensor/placement_types.py Shard (torch.chunk semantics)",),
@@ -125,7 +130,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("hidden", "tp"),
         when=(_TP, Condition("embedding_split", "==", "columns")),
         holds=lambda q: divides(q.tp or 0, q.hidden or 0),
-        message="the hidden size {hidden} does not divide over tp {tp}: the embedding's columns cannot be gathered",
+        message="the hidden size {hidden} does not divide over tp {tp}: the embedding's columns cannot be "
+        "gathered",
         adjust=("tp",),
         sources=("transformers 5.17.0 distributed/tensor_parallel.py:180-190 validate_param",),
     ),
@@ -137,7 +143,8 @@ TABLE: tuple[Constraint, ...] = (
             _TP, Condition("vocab_parallel", "==", True), Condition("backend", "in", ("fsdp2", "torchtitan")),
         ),
         holds=lambda q: divides(q.tp or 0, q.vocab or 0),
-        message="the vocabulary of {vocab} does not divide over tp {tp}: the head's output cannot be gathered",
+        message="the vocabulary of {vocab} does not divide over tp {tp}: the head's output cannot be "
+        "gathered",
         adjust=("tp", "vocab"),
         sources=("transformers 5.17.0 distributed/tensor_parallel.py:183 validate_param",),
     ),

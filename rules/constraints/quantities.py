@@ -1,4 +1,4 @@
-"""What a constraint speaks of: sizes, batches, the model's shape, settings and versions, each known or not."""
+"""What a constraint speaks of: sizes, batches, the model's shape, settings and versions."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Quantities:
         return cls(**{**implied, **given})
 
     def with_unit_sizes(self) -> Quantities:
-        """Every parallel size that is unknown becomes 1: for callers that know that what is not named is 1."""
+        """Every unknown parallel size becomes 1: for callers that know that what is not named is 1."""
         names = (*PARALLEL_SIZES, "ep")
         return self.replace(**{name: 1 for name in names if getattr(self, name) is None})
 

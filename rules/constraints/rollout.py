@@ -39,7 +39,8 @@ TABLE: tuple[Constraint, ...] = (
             Condition("engines", ">", 0),
         ),
         holds=lambda q: q.actor_gpus == _engine_gpus(q),
-        message="{engines} colocated engines of tp {engine_tp} do not take exactly the actor's {actor_gpus} GPUs",
+        message="{engines} colocated engines of tp {engine_tp} do not take exactly the actor's {actor_gpus} "
+        "GPUs",
         adjust=("engines", "engine_tp", "actor_gpus"),
         sources=(f"{_PPO}:56-64",),
     ),
@@ -74,7 +75,8 @@ TABLE: tuple[Constraint, ...] = (
             "colocate_all", "colocate_actor_ref", "colocate_critic_reward", "asynchronous",
         ),
         holds=lambda q: gpus_used(q) <= (q.cluster_gpus or 0),
-        message="actor {actor_gpus}, reference {ref_gpus}, critic {critic_gpus}, reward {reward_gpus} and {engines} "
+        message="actor {actor_gpus}, reference {ref_gpus}, critic {critic_gpus}, reward {reward_gpus} and "
+        "{engines} "
         "engines × tp {engine_tp} do not fit on {cluster_gpus} GPUs: placement groups would wait for ever",
         adjust=("actor_gpus", "engines", "engine_tp", "cluster_gpus"),
         sources=(f"{_PPO}:49-51 placement_group",),
@@ -120,7 +122,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("kv_heads", "engine_tp"),
         when=(Condition("engine_tp", ">", 1),),
         holds=lambda q: multiple_or_divisor(q.kv_heads or 0, q.engine_tp or 0),
-        message="{kv_heads} key/value heads are neither a multiple nor a divisor of the engines' tp {engine_tp}",
+        message="{kv_heads} key/value heads are neither a multiple nor a divisor of the engines' tp "
+        "{engine_tp}",
         adjust=("engine_tp",),
         sources=("vLLM vllm/model_executor/layers/linear.py QKVParallelLinear",),
     ),
@@ -165,7 +168,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("generation_batch_size", "rollout_batch_size", "asynchronous"),
         when=(_OPENRLHF,),
         holds=lambda q: bool(q.asynchronous) or (q.generation_batch_size or 0) <= (q.rollout_batch_size or 0),
-        message="generating {generation_batch_size} prompts for a rollout of {rollout_batch_size} needs asynchronous "
+        message="generating {generation_batch_size} prompts for a rollout of {rollout_batch_size} needs "
+        "asynchronous "
         "training, which queues the rest",
         adjust=("generation_batch_size", "rollout_batch_size", "asynchronous"),
         candidates={"asynchronous": (True,)},
