@@ -1,0 +1,65 @@
+# Each target makes the virtual environment that it needs; nothing is installed outside this folder.
+#   make demo       validate a published OpenRLHF tree (TREE=path: one of your own)
+#   make test       the tests
+#   make lint       ruff and mypy
+#   make check      the validator on this repository, and generated pages that went stale
+#   make slow       the tests that take minutes
+#   make benchmark  the validator's speed and memory, into reports/speed.md
+
+SHELL := /bin/bash
+PYTHON ?= python3
+DEMO := .venv-demo
+DEV := .venv
+PIP := -m pip --disable-pip-version-check --quiet
+CUDA := $(shell nvidia-smi -L 2>/dev/null | head -n 1)
+# macOS wheels of torch hold no CUDA; Linux ones do unless the CPU build is asked for by name.
+ifeq ($(CUDA)$(shell uname -s),Linux)
+CONSTRAINT := constraints/cpu.txt
+endif
+
+.PHONY: demo test lint format check slow benchmark clean
+
+demo: $(DEMO)/installed
+	@tree='$(TREE)'; \
+	if [ -z "$$tree" ]; then \
+	  tree=$$($(DEMO)/bin/python tests/real/wheels.py 0.11.2) && tree="$$tree/openrlhf" \
+	  || { echo "using the small tree in tests/data/demo instead"; tree=tests/data/demo; }; \
+	fi; \
+	$(DEMO)/bin/python -m validator --exit-zero "$$tree"
+
+test: $(DEV)/installed
+	$(DEV)/bin/python -m pytest $(ARGS)
+
+lint: $(DEV)/installed
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy
+
+format: $(DEV)/installed
+	$(DEV)/bin/ruff check --fix-only .
+	$(DEV)/bin/ruff format .
+
+check: $(DEV)/installed
+	$(DEV)/bin/python -m validator .
+	$(DEV)/bin/python -m validator.docs --check
+
+slow: $(DEV)/installed
+	$(DEV)/bin/python -m pytest -m slow $(ARGS)
+
+benchmark: $(DEV)/installed
+	$(DEV)/bin/python tests/benchmarks/validator_speed.py --report reports/speed.md $(ARGS)
+
+clean:
+	rm -rf $(DEV) $(DEMO) build dist
+
+$(DEMO)/installed: pyproject.toml
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/python $(PIP) install --editable .
+	@touch $@
+
+$(DEV)/installed: pyproject.toml $(CONSTRAINT)
+	$(PYTHON) -m venv $(DEV)
+	$(DEV)/bin/python $(PIP) install --editable '.[bench,dev]' $(if $(CONSTRAINT),--constraint $(CONSTRAINT)) \
+	  || { echo "The installation failed. Without a GPU torch's CPU build is needed: where pip's sources do not" \
+	       "hold it, set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels and try again." >&2; exit 1; }
+	@touch $@

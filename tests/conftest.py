@@ -1,0 +1,17 @@
+"""What all tests share: no test touches the user's cache, and no test is failed by a busy machine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the validator's cache, in this process and in those it starts, inside the test run's folder."""
+    os.environ["MESHPROOF_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
