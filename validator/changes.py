@@ -77,7 +77,7 @@ class _Tree:
         return sorted(path for path, data in self.now.items() if data != self.before[path])
 
     def write(self) -> None:
-        """Write what was changed. Raises UsageError for a file that cannot be written or changed meanwhile."""
+        """Write what was changed. Raises UsageError for a file that cannot be written, or that changed."""
         for path in self.changed():
             try:
                 with open(self.absolute[path], "rb") as file:

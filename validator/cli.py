@@ -60,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Prove from the source of LLM training code what would fail after an hour in the queue.",
         epilog="exit status: 0 nothing found, 1 findings, 2 wrong usage, configuration or an internal error",
         allow_abbrev=False,
+        # a width of its own: asking the terminal for one imports shutil, with every option that is added
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=100),
     )
     add = parser.add_argument
     add("paths", nargs="*", metavar="PATH", help="files and folders; '-' is standard input (default: .)")

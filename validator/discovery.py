@@ -29,7 +29,7 @@ MAX_SIZE = 10_000_000  # bytes; the largest generated module that anybody trains
 
 
 class Entry(NamedTuple):
-    """A file that was found. `stamp`: size, mtime, ctime, inode, device; `problem`: kind and text, or None."""
+    """A file that was found. `stamp`: size, times, inode, device; `problem`: kind and text, or None."""
 
     path: str
     absolute: str

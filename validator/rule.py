@@ -13,8 +13,7 @@ A rule is one module below `rules/` (or below a folder named in the configuratio
   replacement (see `validator.fixes`);
 - `INCORRECT` and `CORRECT`: examples, which are its tests. In an incorrect example each line that must be
   reported ends in `# error: CODE`; nothing else may be reported by this rule. An example may hold several
-  files, each begun by a line `# file: package/module.py` (`# file: big.py size=60000000` makes the file that
-  long by adding NUL bytes that nobody will read).
+  files, each begun by a line `# file: package/module.py` (see `validator.examples`).
 """
 
 from __future__ import annotations

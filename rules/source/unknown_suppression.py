@@ -42,6 +42,6 @@ INCORRECT = (
 )
 
 CORRECT = (
-    "x = 1  # validator: ignore[MP001] a real one\n",
+    "x = 1  # validator: ignore[MP012] a real one\n",
     "x = 1  # noqa: E501, ABC999\n",
 )

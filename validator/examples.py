@@ -1,0 +1,98 @@
+"""A rule's examples as files and expectations: they are its tests.
+
+An example is source text, one file named `example.py` or several, each begun by a line `# file: a/b.py`. Each
+line that the rule must report ends in `# error: CODE` (`# error: CODE, CODE` for two findings). What text
+cannot say stands behind the name: `size=60000000` makes the file that long, `link=other.py` makes it a symbolic
+link, `error=CODE` expects a finding on line 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from validator.checker import Check, check_sources
+from validator.config import Config
+from validator.discovery import discover
+from validator.finding import Finding
+from validator.rule import LoadedRule
+from validator.source import SourceFile
+
+_FILE = re.compile(r"^# file: (\S+)((?: \w+=\S+)*)[ \t]*$", re.MULTILINE)
+_MARK = re.compile(r"# error: ([A-Z]+[0-9]+(?:, *[A-Z]+[0-9]+)*)[ \t]*$")
+
+Place = tuple[str, int]
+
+
+class File(NamedTuple):
+    """A file of an example; `size` 0 and `link` empty where nothing is said of them."""
+
+    path: str
+    text: str
+    size: int
+    link: str
+    errors: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    """What an example expects, and what was found, both as (path, line) with their number."""
+
+    expected: Counter[Place]
+    found: Counter[Place]
+    findings: list[Finding]
+    errors: list[str]
+
+
+def files(example: str) -> list[File]:
+    """The files of an example."""
+    heads = list(_FILE.finditer(example))
+    if not heads:
+        return [File("example.py", example, 0, "", ())]
+    found = []
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        text = example[head.end() + 1 : following.start() if following else len(example)]
+        said = dict(part.split("=", 1) for part in head[2].split())
+        errors = (said["error"],) if "error" in said else ()
+        found.append(File(head[1], text, int(said.get("size", 0)), said.get("link", ""), errors))
+    return found
+
+
+def expected(example: str, code: str) -> Counter[Place]:
+    """The places where an example expects findings of a rule."""
+    places: Counter[Place] = Counter()
+    for file in files(example):
+        places[file.path, 1] += file.errors.count(code)
+        for number, line in enumerate(re.split("\r\n|\r|\n", file.text), 1):
+            if match := _MARK.search(line):
+                places[file.path, number] += [part.strip() for part in match[1].split(",")].count(code)
+    return +places
+
+
+def write(example: str, folder: str) -> None:
+    """Make the files of an example in a folder."""
+    for file in files(example):
+        path = os.path.join(folder, file.path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if file.link:
+            os.symlink(file.link, path)
+            continue
+        with open(path, "w", encoding="utf-8", newline="") as out:
+            out.write(file.text)
+        if file.size:
+            os.truncate(path, file.size)
+
+
+def run(rule: LoadedRule, example: str, folder: str) -> Outcome:
+    """Check an example with its rule alone, in an empty folder."""
+    write(example, folder)
+    config = Config(root=folder)
+    sources, problems = [], {}
+    for entry in discover([folder], config):
+        path = os.path.relpath(entry.absolute, folder).replace(os.sep, "/")
+        sources.append(SourceFile(path, entry.absolute))
+        problems[path] = entry.problem
+    result = check_sources(sources, Check(config, [rule], [rule], 1), problems=problems)
+    found = Counter((finding.path, finding.span.line) for finding in result.findings)
+    return Outcome(expected(example, rule.rule.code), found, result.findings, result.errors)
