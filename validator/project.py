@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator import naming
 from validator.facts.model import Class, FileFacts, Function, Guard, Import
+from validator.facts.text import Text
 from validator.source import SourceFile
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<Module {self.name}>"
+
+    @cached_property
+    def source_text(self) -> Text:
+        """The lines of the file, for the places of syntax nodes."""
+        return Text(self.source.text)
 
     @property
     def top(self) -> Method:
@@ -175,12 +181,17 @@ class ClassDef:
     @cached_property
     def is_open(self) -> bool:
         """Whether the class may have members that the project's source does not show."""
+        return self.is_opaque or any(cls._writes_itself for cls in self.mro)
+
+    @cached_property
+    def is_opaque(self) -> bool:
+        """Whether a base outside the project, a metaclass, a decorator or `__getattr__` may add members."""
         if any(base not in PLAIN_BASES for base in self.external_bases):
             return True
         dynamic = ("__getattr__", "__getattribute__", "__setattr__")
         if any(name in cls.methods for cls in self.mro for name in dynamic):
             return True
-        return any(cls.facts.keywords or not _plain_decorators(cls.facts.decorators) or cls._writes_itself for cls in self.mro)
+        return any(_metaclass(cls.facts) or not _plain_decorators(cls.facts.decorators) for cls in self.mro)
 
     @cached_property
     def is_abstract(self) -> bool:
@@ -245,6 +256,11 @@ class ClassDef:
                 found[cls] = None
                 stack += cls.subclasses
         return list(found)
+
+
+def _metaclass(facts: Class) -> bool:
+    """Whether a class is made in a way of its own (`metaclass=ABCMeta` adds nothing)."""
+    return any(name != "metaclass" or value.rpartition(".")[2] != "ABCMeta" for name, value in facts.keywords)
 
 
 # bases that add no members worth checking for
@@ -344,16 +360,25 @@ class Project:
 
     def import_module(self, importer: Module, name: str) -> Module | External | Unknown | Missing:
         """The module that `name`, absolute, means when `importer` imports it."""
+        found = self._modules_of(importer, name)
+        return found[0] if found else External(name)
+
+    def _modules_of(self, importer: Module, name: str) -> list[Module | Unknown | Missing]:
+        """What `name` may mean, the likeliest first. Empty: it lies outside the project."""
         top, *rest = name.split(".")
-        path = self.finder.top(top, importer.source.absolute)
-        if path is None:
-            return External(name)
-        for link in rest:
-            path = f"{path}/{link}"
-        module = self.module_at(path)
-        if module is not None:
-            return module
-        return Unknown(name) if self.finder.file(path) is not None or self.finder.on_disk(path) else Missing(name, None)
+        modules: list[Module | Unknown | Missing] = []
+        others: list[Module | Unknown | Missing] = []
+        for path in self.finder.tops(top, importer.source.absolute):
+            if rest and self.finder.is_module_file(path):
+                continue  # a file beside the importer that bears the name of an installed package
+            path = "/".join([path, *rest])
+            module = self.module_at(path)
+            if module is not None:
+                modules.append(module)
+            else:
+                known = self.finder.file(path) is not None or self.finder.on_disk(path)
+                others.append(Unknown(name) if known else Missing(name, None))
+        return modules + sorted(others, key=lambda each: isinstance(each, Missing))
 
     def imported(self, importer: Module, row: Import) -> Symbol:
         """What an import binds."""
@@ -369,8 +394,18 @@ class Project:
         if isinstance(module, External):
             return External(f"{module.path}.{row.name}")
         if isinstance(module, Module):
-            return module.member(row.name)
+            found = module.member(row.name)
+            return self._elsewhere(importer, name, row.name, found) if isinstance(found, Missing) and not row.level else found
         return module if isinstance(module, Missing) else Unknown(f"{name}.{row.name}")
+
+    def _elsewhere(self, importer: Module, name: str, member: str, missing: Missing) -> Symbol:
+        """A member that the likeliest module of this name lacks, in the others of the same name."""
+        for module in self._modules_of(importer, name)[1:]:
+            if not isinstance(module, Module):
+                continue
+            if not isinstance(found := module.member(member), Missing):
+                return found
+        return missing
 
     def _relative(self, importer: Module, row: Import) -> Module | External | Unknown | Missing:
         folder = importer.source.absolute.rpartition("/")[0]

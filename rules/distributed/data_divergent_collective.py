@@ -1,0 +1,73 @@
+"""A collective that depends on data which each rank holds for itself.
+
+What it does
+    The comparison of MP501 for branches and loops that test rank-local data: the contents of the batch, an optional
+    input that some samples lack (`images is not None`), `.item()` of a tensor that no collective has reduced, the
+    clock. Values that a collective has made equal on all ranks do not count.
+
+Why is this bad
+    It works as long as all ranks happen to see alike data, and hangs at the first batch in which they do not.
+
+References
+    https://pytorch.org/docs/stable/distributed.html#collective-functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.divergence import reports
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP502", "data-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
+
+HELP = (
+    "let all ranks take the same way: reduce the condition over the group first (`all_reduce` of the flag with MAX), "
+    "or call the collective always, with an empty value where there is none"
+)
+
+INCORRECT = [
+    """
+from accelerate.utils import gather_object
+
+def generate(prompts, images):
+    all_prompts = gather_object(prompts)
+    all_images = gather_object(images) if images is not None else None  # error: MP502
+    return all_prompts, all_images
+""",
+    """
+import torch.distributed as dist
+
+def train(batch, loss, stats):
+    if batch["mask"].sum().item() == 0:  # error: MP502
+        return
+    dist.all_reduce(stats)
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+
+def train(batch, stats):
+    empty = batch["mask"].sum()
+    dist.all_reduce(empty)
+    if empty.item() == 0:
+        return
+    dist.all_reduce(stats)
+""",
+    """
+import torch.distributed as dist
+
+def log(step, interval, stats):
+    if step % interval == 0:
+        dist.all_reduce(stats)
+""",
+]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for row in reports(project, "local"):
+        yield RULE.finding(row.path, row.at, row.message, help=HELP, related=row.related, context=row.context)

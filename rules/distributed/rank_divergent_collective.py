@@ -1,0 +1,130 @@
+"""A collective that only some ranks of its group reach.
+
+What it does
+    Follows what each rank does at a branch that tests who it is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
+    coordinate, an attribute or argument that holds one) and compares the collectives of both ways to the end of the
+    function, through calls, overrides and early exits. Reported where the sequences differ on a group whose ranks
+    take different ways.
+
+Why is this bad
+    The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
+    the process group (30 minutes and more), then dies with a message about another collective.
+
+References
+    https://pytorch.org/docs/stable/distributed.html#collective-functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.divergence import reports
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
+
+HELP = (
+    "call the collective on every rank of the group and keep only the rank-specific work (printing, writing files) "
+    "inside the branch; or use a group that holds just the ranks that get here"
+)
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+
+def save(model, path):
+    if dist.get_rank() == 0:
+        write(model, path)
+        dist.barrier()  # error: MP501
+""",
+    """
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self):
+        self.rank = dist.get_rank()
+
+    def _gather(self, metrics):
+        out = [None] * dist.get_world_size()
+        dist.all_gather_object(out, metrics)
+        return out
+
+    def log(self, metrics):
+        if self.rank != 0:  # error: MP501
+            return
+        print(self._gather(metrics))
+""",
+    """
+import torch.distributed as dist
+
+class Strategy:
+    def setup(self, group):
+        self.ring_attn_group = group
+        self.ring_attn_rank = dist.get_rank(group=group)
+
+    def generate(self):
+        dist.barrier()  # error: MP501
+
+    def step(self):
+        if self.ring_attn_rank == 0:
+            self.generate()
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+
+def save(model, path):
+    if dist.get_rank() == 0:
+        write(model, path)
+    dist.barrier()
+""",
+    """
+import torch.distributed as dist
+
+def exchange(tensors, empty):
+    if dist.get_rank() == 0:
+        for tensor in tensors:
+            dist.broadcast(tensor, src=0)
+    else:
+        for tensor in empty:
+            dist.broadcast(tensor, src=0)
+""",
+    """
+import torch.distributed as dist
+
+def download(path):
+    rank = dist.get_rank()
+    if rank != 0:
+        dist.barrier()
+    fetch(path)
+    if rank == 0:
+        dist.barrier()
+""",
+    """
+import torch.distributed as dist
+
+def update(tensor, ranks, group, model_update_group):
+    if dist.get_rank() in ranks:
+        dist.all_reduce(tensor, group=group)
+    if dist.get_rank() == 0:
+        dist.broadcast(tensor, 0, group=model_update_group)
+""",
+    """
+import torch.distributed as dist
+
+def merge(layer, lora_rank, world_size):
+    if lora_rank > 0:
+        dist.barrier()
+    if dist.is_initialized() and world_size > 1:
+        dist.barrier()
+""",
+]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for row in reports(project, "rank"):
+        yield RULE.finding(row.path, row.at, row.message, help=HELP, related=row.related, context=row.context)

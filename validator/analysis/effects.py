@@ -1,0 +1,418 @@
+"""Which collectives a function issues, in which order, on which group, through the calls that it makes.
+
+The *trace* of a function is a shared, immutable graph of what one rank does from a point to the end of the function:
+`Step(op, rest)`, `Fork(condition, yes, no)`, `Repeat(body, rest)`, or one of the ends. Arms of a branch share the
+trace of what follows, so comparing them costs only what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.analysis.binding import bind
+from validator.analysis.collectives import WORLD, Collective, group_of
+from validator.analysis.taint import Condition, Taints, normal
+from validator.facts.model import At, Call
+from validator.facts.text import path_of
+from validator.project import ClassDef, Method, Project
+
+_INLINE = 4  # how deep callees are unfolded into their own collectives
+_ROOM = 300  # parts of a callee's trace that are copied into a caller; beyond, the callee counts as silent
+_ALONE = re.compile(r"(world_size|num_processes|get_world_size\(\)|nproc|n_gpus|size\(\)) == 1$")
+
+# methods of a model that gather its shards from all ranks when FSDP holds them
+_SHARDED_GATHERS = frozenset({"state_dict", "full_state_dict"})
+
+
+class Op(NamedTuple):
+    """One collective that a rank takes part in. `group` is WORLD or the group's text where the trace stands.
+
+    `place`, `path`: where the collective itself is called; `via`: the functions between here and there.
+    """
+
+    name: str
+    group: str
+    path: str
+    at: At
+    via: tuple[str, ...]
+    here: At  # the call in the function whose trace this is
+
+
+class Step(NamedTuple):
+    op: Op
+    rest: Trace
+
+
+class Fork(NamedTuple):
+    condition: Condition
+    yes: Trace
+    no: Trace
+
+
+class Repeat(NamedTuple):
+    body: Trace
+    rest: Trace
+
+
+class End(NamedTuple):
+    """`return` (also the end of the function), `next` (of an iteration), `break`, `raise`."""
+
+    kind: str
+
+
+Trace = Step | Fork | Repeat | End
+RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
+
+
+class Effects:
+    """The effects of the functions of one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.taints = project.analysis(Taints)
+        self._traces: dict[Method, Trace] = {}
+        self._nodes: dict[str, dict[tuple[int, str], ast.AST]] = {}
+        self._sharding: dict[ClassDef, bool] = {}
+
+    # -- which calls are collectives -----------------------------------------------------------------------
+
+    def collective(self, function: Method, call: Call) -> Collective | None:
+        """The row of the table that a call is, by its full name or by a method's name on a known receiver."""
+        table = self.taints.table
+        name = call.method
+        if name in self._last_links:
+            row = table.calls.get(self.project.dotted(function, call.target))
+            if row is not None:
+                return row
+        if name in _SHARDED_GATHERS and self._shards(function) and "model" in call.receiver.lower():
+            return Collective(name, None, False, False)
+        entry = table.methods.get(name)
+        if entry is None or not call.receiver:
+            return None
+        row, receivers = entry
+        if receivers and call.receiver.removesuffix("()").rpartition(".")[2] not in receivers:
+            return None
+        return None if self.project.types.targets(function, call) else row
+
+    def _shards(self, function: Method) -> bool:
+        """Whether the class of a function wraps models in FSDP, so that its models' `state_dict()` gathers."""
+        cls = function.cls
+        if cls is None:
+            return False
+        if cls not in self._sharding:
+            calls = (c for m in cls.every_method() for c in m.facts.calls)
+            self._sharding[cls] = any(c.method in ("fully_shard", "FSDP", "FullyShardedDataParallel") for c in calls)
+        return self._sharding[cls]
+
+    @cached_property
+    def _last_links(self) -> frozenset[str]:
+        return frozenset(name.rpartition(".")[2] for name in self.taints.table.calls)
+
+    @cached_property
+    def direct(self) -> dict[Method, dict[At, tuple[Call, Collective]]]:
+        """Per function its calls that are collectives themselves."""
+        found: dict[Method, dict[At, tuple[Call, Collective]]] = {}
+        for function in self.project.functions():
+            for call in function.facts.calls:
+                row = self.collective(function, call)
+                if row is not None:
+                    found.setdefault(function, {})[call.at] = (call, row)
+        return found
+
+    @cached_property
+    def reaching(self) -> dict[Method, dict[At, tuple[Call, tuple[Method, ...]]]]:
+        """Per function its calls to project functions that issue collectives, directly or through others."""
+        types = self.project.types
+        callers: dict[Method, list[tuple[Method, Call]]] = {}
+        for function in self.project.functions():
+            for call in function.facts.calls:
+                for target in types.targets(function, call):
+                    callers.setdefault(target, []).append((function, call))
+        found: dict[Method, dict[At, tuple[Call, tuple[Method, ...]]]] = {}
+        queue, seen = list(self.direct), set(self.direct)
+        while queue:
+            target = queue.pop()
+            for function, call in callers.get(target, ()):
+                rows = found.setdefault(function, {})
+                known = rows.get(call.at, (call, ()))[1]
+                if target not in known:
+                    rows[call.at] = (call, (*known, target))
+                if function not in seen:
+                    seen.add(function)
+                    queue.append(function)
+        return found
+
+    def effectful(self) -> list[Method]:
+        """Every function that may issue a collective."""
+        return list(dict.fromkeys([*self.direct, *self.reaching]))
+
+    # -- traces --------------------------------------------------------------------------------------------
+
+    def trace(self, function: Method, depth: int = 0) -> Trace:
+        """What a rank does from the first statement of a function to its end."""
+        if function not in self._traces:
+            self._traces[function] = RETURN  # recursion adds nothing
+            node = self.node(function)
+            if node is not None:
+                self._traces[function] = Tracer(self, function, depth).block(node.body, RETURN)  # type: ignore[attr-defined]
+        return self._traces[function]
+
+    def node(self, function: Method) -> ast.AST | None:
+        """The syntax node of a function, found again by line and name."""
+        path = function.path
+        if path not in self._nodes:
+            kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+            tree = function.module.source.tree
+            self._nodes[path] = {(n.lineno, n.name): n for n in ast.walk(tree) if isinstance(n, kinds)}
+            self._nodes[path][1, "<module>"] = tree
+        return self._nodes[path].get((function.facts.at[0], function.name))
+
+    def after_call(self, function: Method, call: Call, after: Trace, depth: int) -> Trace:
+        """What a call issues, before `after`: the collective itself, or the callee's trace in the caller's terms."""
+        row = self.direct.get(function, {}).get(call.at)
+        if row is not None:
+            return Step(Op(row[1].name, group_of(row[1], call), function.path, call.at, (), call.at), after)
+        entry = self.reaching.get(function, {}).get(call.at)
+        if entry is None or depth >= _INLINE:
+            return after
+        trace: Trace | None = None
+        for target in sorted(entry[1], key=lambda m: (m.path, m.qualname)):
+            inlined = _Inlining(target, call, after).copy(self.trace(target, depth + 1))
+            if trace is None or trace is inlined:
+                trace = inlined
+            else:
+                # which override runs depends on the object, and the object is of one class on all ranks
+                trace = Fork(Condition(f"the receiver is a {target.qualname}", True, None, ()), inlined, trace)
+        return trace if trace is not None else after
+
+    def possible(self, function: Method, call: Call) -> list[Op]:
+        """The collectives that a call may issue, each once, in the order in which a reader meets them."""
+        found: dict[tuple[str, At], Op] = {}
+        stack: list[Trace] = [self.after_call(function, call, NEXT, 0)]
+        seen: set[int] = set()
+        while stack:
+            trace = stack.pop()
+            if isinstance(trace, End) or id(trace) in seen:
+                continue
+            seen.add(id(trace))
+            if isinstance(trace, Step):
+                found.setdefault((trace.op.path, trace.op.at), trace.op)
+                stack.append(trace.rest)
+            elif isinstance(trace, Repeat):
+                stack += [trace.rest, trace.body]
+            else:
+                stack += [trace.no, trace.yes]
+        return list(found.values())
+
+
+class _Inlining:
+    """Copies the trace of a callee into its caller: returns go on with `after`, groups are read through arguments."""
+
+    def __init__(self, target: Method, call: Call, after: Trace) -> None:
+        self.target = target
+        self.call = call
+        self.after = after
+        self.copies: dict[int, Trace] = {}
+        self.room = _ROOM
+        self.params = {p.name: p.default for p in target.facts.params}
+        self.arguments = bind(target, call)
+        self.unpacks = any(a.keyword in ("*", "**") for a in call.args)
+
+    def copy(self, trace: Trace) -> Trace:
+        if isinstance(trace, End):
+            return self.after if trace is RETURN else trace
+        known = self.copies.get(id(trace))
+        if known is None:
+            self.room -= 1
+            known = self.after if self.room < 0 else self._copied(trace)
+            self.copies[id(trace)] = known
+        return known
+
+    def _copied(self, trace: Step | Fork | Repeat) -> Trace:
+        if isinstance(trace, Step):
+            return Step(self._seen(trace.op), self.copy(trace.rest))
+        if isinstance(trace, Repeat):
+            return Repeat(_Inlining(self.target, self.call, RETURN).copy(trace.body), self.copy(trace.rest))
+        decided = self._decided(trace.condition)
+        if decided is not None:
+            return self.copy(trace.yes if decided else trace.no)
+        condition = trace.condition._replace(text=self._text(trace.condition.text))
+        return Fork(condition, self.copy(trace.yes), self.copy(trace.no))
+
+    def _decided(self, condition: Condition) -> bool | None:
+        """The value of `param` or `param is None` where the call, or the default, tells it."""
+        name = condition.text.removesuffix(" is None")
+        if name not in self.params:
+            return None
+        argument = self.arguments.get(name)
+        text = argument.value if argument is not None else self.params[name]
+        if name != condition.text:
+            if argument is None and self.unpacks:
+                return None
+            return (text == "None") is condition.positive
+        if text in ("True", "False", "None") and not (argument is None and self.unpacks):
+            return (text == "True") is condition.positive
+        return None
+
+    def _text(self, text: str) -> str:
+        """A condition of the callee as the caller would write it: the same object, the same condition."""
+        argument = self.arguments.get(text)
+        if argument is not None and argument.kind == "path":
+            return argument.value
+        return text if text.startswith("self.") and self.call.receiver in ("self", "super()") else f"{self.target.qualname}: {text}"
+
+    def _seen(self, op: Op) -> Op:
+        group = op.group
+        if group != WORLD and group in self.params:
+            argument = self.arguments.get(group)
+            group = (argument.value if argument is not None else self.params[group]) or group
+            group = WORLD if group == "None" else group
+        return op._replace(group=group, via=(self.target.name, *op.via), here=self.call.at)
+
+
+class Loop(NamedTuple):
+    """The loop around a statement: what follows it, and whether another iteration would issue collectives."""
+
+    after: Trace
+    repeats: tuple[Op, ...]
+
+
+class Tracer:
+    """Builds the trace of one function, statement by statement from the last to the first."""
+
+    def __init__(self, effects: Effects, function: Method, depth: int = 0) -> None:
+        self.effects = effects
+        self.function = function
+        self.depth = depth
+        rows = {**effects.direct.get(function, {}), **effects.reaching.get(function, {})}
+        self.calls = {(at[0], at[1], at[2], at[3]): row[0] for at, row in rows.items()}
+        self.places = {(at[0], at[2]) for at in self.calls}
+        self.forks: list[tuple[ast.AST, Fork, Loop | None]] = []
+        self.loops: list[tuple[ast.AST, Repeat]] = []
+
+    def block(self, body: list[ast.stmt], after: Trace, loop: Loop | None = None) -> Trace:
+        trace = after
+        for node in reversed(body):
+            trace = self.statement(node, trace, loop)
+        return trace
+
+    def statement(self, node: ast.stmt, after: Trace, loop: Loop | None) -> Trace:
+        if isinstance(node, ast.If):
+            return self.expression(node.test, self.fork(node, node.test, self.block(node.body, after, loop), self.block(node.orelse, after, loop), loop))
+        if isinstance(node, ast.For | ast.AsyncFor):
+            return self.expression(node.iter, self.repeat(node, node.body, self.block(node.orelse, after, loop)))
+        if isinstance(node, ast.While):
+            return self.repeat(node, node.body, self.block(node.orelse, after, loop), node.test)
+        if isinstance(node, ast.With | ast.AsyncWith):
+            trace = self.block(node.body, after, loop)
+            for item in reversed(node.items):
+                trace = self.expression(item.context_expr, trace)
+            return trace
+        if isinstance(node, ast.Try) or type(node).__name__ == "TryStar":
+            after = self.block(node.finalbody, after, loop)  # type: ignore[attr-defined]
+            return self.block(node.body, self.block(node.orelse, after, loop), loop)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Return):
+            return self.expression(node.value, RETURN) if node.value is not None else RETURN
+        if isinstance(node, ast.Raise):
+            return RAISE
+        if isinstance(node, ast.Break):
+            return BREAK
+        if isinstance(node, ast.Continue):
+            return NEXT
+        if isinstance(node, ast.Match):
+            trace = after
+            for case in reversed(node.cases):
+                trace = self.fork(case.pattern, node.subject, self.block(case.body, after, loop), trace, loop)
+            return trace
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.Pass):
+            return after
+        if _exits(node):
+            return RAISE
+        return self.expression(node, after)
+
+    def fork(self, node: ast.AST, test: ast.expr, yes: Trace, no: Trace, loop: Loop | None) -> Trace:
+        if yes is no:
+            return yes
+        if _ALONE.search(normal(test)[0]):
+            # one process alone waits for nobody: what it does there is compared with nothing
+            return no if normal(test)[1] else yes
+        fork = Fork(self.effects.taints.condition(test, self.function), yes, no)
+        self.forks.append((node, fork, loop))
+        return fork
+
+    def repeat(self, node: ast.AST, body: list[ast.stmt], after: Trace, test: ast.expr | None = None) -> Trace:
+        if not self._has_calls(node):
+            # no collective inside: the loop matters only where it leaves the function, which forks inside show
+            self.block(body, NEXT, Loop(after, ()))
+            return after
+        ops = self._ops_in(node)
+        trace = self.block(body, NEXT, Loop(after, tuple(ops)))
+        repeat = Repeat(self.expression(test, trace) if test is not None else trace, after)
+        self.loops.append((node, repeat))
+        return repeat
+
+    def _has_calls(self, node: ast.AST) -> bool:
+        first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        return any(first <= line and end <= last for line, end in self.places)
+
+    def _ops_in(self, node: ast.AST) -> list[Op]:
+        first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        inside = [c for at, c in sorted(self.calls.items()) if first <= at[0] and at[2] <= last]
+        return [op for call in inside for op in self.effects.possible(self.function, call)]
+
+    def expression(self, node: ast.AST, after: Trace) -> Trace:
+        """The collectives of an expression in the order of evaluation, before `after`."""
+        if not self._has_calls_near(node):
+            return after
+        if isinstance(node, ast.Lambda | ast.FunctionDef):
+            return after
+        if isinstance(node, ast.IfExp):
+            fork = self.fork(node, node.test, self.expression(node.body, after), self.expression(node.orelse, after), None)
+            return self.expression(node.test, fork)
+        if isinstance(node, ast.BoolOp):
+            return self._bool_op(node.values, isinstance(node.op, ast.And), after)
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            element = node.value if isinstance(node, ast.DictComp) else node.elt
+            body = self.expression(element, NEXT)
+            trace = Repeat(body, after) if body is not NEXT else after
+            if isinstance(trace, Repeat) and trace is not after:
+                self.loops.append((node, trace))
+            return self.expression(node.generators[0].iter, trace)
+        trace = after
+        if isinstance(node, ast.Call):
+            trace = self._call(node, trace)
+        for child in reversed(list(ast.iter_child_nodes(node))):
+            trace = self.expression(child, trace)
+        return trace
+
+    def _bool_op(self, values: list[ast.expr], conjunction: bool, after: Trace) -> Trace:
+        first, *rest = values
+        if not rest:
+            return self.expression(first, after)
+        more = self._bool_op(rest, conjunction, after)
+        if more is after:
+            return self.expression(first, after)
+        fork = self.fork(first, first, more if conjunction else after, after if conjunction else more, None)
+        return self.expression(first, fork)
+
+    def _has_calls_near(self, node: ast.AST) -> bool:
+        if not hasattr(node, "lineno"):
+            return any(self._has_calls_near(child) for child in ast.iter_child_nodes(node))
+        return self._has_calls(node)
+
+    def _call(self, node: ast.Call, after: Trace) -> Trace:
+        key = self._at(node)
+        call = self.calls.get(key)
+        return after if call is None else self.effects.after_call(self.function, call, after, self.depth)
+
+    def _at(self, node: ast.Call) -> At:
+        text = self.function.module.source_text
+        return text.at(node)
+
+
+def _exits(node: ast.stmt) -> bool:
+    """`sys.exit(…)` and its like."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and path_of(node.value.func) in ("sys.exit", "exit", "quit", "os._exit", "os.abort")

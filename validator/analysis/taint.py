@@ -1,0 +1,375 @@
+"""Which conditions differ from rank to rank.
+
+A condition is *rank* tainted when it tests who the process is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
+coordinate), *local* when it tests data that each rank holds for itself (batch contents, the clock, a file). All
+else counts as uniform: configuration, step counters, sizes, and whatever a collective over the group has made equal.
+Values are followed through assignments, attributes, returns and arguments; `self.rank` taints, `self.world_size`
+does not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.analysis.collectives import Table, dimension, table
+from validator.facts.model import Assign, Call
+from validator.facts.text import path_of
+from validator.project import Method, Project, Value
+
+_DEPTH = 8
+_SIZES = ("size", "shape", "dim", "ndim", "world_size", "dtype", "device")
+# methods whose result tells something of the contents of a tensor that is each rank's own
+_CONTENT = frozenset({"item", "tolist", "any", "all"})
+# names that public trainers give to what each rank reads for itself
+BATCH_NAMES = frozenset({
+    "batch", "batches", "inputs", "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "input_ids",
+    "attention_mask", "labels", "sequences", "micro_batch", "mini_batch", "experience", "experiences", "samples",
+    "multi_modal_inputs", "multimodal_inputs", "unfinished_sequences", "next_tokens",
+})  # fmt: skip
+# of these, what a sample may lack altogether: absent on the ranks whose batch holds none
+OPTIONAL_DATA = frozenset({
+    "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
+    "multi_modal_inputs", "multimodal_inputs", "audio", "audios",
+})  # fmt: skip
+_CLOCK = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
+_RANDOM = frozenset({"random.random", "random.randint", "random.choice", "random.uniform", "numpy.random.rand", "numpy.random.random"})
+_SEEDING = frozenset({"seed", "set_seed", "manual_seed", "manual_seed_all", "seed_everything", "enable_full_determinism"})
+
+
+class Taint(NamedTuple):
+    """Why a value differs between ranks. `dim`: the mesh dimension of the coordinate, empty for the global rank."""
+
+    kind: str  # rank or local
+    dim: str
+    group: str  # text of the process group whose rank is tested, if one is named
+    why: str  # source text of what differs
+
+
+class Condition(NamedTuple):
+    """A test as the comparison of its arms needs it.
+
+    `assume`: the uniform parts that must have this value for the ranks to disagree (in `a is None or rank == 0`
+    they disagree only where `a is None` is false).
+    """
+
+    text: str
+    positive: bool  # whether the test holds when `text` does
+    taint: Taint | None
+    assume: tuple[tuple[str, bool], ...]
+    member: bool = False  # `rank in ranks`: holds for every member of the group that the ranks are of
+
+
+class Taints:
+    """Taints in one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.table: Table = table(tuple(getattr(project.config, "collectives", None) or ()))
+        self._paths: dict[tuple[Method, str], Taint | None] = {}
+        self._returns: dict[Method, Taint | None] = {}
+        self._depth = 0
+
+    # -- conditions ----------------------------------------------------------------------------------------
+
+    def condition(self, test: ast.expr, function: Method) -> Condition:
+        """The taint of a test and what its uniform parts must be for it to matter."""
+        text, holds = normal(test)
+        taint: Taint | None = None
+        assume: list[tuple[str, bool]] = []
+        operands, value = [test], True
+        if isinstance(test, ast.BoolOp):
+            operands, value = test.values, isinstance(test.op, ast.And)
+        for operand in operands:
+            inner = self.expression(operand, function)
+            if inner is None and len(operands) > 1:
+                name, positive = normal(operand)
+                assume.append((name, positive is value))
+            elif taint is None or (inner is not None and inner.kind == "rank" and taint.kind == "local"):
+                taint = inner or taint
+        member = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn) and taint is None and _is_rank(self._children(test, function))
+        return Condition(text, holds, taint, tuple(assume), member)
+
+    def expression(self, node: ast.expr, function: Method) -> Taint | None:
+        """The taint of an expression: that of the first part of it that differs between ranks."""
+        if isinstance(node, ast.Constant | ast.Lambda):
+            return None
+        if isinstance(node, ast.Call):
+            return self._call(node, function)
+        if isinstance(node, ast.Name | ast.Attribute):
+            return self.path(function, path_of(node)) or self._inner(node, function)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node, function)
+        if isinstance(node, ast.Compare):
+            return self._compare(node, function)
+        return self._children(node, function)
+
+    def _children(self, node: ast.AST, function: Method) -> Taint | None:
+        found = (self.expression(child, function) for child in _expressions(node))
+        return _strongest(found)
+
+    def _inner(self, node: ast.expr, function: Method) -> Taint | None:
+        """The object under an attribute matters only where it is computed: `f(x).y`."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return self._call(node, function) if isinstance(node, ast.Call) else None
+
+    def _compare(self, node: ast.Compare, function: Method) -> Taint | None:
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            # `rank in ranks_of_group`: a test of membership, decided for the group when it is used
+            taint = self._children(node, function)
+            return None if _is_rank(taint) else taint
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return self._present(node.left, function)
+        return self._children(node, function)
+
+    def _present(self, node: ast.expr, function: Method) -> Taint | None:
+        """`x is None` differs between ranks where x is a parameter that carries each rank's own data."""
+        taint = self.expression(node, function)
+        return taint if taint is not None else self._batch(node, function)
+
+    def _batch(self, node: ast.expr, function: Method) -> Taint | None:
+        if isinstance(node, ast.Name) and node.id in OPTIONAL_DATA and any(p.name == node.id for p in function.facts.params):
+            return Taint("local", "", "", node.id)
+        return None
+
+    def _subscript(self, node: ast.Subscript, function: Method) -> Taint | None:
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if path_of(node.value) in ("os.environ", "environ"):
+            return Taint("rank", "", "", f'os.environ["{key}"]') if key in self.table.environment else None
+        return self._children(node, function)
+
+    def _call(self, node: ast.Call, function: Method) -> Taint | None:
+        target = path_of(node.func)
+        fact = self._fact(node, function)
+        dotted = self.project.dotted(function, target)
+        name = target.rpartition(".")[2]
+        if self.is_uniform_collective(function, target):
+            return None
+        if dotted in self.table.rank_calls or (name == "get_rank" and not dotted.startswith("os.")):
+            return self._rank_call(node, target)
+        if name in self.table.stages:
+            return Taint("rank", dimension(name) or "pp", "", f"{target}()")
+        if name in ("get", "getenv") and node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value in self.table.environment:
+            return Taint("rank", "", "", str(node.args[0].value))
+        if dotted in _CLOCK or (dotted in _RANDOM and not self._seeds):
+            return Taint("local", "", "", f"{target}()")
+        reached = self.project.types.targets(function, fact) if fact is not None else []
+        if reached:
+            return _strongest(self.returned(m) for m in reached)
+        if name in self.table.rank_methods:
+            return Taint("rank", self._dimension_of_argument(fact, target), "", f"{target}()")
+        if name in _CONTENT and isinstance(node.func, ast.Attribute):
+            return self._content(node.func.value, function)
+        arguments = [*node.args, *(k.value for k in node.keywords)]
+        if dotted and name not in ("int", "bool", "str", "float", "len", "min", "max", "abs", "sum", "any", "all", "range"):
+            return None  # an unknown library function may do anything; being silent is the honest answer
+        return _strongest(self.expression(a, function) for a in arguments)
+
+    def _content(self, node: ast.expr, function: Method) -> Taint | None:
+        """`.item()` on data of the batch that no collective has reduced."""
+        for name in ast.walk(node):
+            if isinstance(name, ast.Name):
+                if name.id in BATCH_NAMES and not self.reduced(function, name.id):
+                    return Taint("local", "", "", name.id)
+                taint = self.path(function, name.id)
+                if taint is not None:
+                    return taint
+        return None
+
+    def _rank_call(self, node: ast.Call, target: str) -> Taint:
+        argument = next((k.value for k in node.keywords if k.arg == "group"), node.args[0] if node.args else None)
+        group = path_of(argument) if argument is not None and not isinstance(argument, ast.Constant) else ""
+        owner = target.rpartition(".")[0]
+        return Taint("rank", dimension(group) or dimension(owner), group, f"{target}({group})")
+
+    def _dimension_of_argument(self, fact: Call | None, target: str) -> str:
+        first = fact.args[0].value if fact is not None and fact.args else ""
+        return dimension(first.strip("'\"")) or dimension(target)
+
+    # -- paths ---------------------------------------------------------------------------------------------
+
+    def path(self, function: Method, path: str) -> Taint | None:
+        """The taint of a name or an attribute chain read in a function."""
+        key = (function, path)
+        if key not in self._paths:
+            self._paths[key] = None
+            if self._depth < _DEPTH:
+                self._depth += 1
+                self._paths[key] = self._path(function, path)
+                self._depth -= 1
+        return self._paths[key]
+
+    def _path(self, function: Method, path: str) -> Taint | None:
+        while path.endswith("[]"):
+            path = path[:-2]
+        head, _, name = path.rpartition(".")
+        if name in _SIZES or self.reduced(function, path.partition(".")[0]):
+            return None
+        if head:
+            return self._attribute(function, head, name, path)
+        return self._variable(function, name)
+
+    def _attribute(self, function: Method, head: str, name: str, path: str) -> Taint | None:
+        owners = self.project.types.of(function, head)
+        for cls in owners:
+            method = cls.find(name)
+            if method is not None:
+                return self.returned(method) if method.facts.is_property else None
+            for owner in cls.mro:
+                for definition in owner.every_method():
+                    first = definition.facts.params[0].name if definition.facts.params else "self"
+                    rows = [r for r in definition.facts.assigns if r.target == f"{first}.{name}"]
+                    if taint := _strongest(self._assigned(definition, r) for r in rows):
+                        return taint._replace(why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else ""))
+        if name in self.table.rank_attributes or (name in self.table.rank_names and not owners):
+            return Taint("rank", dimension(name), "", path)
+        return None
+
+    def _variable(self, function: Method, name: str) -> Taint | None:
+        scope: Method | None = function
+        while scope is not None and scope.qualname != "<module>":
+            if name in scope.facts.bound:
+                return self._local(scope, name)
+            scope = scope.enclosing
+        symbol = self.project.lookup(function, name)
+        if isinstance(symbol, Value):
+            return _strongest(self._assigned(symbol.module.top, r) for r in symbol.module.top.facts.assigns if r.target == name)
+        return None
+
+    def _local(self, function: Method, name: str) -> Taint | None:
+        if self.reduced(function, name):
+            return None
+        rows = [r for r in function.facts.assigns if r.target == name]
+        if any(r.kind == "path" and self.reduced(function, r.value.partition("[")[0]) for r in rows):
+            return None
+        taint = _strongest(self._assigned(function, r) for r in rows)
+        if taint is not None and taint.kind == "rank" and not taint.dim:
+            taint = taint._replace(dim=dimension(name))
+        if taint is not None or not any(p.name == name for p in function.facts.params):
+            return taint
+        passed = list(self.project.types.passed(function, name))
+        taint = _strongest(self.path(caller, value) if not value.endswith("()") else self._text(caller, value) for caller, value in passed)
+        if taint is None and name in self.table.rank_names and not passed and _speaks_of_ranks(function):
+            return Taint("rank", dimension(name), "", name)
+        return taint
+
+    def _assigned(self, function: Method, row: Assign) -> Taint | None:
+        if row.kind == "path":
+            return self.path(function, row.value) if row.value != row.target else None
+        if row.kind in ("call", "other"):
+            text = row.value if row.kind == "other" else self._source(function, row)
+            return self._text(function, text)
+        return None
+
+    def _source(self, function: Method, row: Assign) -> str:
+        """The call that a row binds, as source; the facts hold only its target."""
+        for call in function.facts.calls:
+            if call.target == row.value and call.at[:2] >= row.at[:2] and call.at[2:] <= row.at[2:]:
+                arguments = ", ".join((f"{a.keyword}=" if a.keyword not in (None, "*", "**") else "") + a.value for a in call.args)
+                return f"{call.target}({arguments})"
+        return f"{row.value}()"
+
+    def _text(self, function: Method, text: str) -> Taint | None:
+        try:
+            node = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        return self.expression(node, function)
+
+    # -- functions -----------------------------------------------------------------------------------------
+
+    def returned(self, function: Method) -> Taint | None:
+        """The taint of what a function returns."""
+        if function not in self._returns:
+            self._returns[function] = None
+            rows = function.facts.returns
+            texts = (row.value + "()" if row.kind == "call" else row.value for row in rows if row.kind in ("call", "path", "other"))
+            if self._depth < _DEPTH:
+                self._depth += 1
+                taint = _strongest(self._text(function, t) for t in texts)
+                self._depth -= 1
+                self._returns[function] = taint
+        return self._returns[function]
+
+    def reduced(self, function: Method, name: str) -> bool:
+        """Whether a collective in the function makes a variable equal on all ranks (`all_reduce(x)` works in place)."""
+        return name in self._reduced.get(function, ())
+
+    @cached_property
+    def _seeds(self) -> bool:
+        """Whether the project seeds its generators, so that ranks may well draw the same numbers."""
+        return any(call.method in _SEEDING for function in self.project.functions() for call in function.facts.calls)
+
+    @cached_property
+    def _reduced(self) -> dict[Method, set[str]]:
+        found: dict[Method, set[str]] = {}
+        for function in self.project.functions():
+            for call in function.facts.calls:
+                if self.is_uniform_collective(function, call.target):
+                    names = found.setdefault(function, set())
+                    names.update(a.value.partition(".")[0] for a in call.args if a.kind == "path" and a.keyword is None)
+        return found
+
+    def is_uniform_collective(self, function: Method, target: str) -> bool:
+        """Whether a call leaves the same value on every rank."""
+        row = self.table.calls.get(self.project.dotted(function, target))
+        if row is None and "." in target:
+            receiver, _, name = target.rpartition(".")
+            entry = self.table.methods.get(name)
+            if entry is not None and (not entry[1] or receiver.rpartition(".")[2] in entry[1]):
+                row = entry[0]
+        return row is not None and row.uniform
+
+    def _fact(self, node: ast.Call, function: Method) -> Call | None:
+        if not hasattr(node, "lineno"):
+            return None
+        line, column = node.lineno, node.col_offset + 1
+        target = path_of(node.func)
+        near = (c for c in function.facts.calls if c.target == target)
+        exact = [c for c in near if c.at[0] == line and c.at[1] == column]
+        return exact[0] if exact else next((c for c in function.facts.calls if c.target == target), None)
+
+
+def _strongest(taints: Iterator[Taint | None] | list[Taint | None]) -> Taint | None:
+    best: Taint | None = None
+    for taint in taints:
+        if taint is not None and (best is None or (taint.kind == "rank" and best.kind == "local")):
+            best = taint
+            if taint.kind == "rank":
+                break
+    return best
+
+
+def _is_rank(taint: Taint | None) -> bool:
+    return taint is not None and taint.kind == "rank"
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield child
+        elif isinstance(child, ast.comprehension):
+            yield child.iter
+            yield from child.ifs
+        elif isinstance(child, ast.keyword):
+            yield child.value
+
+
+def _speaks_of_ranks(function: Method) -> bool:
+    """A parameter called `rank` is one where the module is about processes (not a LoRA or a matrix rank)."""
+    return any(i.module.startswith(("torch.distributed", "deepspeed", "megatron", "accelerate")) or i.name == "distributed" for i in function.module.facts.imports)
+
+
+def normal(test: ast.expr) -> tuple[str, bool]:
+    """A test as (text, whether the text is meant affirmatively), so that `x is not None` negates `x is None`."""
+    positive = True
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, positive = test.operand, not positive
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        flipped = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq(), ast.NotIn: ast.In()}.get(type(test.ops[0]))
+        if flipped is not None:
+            return ast.unparse(ast.Compare(test.left, [flipped], test.comparators)), not positive
+    return ast.unparse(test), positive
