@@ -60,27 +60,40 @@ class Finder:
             while folder not in self.folders and os.path.dirname(folder) != folder:
                 self.folders.add(folder)
                 folder = os.path.dirname(folder)
-        self._tops: dict[tuple[str, str], str | None] = {}
+        self._tops: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def top(self, name: str, importer: str) -> str | None:
         """The path (without suffix) of the top-level module `name` as `importer`, a file, would find it."""
+        found = self.tops(name, importer)
+        return found[0] if found else None
+
+    def tops(self, name: str, importer: str) -> tuple[str, ...]:
+        """Every path that `name` may mean there, the likeliest first: the true search path is not known."""
         folder = os.path.dirname(importer)
         key = (name, folder)
         if key not in self._tops:
-            self._tops[key] = self._find_top(name, folder)
+            self._tops[key] = self._find_tops(name, folder)
         return self._tops[key]
 
-    def _find_top(self, name: str, folder: str) -> str | None:
+    def _find_tops(self, name: str, folder: str) -> tuple[str, ...]:
+        found: dict[str, None] = {}
         root = _root_of(folder)
         while True:
             candidate = os.path.join(root, name)
             if candidate in self.by_path or candidate in self.folders and candidate != folder and _is_package(candidate):
-                return candidate
+                found[candidate] = None
             if root not in self.folders or os.path.dirname(root) == root:
                 break
             root = os.path.dirname(root)
-        found = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
-        return found[0] if len(found) == 1 else None
+        elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
+        if found or len(elsewhere) == 1:
+            found.update(dict.fromkeys(elsewhere))
+        return tuple(found)
+
+    def is_module_file(self, path: str) -> bool:
+        """Whether the run's file at `path` is a plain module, which has no submodules."""
+        file = self.by_path.get(path)
+        return file is not None and not file.endswith("/__init__.py")
 
     def file(self, path: str) -> str | None:
         """The file of the run that is the module or package at `path` (without suffix)."""

@@ -204,7 +204,8 @@ class Unresolved(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a file could not be read as Python: `syntax`, `encoding`, `nul`, `conflict`, `nesting`."""
+    """Why a file could not be read as Python: `syntax`, `encoding`, `nul`, `conflict`, `nesting`, or `newer`
+    (right, but by a grammar newer than that of the interpreter that runs us)."""
 
     kind: str
     line: int

@@ -8,11 +8,13 @@ syntax matters: fixes, suppressions that are inserted, and grammar newer than th
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from validator.facts.control import catches, falls_through, stub_kind, terminates
 from validator.facts.decode import conflict_marker, decode
+from validator.facts.grammar import newer_syntax, reads_with_newer_python
 from validator.facts.model import (
     Argument, Assign, Call, Class, FileFacts, Function, Guard, Import, Param, Problem, Ref, Return, Unresolved,
 )  # fmt: skip
@@ -45,14 +47,26 @@ def extract(source: SourceFile) -> FileFacts:
     try:
         tree = source.tree
         full = any(token in source.data for token in RELEVANT)
-        return _Extractor(text, full).module(tree, lines)
+        facts = _Extractor(text, full).module(tree, lines)
+        return facts._replace(extra=_extra(source, text))
     except SyntaxError as error:
+        features = newer_syntax(source.data, text)
+        newest = max((f.minor for f in features), default=0)
+        if newest > sys.version_info[1] and reads_with_newer_python(text):
+            problem = Problem("newer", error.lineno or 1, 1, f"needs Python 3.{newest}")
+            return FileFacts(problem=problem, lines=lines, extra={"newer_syntax": features})
         problem = conflict_marker(text) or Problem("syntax", error.lineno or 1, max(error.offset or 1, 1), error.msg or "invalid syntax")
     except (RecursionError, MemoryError):
         problem = Problem("nesting", 1, 1, "nested too deeply to be read")
     except ValueError as error:
         problem = Problem("syntax", 1, 1, str(error))
     return FileFacts(problem=problem, lines=lines)
+
+
+def _extra(source: SourceFile, text: str) -> dict[str, Any]:
+    """Facts of the specialised extractors, by name; those that found nothing are left out."""
+    found = {"newer_syntax": newer_syntax(source.data, text)}
+    return {name: rows for name, rows in found.items() if rows}
 
 
 class _Body:

@@ -1,0 +1,1 @@
+"""Rules about names: imports that find nothing, names that nothing defines, syntax that is too new."""

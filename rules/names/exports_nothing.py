@@ -1,0 +1,73 @@
+"""A name in `__all__` that the module does not have.
+
+What it does
+    Reports a string of a literal `__all__` that the module neither binds nor has as a submodule.
+
+Why is this bad
+    `from package import *` raises AttributeError, and whoever trusts the list imports a name that is not there:
+    usually a class was renamed or moved and the list was not.
+
+References
+    https://docs.python.org/3/tutorial/modules.html#importing-from-a-package
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.errors import nearest
+from validator.finding import Finding
+from validator.project import Missing, Project
+from validator.rule import Rule
+
+RULE = Rule("MP203", "exports-nothing", "error", stable_since="0.1.0", tokens=("__all__",))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for module in project.modules.values():
+        for name, at in module.facts.exports or ():
+            if isinstance(module.member(name), Missing):
+                choices = [n for n in module.facts.names if n != "__all__"]
+                yield RULE.finding(
+                    module.path,
+                    at,
+                    f"`__all__` lists `{name}`, which the module does not define",
+                    help=f"take it off the list, or define or import it{nearest(name, choices)}",
+                    context=name,
+                )
+
+
+INCORRECT = (
+    """# file: rl/__init__.py
+from .strategy import FSDP2Strategy
+
+__all__ = [
+    "FSDP2Strategy",
+    "FSDPStrategy",  # error: MP203
+]
+# file: rl/strategy.py
+class FSDP2Strategy:
+    pass
+""",
+)
+
+CORRECT = (
+    """# file: rl/__init__.py
+__all__ = ["strategy", "lazy"]
+__all__ += ["more"]
+
+
+def __getattr__(name):
+    return name
+# file: rl/strategy.py
+""",
+    """# file: rl/__init__.py
+from torch.nn import *
+
+__all__ = ["Linear", "__version__"]
+""",
+    """# file: rl/__init__.py
+__all__ = ["actor"]
+# file: rl/actor.py
+""",
+)

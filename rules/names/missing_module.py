@@ -1,0 +1,88 @@
+"""An import of a module that the project's package does not have.
+
+What it does
+    Reports an import, at any depth, of a module below a package of the project where no file, folder or
+    compiled module of that name lies. One finding per file and module. The same guards as for `missing-name`
+    silence it, and so do modules that builds generate (`_version`, `*_pb2`).
+
+Why is this bad
+    ModuleNotFoundError, often only on the branch of one option: the module was moved or deleted, and an import
+    inside a function went unnoticed.
+
+References
+    https://docs.python.org/3/reference/import.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.imports import Imports, Lost, scope_of
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP202", "missing-module", "error", stable_since="0.1.0", tokens=("import",))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    imports = project.analysis(Imports)
+    groups: dict[tuple[str, str], list[Lost]] = {}
+    for lost in imports.lost:
+        if lost.missing.name is None:
+            groups.setdefault((lost.importer.path, lost.missing.module), []).append(lost)
+    for (_, module), group in groups.items():
+        yield _report(imports, module, group)
+
+
+def _report(imports: Imports, module: str, group: list[Lost]) -> Finding:
+    first = group[0]
+    names = list(dict.fromkeys(lost.row.name for lost in group if lost.row.name))
+    wanted = f" (for {', '.join(f'`{n}`' for n in names[:3])}{' and others' if len(names) > 3 else ''})" if names else ""
+    scope = scope_of(first.importer, first.row)
+    where = f", which `{scope.name}` imports" if scope is not None else ""
+    hidden = "; the handler around the import hides the error" if first.hidden else ""
+    home = imports.defined_in(names[0], first.importer) if names else None
+    advice = f"`{names[0]}` is defined in `{home.name}`" if home is not None else f"import a module that exists{imports.near_module(module)}"
+    return RULE.finding(
+        first.importer.path,
+        first.row.at,
+        f"the project has no module `{module}`{wanted}{where}{hidden}",
+        help=advice,
+        context=f"{first.row.scope}:{module}",
+    )
+
+
+INCORRECT = (
+    """# file: rl/__init__.py
+# file: rl/trainer/__init__.py
+# file: rl/trainer/sampling.py
+class SamplesGenerator:
+    pass
+# file: rl/trainer/ppo.py
+def make(agent):
+    if agent:
+        from rl.trainer.sampling_async import SamplesGeneratorAsync, Queue  # error: MP202
+
+        return SamplesGeneratorAsync()
+    from .samplers import SamplesGenerator  # error: MP202
+
+    return SamplesGenerator()
+""",
+)
+
+CORRECT = (
+    """# file: rl/__init__.py
+from ._version import __version__
+# file: rl/model.py
+try:
+    import rl.fast
+except ModuleNotFoundError:
+    pass
+import torch.missing_thing
+""",
+    """# file: rl/__init__.py
+# file: rl/sglang.py
+from sglang.srt.utils import kill
+""",
+)

@@ -1,0 +1,120 @@
+"""A name imported from a module of the project that does not define it.
+
+What it does
+    Follows every import between the files of the project, those inside functions included, and reports a name
+    that the module it is imported from neither defines, imports, nor has as a submodule. Silent: imports behind
+    a handler for ImportError or under a condition that asks whether something is there, modules with a
+    `__getattr__` or a star import from outside, generated and compiled modules. A handler for *everything*
+    does not excuse the import: it hides it.
+
+Why is this bad
+    ImportError. At the top of a file it ends the job at once; inside a function only the configuration that
+    takes that branch finds it: with tensor parallelism on, in the worker of another engine, at the first save.
+
+References
+    https://docs.python.org/3/reference/simple_stmts.html#the-import-statement
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.imports import Imports, Lost, scope_of
+from validator.errors import nearest
+from validator.finding import Finding, Related
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP201", "missing-name", "error", stable_since="0.1.0", tokens=("import",))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    imports = project.analysis(Imports)
+    seen: set[tuple[str, str, str | None, str]] = set()
+    for lost in imports.lost:
+        key = (lost.importer.path, lost.missing.module, lost.missing.name, lost.row.scope)
+        if lost.missing.name is not None and key not in seen:
+            seen.add(key)
+            yield _report(imports, lost)
+
+
+def _report(imports: Imports, lost: Lost) -> Finding:
+    name, owner, row = lost.missing.name or "", lost.missing.owner, lost.row
+    module = lost.missing.module or row.module
+    scope = scope_of(lost.importer, row)
+    where = f", which `{scope.name}` imports" if scope is not None else ""
+    hidden = "; the handler around the import hides the ImportError" if lost.hidden else ""
+    home = imports.defined_in(name, lost.importer)
+    related = [Related(owner.path, 1, f"`{owner.name}` has no `{name}`")] if owner is not None else []
+    if home is not None:
+        place = home.functions.get(name) or home.classes.get(name)
+        related.append(Related(home.path, place.facts.at[0] if place else 1, f"`{name}` is defined here"))
+        advice = f"import it from `{home.name}`" if home is not owner else ""
+    else:
+        choices = [n for n in owner.facts.names if not n.startswith("__")] if owner is not None else []
+        hint = nearest(name, choices)
+        advice = f"define `{name}` in `{module}` or import what took its place{hint}"
+    return RULE.finding(
+        lost.importer.path,
+        row.at,
+        f"`{module}` does not define `{name}`{where}{hidden}",
+        help=advice,
+        related=related,
+        context=f"{row.scope}:{module}.{name}",
+    )
+
+
+INCORRECT = (
+    """# file: rl/__init__.py
+# file: rl/utils.py
+def get_tokenizer(name):
+    return name
+# file: rl/train.py
+from rl.utils import get_tokenizer
+
+
+def main(tp_size):
+    if tp_size > 1:
+        from rl.utils import apply_tensor_parallel  # error: MP201
+
+        apply_tensor_parallel()
+    return get_tokenizer("x")
+""",
+    """# file: rl/__init__.py
+# file: rl/fsdp/__init__.py
+from .strategy import FSDP2Strategy
+# file: rl/fsdp/strategy.py
+class FSDP2Strategy:
+    pass
+# file: rl/factory.py
+def get_strategy():
+    try:
+        from rl.fsdp import FSDPStrategy  # error: MP201
+    except Exception as error:
+        raise RuntimeError("FSDP is not available") from error
+    return FSDPStrategy()
+""",
+)
+
+CORRECT = (
+    """# file: rl/__init__.py
+# file: rl/kernels.py
+import torch
+# file: rl/model.py
+try:
+    from rl.kernels import fused_attention
+except ImportError:
+    fused_attention = None
+""",
+    """# file: rl/__init__.py
+# file: rl/lazy.py
+def __getattr__(name):
+    return name
+# file: rl/sub/__init__.py
+# file: rl/sub/part.py
+# file: rl/train.py
+from rl.lazy import Anything
+from rl.sub import part
+from rl import sub
+""",
+)

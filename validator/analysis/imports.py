@@ -1,0 +1,125 @@
+"""Imports between the files of a project that find nothing, and where the wanted name does exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.errors import nearest
+from validator.facts.model import Guard, Import
+from validator.project import Method, Missing, Module, Project
+
+# written by build steps and protocol compilers, or compiled: not part of the source
+_GENERATED = re.compile(r"(^|_)version$|_pb2$|_pb2_grpc$|^__about__$|^_build|version_info|^_C$|^_ext$|^_[A-Z]\w*$|^lib\w+$")
+_CAUGHT = ("ImportError", "ModuleNotFoundError")
+_CONDITIONS = re.compile(r"version|find_spec|hasattr|available|TYPE_CHECKING|HAS_|has_|_installed|sys\.path", re.I)
+_CATCH_ALL = ("*", "Exception", "BaseException")
+
+
+class Lost(NamedTuple):
+    """An import that finds nothing. `hidden`: a handler for everything around it turns that into something else."""
+
+    importer: Module
+    row: Import
+    missing: Missing
+    hidden: bool
+
+
+class Imports:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def lost(self) -> tuple[Lost, ...]:
+        """Every import of the project, at any depth, that no guard excuses and that finds nothing."""
+        return tuple(self._lost())
+
+    def _lost(self) -> Iterator[Lost]:
+        for module in self.project.modules.values():
+            for row in module.facts.imports:
+                missing = self._missing(module, row)
+                if missing is None or _excused(row.guards) or self._generated(module, missing):
+                    continue
+                if not (missing.name is not None and self._set_from_outside(missing)):
+                    yield Lost(module, row, missing, _hidden(row.guards))
+
+    def _missing(self, importer: Module, row: Import) -> Missing | None:
+        if row.name is None and row.asname is None and "." in row.module:
+            found: object = self.project.import_module(importer, row.module)
+        else:
+            found = self.project.imported(importer, row)
+        return found if isinstance(found, Missing) else None
+
+    @staticmethod
+    def _generated(importer: Module, missing: Missing) -> bool:
+        return any(_GENERATED.search(part) for part in missing.module.split(".")[1:] or [missing.module])
+
+    def _set_from_outside(self, missing: Missing) -> bool:
+        """`module.name = …` somewhere else: patched in at run time."""
+        return (missing.module.rpartition(".")[2], missing.name) in self._stored
+
+    @cached_property
+    def _stored(self) -> frozenset[tuple[str, str]]:
+        found = set()
+        for function in self.project.functions():
+            for ref in function.facts.refs:
+                if ref.context == "store":
+                    owner, _, name = ref.path.rpartition(".")
+                    found.add((owner.rpartition(".")[2], name))
+        return frozenset(found)
+
+    @cached_property
+    def definitions(self) -> dict[str, list[Module]]:
+        """The modules that define a class, function or constant at their top level, by its name."""
+        found: dict[str, list[Module]] = {}
+        for module in self.project.modules.values():
+            for name, kind in module.facts.names.items():
+                if kind != "import":
+                    found.setdefault(name, []).append(module)
+        return found
+
+    def defined_in(self, name: str, importer: Module) -> Module | None:
+        """The module that defines `name`, where there is one, or one that is nearest to the importer."""
+        top = importer.name.partition(".")[0]
+        modules = [m for m in self.definitions.get(name, ()) if m is not importer and not _is_test(m)]
+        own = [m for m in modules if m.name.partition(".")[0] == top]
+        return own[0] if own else modules[0] if len(modules) == 1 else None
+
+    def near_module(self, missing: str) -> str:
+        """A hint ` (did you mean 'x'?)` among the modules below the longest part of the name that exists."""
+        names = [m.name for m in self.project.modules.values()]
+        parent = missing.rpartition(".")[0]
+        siblings = [n for n in names if n.rpartition(".")[0] == parent]
+        last = missing.rpartition(".")[2]
+        moved = [n for n in names if n.rpartition(".")[2] == last and n.partition(".")[0] == missing.partition(".")[0]]
+        if len(moved) == 1:
+            return f" (did you mean {moved[0]!r}?)"
+        return nearest(missing, siblings)
+
+
+def scope_of(module: Module, row: Import) -> Method | None:
+    """The function that an import stands in; None at the top level."""
+    return module.functions.get(row.scope) if row.scope != "<module>" else None
+
+
+def _excused(guards: tuple[Guard, ...]) -> bool:
+    for guard in guards:
+        if guard.kind in ("try", "except", "with") and any(name in guard.text for name in _CAUGHT):
+            return True
+        if guard.kind == "with" and "suppress" in guard.text or guard.kind == "except" and guard.text in _CATCH_ALL:
+            return True
+        if guard.kind == "if" and _CONDITIONS.search(guard.text):
+            return True
+    return False
+
+
+def _hidden(guards: tuple[Guard, ...]) -> bool:
+    return any(g.kind == "try" and any(name in _CATCH_ALL for name in g.text.split(", ")) for g in guards)
+
+
+def _is_test(module: Module) -> bool:
+    return any(part in ("tests", "test") or part.startswith("test_") for part in module.name.split("."))
