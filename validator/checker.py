@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 from validator.cache import Cache, digest
 from validator.config import Config
 from validator.discovery import Entry, Globs
+from validator.errors import told
 from validator.facts.model import FileFacts, Problem
 from validator.finding import Finding, Fix
 from validator.project import Project
@@ -48,14 +49,18 @@ class Result(NamedTuple):
 
 
 class Check(NamedTuple):
-    """What a run is about. `rules` are the enabled ones of `known`; `whole`: a folder was named, so that what
-    no project rule reports is not there (with single files its cause may simply not have been read)."""
+    """What a run is about.
+
+    `rules` are the enabled ones of `known`. `whole`: a folder was named, so that what no project rule reports
+    is not there (with single files its cause may not have been read). `errors`: from loading the rules.
+    """
 
     config: Config
     rules: list[LoadedRule]
     known: list[LoadedRule]
     jobs: int = 1
     whole: bool = True
+    errors: tuple[str, ...] = ()
 
 
 def check(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None = None) -> Result:
@@ -114,9 +119,7 @@ def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[Loa
         try:
             source.facts  # noqa: B018  (extracted here, where a crash can be named)
         except Exception as error:
-            errors.append(
-                f"internal error: the facts of {source.path} could not be extracted: {_told(error)}"
-            )
+            errors.append(f"internal error: the facts of {source.path} could not be extracted: {told(error)}")
             source.facts = FileFacts()
     tokens = frozenset(token for token in all_tokens(rules) if token.encode() in data)
     findings = list(_file_findings(source, rules, tokens, errors))
@@ -160,19 +163,8 @@ def _guarded(
         return list(hook(subject))
     except Exception as error:
         name = f"{rule.rule.code} ({rule.rule.name})"
-        errors.append(f"internal error: rule {name} failed on {where}: {_told(error)}")
+        errors.append(f"internal error: rule {name} failed on {where}: {told(error)}")
         return []
-
-
-def _told(error: Exception) -> str:
-    """An exception in one line, with the innermost place it came from."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    if trace is None:
-        return text
-    return f"{text} ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
 
 
 # -- many files --------------------------------------------------------------------------------------------
@@ -296,7 +288,7 @@ def _batches(missing: list[tuple[Entry, bytes]], count: int) -> list[list[tuple[
 
 
 def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, cache: Cache | None) -> Result:
-    errors = [error for source in sources for error in records[source.path].errors]
+    errors = [*run.errors, *(error for source in sources for error in records[source.path].errors)]
     findings = [finding for source in sources for finding in records[source.path].findings]
     findings += _project_findings(sources, records, run, errors)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
@@ -341,7 +333,7 @@ def _fix(
         fix = offered(finding, rule, source)
     except Exception as error:
         name = f"{rule.rule.code} ({rule.rule.name})"
-        errors.append(f"internal error: the fix of rule {name} failed on {finding.path}: {_told(error)}")
+        errors.append(f"internal error: the fix of rule {name} failed on {finding.path}: {told(error)}")
         return None
     if cache is not None:
         cache.remember_fix(key, fix)
@@ -358,7 +350,7 @@ def _project_findings(
     try:
         project = Project(sources, run.config)
     except Exception as error:
-        errors.append(f"internal error: the project could not be linked: {_told(error)}")
+        errors.append(f"internal error: the project could not be linked: {told(error)}")
         return []
     findings = []
     for each in rules:

@@ -32,13 +32,20 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         print(f"meshproof: error: {_one_line(str(error))}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # The reader has gone, as `head` does; what is still buffered must have somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # the reader has gone, as `head` does; nothing to tell it
-        return 1
+    except Exception as error:
+        if os.environ.get("MESHPROOF_TRACEBACK"):
+            raise
+        from validator.errors import told
+
+        hint = "set MESHPROOF_TRACEBACK=1 for the whole story"
+        print(f"meshproof: internal error: {_one_line(told(error))}; {hint}", file=sys.stderr)
+        return 2
 
 
 def _one_line(text: str) -> str:
@@ -297,14 +304,15 @@ def analyse(
 def check_of(settings: config.Config, whole: bool) -> Any:
     from validator import checker, registry
 
-    known = registry.load_rules(settings.rules)
+    errors: list[str] = []
+    known = registry.load_rules(settings.rules, errors)
     where = settings.source or "the command line"
     for selectors in (settings.select, settings.ignore, settings.extend_select):
         registry.check_selectors(selectors, known, where)
     for pattern, selectors in settings.per_file_ignores:
         registry.check_selectors(selectors, known, f"{where}: per-file-ignores.{pattern}")
     rules = registry.enabled(known, settings.select, settings.ignore, settings.extend_select)
-    return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole)
+    return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole, tuple(errors))
 
 
 def _standard_input(options: argparse.Namespace, settings: config.Config) -> Checked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 class UsageError(Exception):
     """Wrong usage or configuration. Its text is one line for a person; the exit status is 2."""
@@ -14,3 +16,14 @@ def nearest(word: str, choices: list[str]) -> str:
     lowered = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(word.lower(), list(lowered), 1, 0.6)
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
+
+
+def told(error: Exception) -> str:
+    """An exception in one line, with the innermost place it came from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    if trace is None:
+        return text
+    return f"{text} ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"

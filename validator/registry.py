@@ -9,15 +9,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
-from validator.errors import UsageError, nearest
+from validator.errors import UsageError, nearest, told
 from validator.rule import FAMILIES, LoadedRule, Rule
 
 ALL = "ALL"
 
 
-def load_rules(folders: Iterable[str] = ()) -> list[LoadedRule]:
-    """Every rule of the distribution and of the given folders, by code. Raises UsageError."""
-    loaded = [_loaded(module, family) for family, module in _builtin_modules()]
+def load_rules(folders: Iterable[str] = (), errors: list[str] | None = None) -> list[LoadedRule]:
+    """Every rule of the distribution and of the given folders, by code. Raises UsageError.
+
+    A module of ours that cannot be imported is told in `errors` and left out; without `errors` it raises.
+    """
+    loaded = [_loaded(module, family) for family, module in _builtin_modules(errors)]
     for folder in folders:
         loaded += [_loaded(module, os.path.basename(folder)) for module in _modules_of_folder(folder)]
     seen: dict[str, LoadedRule] = {}
@@ -30,13 +33,20 @@ def load_rules(folders: Iterable[str] = ()) -> list[LoadedRule]:
     return sorted(loaded, key=lambda each: each.rule.code)
 
 
-def _builtin_modules() -> Iterator[tuple[str, ModuleType]]:
+def _builtin_modules(errors: list[str] | None) -> Iterator[tuple[str, ModuleType]]:
     import rules
 
     home = os.path.dirname(os.path.abspath(rules.__file__ or ""))
     for family in sorted(set(FAMILIES.values())):
         for name in _module_names(os.path.join(home, family)):
-            yield family, importlib.import_module(f"rules.{family}.{name}")
+            try:
+                module = importlib.import_module(f"rules.{family}.{name}")
+            except Exception as error:
+                if errors is None:
+                    raise
+                errors.append(f"internal error: rules/{family}/{name}.py cannot be loaded: {told(error)}")
+                continue
+            yield family, module
 
 
 def _module_names(folder: str) -> list[str]:
@@ -62,7 +72,7 @@ def _modules_of_folder(folder: str) -> Iterator[ModuleType]:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise UsageError(f"{path}: the rule cannot be loaded: {type(error).__name__}: {error}") from error
+            raise UsageError(f"{path}: the rule cannot be loaded: {told(error)}") from error
         yield module
 
 
