@@ -85,3 +85,15 @@ def misfit(function: Method, call: Call, *, bound: bool | None = None) -> Misfit
         if missing:
             return Misfit("missing", missing[0], f"needs {', '.join(map(repr, missing))}", call.at)
     return None
+
+
+_KEEPING = frozenset({
+    "staticmethod", "classmethod", "abstractmethod", "abc.abstractmethod", "torch.no_grad", "torch.inference_mode",
+    "torch.enable_grad", "no_grad", "inference_mode", "contextmanager", "contextlib.contextmanager", "override",
+    "typing.override", "functools.cache", "functools.lru_cache", "cache", "lru_cache", "torch.compile", "ray.method",
+})  # fmt: skip
+
+
+def keeps_signature(function: Method) -> bool:
+    """Whether the decorators of a function are known to leave its parameters as they are written."""
+    return all(decorator.removesuffix("()") in _KEEPING for decorator in function.facts.decorators)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.types import Types
+from validator.analysis.uses import is_test
 from validator.project import ClassDef, Method, Project
 
 _LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
@@ -63,7 +64,7 @@ class Families:
         return next((f for f in self.all if cls in f.members), None)
 
     def _configured(self) -> list[Family]:
-        table = getattr(self.project.config, "families", None) or {}
+        table = dict(getattr(self.project.config, "families", None) or {})
         by_name: dict[str, list[ClassDef]] = {}
         for cls in self.project.classes():
             by_name.setdefault(cls.name, []).append(cls)
@@ -93,14 +94,14 @@ class Families:
         suffix = _suffix(members[0].name)
         others = [
             c for c in self.project.classes()
-            if c not in members and _suffix(c.name) == suffix and any(alike(c, m) for m in members) and not _related(c, members)
+            if c not in members and not is_test(c.path) and _suffix(c.name) == suffix and any(alike(c, m) for m in members) and not _related(c, members)
         ]  # fmt: skip
         return members + sorted(others, key=lambda c: (c.module.name, c.qualname))
 
     def _from_suffixes(self, taken: set[ClassDef]) -> list[Family]:
         groups: dict[str, list[ClassDef]] = {}
         for cls in self.project.classes():
-            if cls not in taken and _suffix(cls.name) == "Strategy" and not cls.is_abstract:
+            if cls not in taken and _suffix(cls.name) == "Strategy" and not cls.is_abstract and not is_test(cls.path):
                 groups.setdefault(_suffix(cls.name), []).append(cls)
         found = []
         for group in groups.values():

@@ -1,0 +1,102 @@
+"""What the body of a function reads and compares: asked of its syntax tree, for the few functions where facts do not do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from validator.project import Method, Module, Project
+
+_Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Bodies:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._index: dict[Module, dict[tuple[int, str], _Def]] = {}
+
+    def node(self, method: Method) -> _Def | None:
+        """The definition of a function."""
+        module = method.module
+        if module not in self._index:
+            nodes = (n for n in ast.walk(module.source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+            self._index[module] = {(n.lineno, n.name): n for n in nodes}
+        return self._index[module].get((method.facts.name_at[0], method.name))
+
+    def reads(self, method: Method) -> frozenset[str]:
+        """The local names that a function reads or deletes, nested functions included; all of them after `locals()`."""
+        node = self.node(method)
+        if node is None:
+            return frozenset(p.name for p in method.facts.params)
+        names = {n.id for n in _body(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+        if "locals" in names:
+            names.update(p.name for p in method.facts.params)
+        return frozenset(names)
+
+    def values(self, method: Method, param: str) -> dict[str, bool]:
+        """The strings that a function compares a parameter with: to itself or as keys of a table.
+
+        The value tells whether the string has a branch of its own (`op == "max"`, a `case`, a key) or is only
+        listed as legal (`op in ("mean", "max")`).
+        """
+        found: dict[str, bool] = {}
+        node = self.node(method)
+        for each in _body(node) if node is not None else ():
+            for text, branch in _compared(each, param):
+                found[text] = found.get(text, False) or branch
+        return found
+
+    def passes_on(self, method: Method, param: str) -> bool:
+        """Whether a function hands the parameter to a call other than of itself, so that more may become of it."""
+        node = self.node(method)
+        for each in _body(node) if node is not None else ():
+            if isinstance(each, ast.Call) and not _calls(each, method.name):
+                arguments = [*each.args, *(k.value for k in each.keywords)]
+                if any(isinstance(a, ast.Name) and a.id == param for a in arguments):
+                    return True
+        return False
+
+
+def _body(node: _Def) -> Iterator[ast.AST]:
+    for statement in node.body:
+        yield from ast.walk(statement)
+
+
+def _calls(call: ast.Call, name: str) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == name
+
+
+def _compared(node: ast.AST, param: str) -> Iterator[tuple[str, bool]]:
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and _is(node.left, param):
+        own = isinstance(node.ops[0], ast.Eq | ast.NotEq)
+        yield from ((text, own) for text in _strings(node.comparators[0]))
+    elif isinstance(node, ast.Match) and _is(node.subject, param):
+        for case in node.cases:
+            for part in ast.walk(case.pattern):
+                if isinstance(part, ast.MatchValue):
+                    yield from ((text, True) for text in _strings(part.value))
+    elif isinstance(node, ast.Subscript) and _is(node.slice, param) and isinstance(node.value, ast.Dict):
+        yield from _keys(node.value)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Dict):
+        if node.func.attr == "get" and node.args and _is(node.args[0], param):
+            yield from _keys(node.func.value)
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _keys(node: ast.Dict) -> Iterator[tuple[str, bool]]:
+    for key in node.keys:
+        if key is not None:
+            yield from ((text, True) for text in _strings(key))
+
+
+def _strings(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+        for element in node.elts:
+            yield from _strings(element)
