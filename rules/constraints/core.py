@@ -111,7 +111,9 @@ class Constraint:
             return Outcome("undecided", tuple(dict.fromkeys(lacking)))
         missing = tuple(name for name in self.needs if getattr(q, name) is None)
         if missing:
-            return Outcome("unchecked", missing)
+            # With nothing known at all, nobody asked about it.
+            asked = self.when or len(missing) < len(self.needs)
+            return Outcome("unchecked" if asked else "undecided", missing)
         return Outcome("holds" if self.holds(q) else "violated")
 
     def explain(self, q: Quantities) -> str:

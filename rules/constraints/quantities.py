@@ -138,6 +138,11 @@ class Quantities:
 FIELDS = tuple(field.name for field in dataclasses.fields(Quantities))
 NAMES = frozenset(FIELDS)
 
+_SWITCHES = (
+    "packing", "dynamic_batch", "sequence_parallel", "vocab_parallel", "offload_optimizer", "offload_param",
+    "asynchronous", "engine_sleep", "partial_rollout", "ring_import_shim", "ring_hf_adapter",
+)  # fmt: skip
+
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "zero_stage": (0, 1, 2, 3),
     "dtype": ("bf16", "fp16", "fp32"),
@@ -147,15 +152,8 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "ring_impl": ("zigzag", "llama3", "ring", "sdpa"),
     "max_length_type": ("int", "tensor"),
     "embedding_split": ("rows", "columns"),
-    **{
-        name: (True, False)
-        for name in (
-            "packing", "dynamic_batch", "sequence_parallel", "vocab_parallel", "offload_optimizer",
-            "offload_param", "asynchronous", "engine_sleep", "partial_rollout", "ring_import_shim",
-            "ring_hf_adapter",
-        )
-    },
-}  # fmt: skip
+    **dict.fromkeys(_SWITCHES, (True, False)),
+}
 """Values to try, in order, for quantities that are not plain sizes."""
 
 

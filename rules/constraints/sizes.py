@@ -77,7 +77,11 @@ def _offered(size: str) -> Constraint:
 
 TABLE: tuple[Constraint, ...] = (
     *(_positive(name) for name in POSITIVE),
-    *(_offered(size) for size in (*PARALLEL_SIZES, "ep")),
+    *(
+        _offered(size)
+        for size in (*PARALLEL_SIZES, "ep")
+        if any(size not in backend.splits for backend in BACKENDS.values())
+    ),
     Constraint(
         id="dp-at-least-one",
         rule="tp × ring × ulysses × pp <= world_size",
