@@ -196,6 +196,16 @@ class Types:
                     found.setdefault(target, []).append((function, call))
         return found
 
+    def called_on(self, cls: ClassDef, names: set[str]) -> bool:
+        """Whether code outside a class may call one of the named methods on its objects."""
+        for function in self.project.functions():
+            own = function.facts.params[0].name if function.is_method and function.facts.params else None
+            for call in function.facts.calls:
+                receiver, _, method = call.target.removesuffix(".remote").rpartition(".")
+                if method in names and receiver not in ("", own, "super()") and cls in self.of(function, receiver):
+                    return True
+        return False
+
     def passed(self, function: Method, name: str) -> Iterator[tuple[Method, str]]:
         """The (caller, path) pairs of what callers pass for a parameter."""
         from validator.analysis.binding import bind

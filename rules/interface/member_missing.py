@@ -1,0 +1,352 @@
+"""A member that no object of the class can have.
+
+What it does
+    Reports `self.x` and `receiver.x` (read or called) where the receiver is certain to be an object of classes
+    of the project, and where neither these classes, nor their bases, nor any class below them, nor code that sets
+    attributes from outside defines `x`. A template method may call what only its subclasses define: one subclass
+    that has the member is enough. Silent: classes with a base outside the project, `__getattr__`, `setattr`, or
+    a decorator that may add members; mixins; places behind `hasattr`, `isinstance` or `except AttributeError`.
+
+Why is this bad
+    It raises AttributeError, often only on the branch that one backend or one option takes: hours into a job.
+
+References
+    https://docs.python.org/3/reference/expressions.html#attribute-references
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.certain import Certain
+from validator.analysis.members import Members, excused, method_of, own_object
+from validator.errors import nearest
+from validator.facts.model import At, Guard
+from validator.finding import Finding, Related
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP120", "member-missing", "error", stable_since="0.1.0")
+
+_MANY = 5  # a class that lacks so many members is half rewritten: one finding says it all
+
+
+class Use(NamedTuple):
+    """A place that reads or calls `receiver.name` where none of `classes` has `name`."""
+
+    function: Method
+    receiver: str
+    name: str
+    classes: tuple[ClassDef, ...]
+    at: At
+    called: bool
+    having: tuple[ClassDef, ...] = ()  # siblings that do have it
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    by_class: dict[tuple[ClassDef, ...], dict[str, list[Use]]] = {}
+    for use in _uses(project):
+        by_class.setdefault(use.classes, {}).setdefault(use.name, []).append(use)
+    for classes, names in by_class.items():
+        if len(names) >= _MANY:
+            yield _half_rewritten(classes, names)
+        else:
+            for uses in names.values():
+                yield _report(project, min(uses, key=lambda u: (u.function.path, u.at)), uses)
+
+
+def _uses(project: Project) -> Iterator[Use]:
+    """Every place that names a member which is not there."""
+    members, certain = project.analysis(Members), project.analysis(Certain)
+    for function in project.functions():
+        if not function.module.facts.full:
+            continue
+        owner = method_of(function)
+        own, cls = own_object(owner), owner.cls
+        for path, guards, at, called in _chains(function):
+            head, _, rest = path.partition(".")
+            if not rest:
+                continue
+            if head == own and cls is not None:
+                if not members.closed(cls):
+                    continue
+                name = _name(rest.partition(".")[0])
+                if name in cls.attributes:
+                    use = _further(members, certain, function, path, at, called) if "." in rest else None
+                else:
+                    use = _own_missing(project, function, owner, path, at, called)
+            else:
+                use = _further(members, certain, function, path, at, called)
+            if use is not None and not excused(guards, use.receiver, use.name):
+                yield use
+
+
+def _chains(function: Method) -> Iterator[tuple[str, tuple[Guard, ...], At, bool]]:
+    for ref in function.facts.refs:
+        yield ref.path if ref.context != "store" else ref.path.rpartition(".")[0], ref.guards, ref.at, False
+    for call in function.facts.calls:
+        yield call.target, call.guards, call.at, True
+
+
+def _name(link: str) -> str:
+    return link.partition("(")[0].partition("[")[0]
+
+
+def _calls(links: list[str], index: int, called: bool) -> bool:
+    return "(" in links[index] or called and index == len(links) - 1
+
+
+def _own_missing(project: Project, function: Method, owner: Method, path: str, at: At, called: bool) -> Use | None:
+    """`self.name` where the class does not define `name`: nobody below it does, or not everybody."""
+    members, cls, links = project.analysis(Members), owner.cls, path.split(".")
+    assert cls is not None
+    name, calling = _name(links[1]), _calls(links, 1, called)
+    if members.lacks(cls, name):
+        return Use(function, links[0], name, (cls,), at, calling)
+    if calling and owner is function:
+        lacking, having = _template(project, owner, name)
+        if lacking:
+            return Use(function, links[0], name, lacking, at, calling, having)
+    return None
+
+
+def _further(members: Members, certain: Certain, function: Method, path: str, at: At, called: bool) -> Use | None:
+    """The first link of a chain that its receiver, known by its type, lacks."""
+    links = path.split(".")
+    for index in range(1, len(links)):
+        receiver, name = ".".join(links[:index]), _name(links[index])
+        classes = certain.of(function, receiver)
+        if not classes:
+            return None
+        if all(members.lacks(cls, name) for cls in classes):
+            found = tuple(sorted(classes, key=lambda c: (c.module.name, c.qualname)))
+            return Use(function, receiver, name, found, at, _calls(links, index, called))
+        if name != links[index]:
+            return None
+    return None
+
+
+def _template(project: Project, method: Method, name: str) -> tuple[tuple[ClassDef, ...], tuple[ClassDef, ...]]:
+    """For a method that calls `self.name()`: the classes that run the method and lack `name`, and those that have it."""
+    members = project.analysis(Members)
+    cls = method.cls
+    assert cls is not None
+    if not cls.subclasses or not members.may_lack(cls, name):
+        return (), ()
+    heirs = [c for c in cls.descendants() if c.find(method.name) is method]
+    having = tuple(c for c in heirs if name in c.attributes)
+    if not having:
+        return (), ()
+    starts = _leading_to(cls, method)
+    return tuple(c for c in heirs if members.lacks(c, name) and project.types.called_on(c, starts)), having
+
+
+def _leading_to(cls: ClassDef, method: Method) -> set[str]:
+    """The names of the methods of a class that reach `method` through `self`."""
+    found = {method.name}
+    while True:
+        more = {
+            each.name
+            for each in cls.every_method()
+            if any(call.target.startswith("self.") and call.method in found for call in each.facts.calls)
+        }
+        if more <= found:
+            return found
+        found |= more
+
+
+def _report(project: Project, use: Use, uses: list[Use]) -> Finding:
+    kind = "method" if use.called else "attribute"
+    names = [f"`{cls.name}`" for cls in use.classes]
+    subject = f"{names[0]} has no {kind}" if len(names) == 1 else f"neither {' nor '.join(names)} has a {kind}"
+    how = f"`{use.function.qualname}` {'calls' if use.called else 'reads'} as `{use.receiver}.{use.name}`"
+    siblings = f"; {', '.join(f'`{cls.name}`' for cls in use.having)} has it" if use.having else ""
+    below = " and no class below it" if not use.having and any(cls.subclasses for cls in use.classes) else ""
+    where = [Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` is defined here") for cls in use.classes]
+    others = sorted({(u.function.path, u.at[0]) for u in uses if u.at != use.at})
+    return RULE.finding(
+        use.function.path,
+        _span(use),
+        f"{subject} `{use.name}`{below and f' ({below.strip()})'}, which {how}{siblings}",
+        help=_advice(project, use),
+        related=[*where, *(Related(path, line, f"`{use.name}` is used here too") for path, line in others)],
+        context=f"{use.classes[0].qualname}.{use.name}:{use.function.qualname}",
+    )
+
+
+def _half_rewritten(classes: tuple[ClassDef, ...], names: dict[str, list[Use]]) -> Finding:
+    first = min((use for uses in names.values() for use in uses), key=lambda u: (u.function.path, u.at))
+    listed = ", ".join(f"`{name}`" for name in sorted(names))
+    subject = " and ".join(f"`{cls.name}`" for cls in classes)
+    related = [
+        Related(use.function.path, use.at[0], f"`{use.receiver}.{use.name}` is used here")
+        for _, (use, *_) in sorted(names.items())
+    ]
+    return RULE.finding(
+        first.function.path,
+        _span(first),
+        f"{subject} lacks {len(names)} members that its code uses: {listed}",
+        help="set them in `__init__`, inherit them again, or remove the code that needs them",
+        related=related,
+        context=f"{classes[0].qualname}:members",
+    )
+
+
+def _span(use: Use) -> tuple[int, int, int, int]:
+    line, column, end_line, end_column = use.at
+    width = len(use.receiver) + 1 + len(use.name)
+    return (line, column, line, column + width) if end_line == line else (line, column, end_line, end_column)
+
+
+def _advice(project: Project, use: Use) -> str:
+    """Where the member lives instead, or which name is close to it."""
+    cls = use.classes[0]
+    for attribute in sorted(cls.attributes):
+        if any(use.name in each.attributes for each in project.types.of(use.function, f"{use.receiver}.{attribute}")):
+            return f"`{use.receiver}.{attribute}` has it: use `{use.receiver}.{attribute}.{use.name}`"
+    if "args" in cls.attributes and _is_option(project, use.name):
+        return f"it is a command-line option: use `{use.receiver}.args.{use.name}`"
+    hint = nearest(use.name, sorted(cls.attributes))
+    owners = sorted(each.name for each in project.classes() if use.name in each.attributes and each not in use.classes)
+    if not hint and owners:
+        return f"`{owners[0]}` has one: use it through such an object, or define it on `{cls.name}`"
+    return f"define it on `{cls.name}` or use the right name{hint}"
+
+
+def _is_option(project: Project, name: str) -> bool:
+    """Whether the code adds `--name` to a parser or reads it from some `args`."""
+    for function in project.functions():
+        for call in function.facts.calls:
+            if call.method == "add_argument" and any(a.value.strip("\"'-") == name for a in call.positional):
+                return True
+        if any(ref.path.endswith(f"args.{name}") for ref in function.facts.refs):
+            return True
+    return False
+
+
+INCORRECT = (
+    """\
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def fit(self, steps):
+        for step in range(steps):
+            self.ppo_train(step)  # error: MP120
+
+    def ppo_train_actor(self, step):
+        self.strategy.print(step)
+""",
+    """\
+class Base:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def fit(self):
+        self.ppo_train()  # error: MP120
+
+
+class Critic(Base):
+    def ppo_train(self):
+        self.strategy.print("critic")
+
+
+class Actor(Base):
+    def ppo_train_actor(self):
+        self.strategy.print("actor")
+
+
+def main(strategy):
+    Actor(strategy).fit()
+    Critic(strategy).fit()
+""",
+    """\
+class FSDPPlugin:
+    def __init__(self):
+        self.fsdp_version = 2
+
+
+class Accelerator:
+    def __init__(self):
+        self.fsdp_plugin = FSDPPlugin()
+
+    def clip_grad_norm_(self, parameters):
+        if self.fsdp_version == 1:  # error: MP120
+            return None
+""",
+    """\
+# file: strategy.py
+class Strategy:
+    def __init__(self, args):
+        self.args = args
+
+
+def get_strategy(args):
+    return Strategy(args)
+# file: train.py
+from strategy import get_strategy
+
+
+def train(args):
+    strategy = get_strategy(args)
+    return strategy.prompt_split  # error: MP120
+""",
+)
+
+CORRECT = (
+    # a template method: the subclass has it
+    """\
+class Base:
+    def fit(self, strategy):
+        self.train_step(strategy)
+
+
+class PPOTrainer(Base):
+    def train_step(self, strategy):
+        strategy.print("step")
+""",
+    # asked for first
+    """\
+class Actor:
+    def offload(self, strategy):
+        if hasattr(self, "engine"):
+            self.engine.offload()
+        try:
+            self.states.clear()
+        except AttributeError:
+            strategy.print("no states")
+""",
+    # set from outside, or by a base that is not shown
+    """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, strategy):
+        return self.lm_head(strategy)
+
+
+class Worker:
+    def run(self):
+        return self.strategy.step()
+
+
+def make(strategy):
+    worker = Worker()
+    worker.strategy = strategy
+    return worker
+""",
+    # a value that may be something else
+    """\
+class Strategy:
+    def setup(self):
+        return self
+
+
+def train(strategy=None, accelerator=None):
+    strategy = Strategy()
+    strategy = accelerator.prepare(strategy)
+    return strategy.anything
+""",
+)
