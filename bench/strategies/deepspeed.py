@@ -20,7 +20,6 @@ from bench.strategies import deepspeed_state as state
 from bench.strategies.compilation import apply_compile
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
-from bench.strategies.gradients import clip_grad_by_total_norm_, get_grad_norm
 
 
 class DeepspeedStrategy:
@@ -96,14 +95,18 @@ class DeepspeedStrategy:
             "steps_per_print": None,
         }
         if config.tp > 1:
-            result["tensor_parallel"] = {"autotp_size": config.tp, "dtype": state.DTYPES[config.dtype]}
+            result["tensor_parallel"] = {"autotp_size": config.tp}
         if config.compile == "deepcompile":
             result["compile"] = {"deepcompile": True}
         return result
 
     def _clips_itself(self) -> bool:
-        """ZeRO-0 in fp32 reports no gradient norm: there the clipping is done here."""
-        return self.config.zero_stage == 0 and self.config.dtype == "fp32"
+        """Whether the clipping is done here.
+
+        ZeRO-0 reports no gradient norm in fp32, and in bf16 under AutoTP each rank clips by the norm of its own
+        slices (DeepSpeed 0.19.8), and parameters that all of them hold drift apart.
+        """
+        return self.config.zero_stage == 0 and self.config.dtype != "fp16"
 
     def prepare(self, *models_or_triples: Any) -> Any:
         """Wrap models, or (model, optimizer, scheduler) triples; one argument gives one result, several a list."""
@@ -118,6 +121,8 @@ class DeepspeedStrategy:
 
         if self.config.tp > 1:
             limits.require(self.config, self.device.type, dict(describe(network_of(model).config)))
+            # The dtype can be given here only: DeepSpeed prints its configuration as JSON, which holds no dtypes.
+            deepspeed.tp_model_init(model, tp_size=self.config.tp, dtype=state.DTYPES[self.config.dtype])
         if self.config.compile == "blocks":
             apply_compile(model, "blocks")
         config = self._engine_config()
@@ -125,6 +130,8 @@ class DeepspeedStrategy:
             config["zero_optimization"] = {"stage": 0}  # nothing to shard without an optimizer
         # The scheduler stays out: it holds the optimizer that DeepSpeed wraps, and is stepped here.
         engine, *_ = deepspeed.initialize(model=model.to(self.device), optimizer=optimizer, config=config)
+        if optimizer is not None:
+            state.forget_first_step(engine)
         if self.config.compile in ("full", "deepcompile"):
             engine.compile()
         return engine, optimizer, scheduler
@@ -142,10 +149,8 @@ class DeepspeedStrategy:
         due = self._micro_steps.get(optimizer, 0) % self.accumulated_gradient == 0
         norm = None
         if due and self._clips_itself():
-            trained = list(engine.module.parameters())
-            norm = get_grad_norm(trained)
-            if self.config.max_norm > 0:
-                clip_grad_by_total_norm_(trained, self.config.max_norm, norm)
+            group = self.mesh["tp"].get_group() if self.mesh is not None and self.tp_size > 1 else None
+            norm = state.clip_(engine, self.config.max_norm, group)
         engine.step()
         if not due:
             return None

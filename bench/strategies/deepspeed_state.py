@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
@@ -55,6 +56,25 @@ def _has_flat_copy(parameter: torch.Tensor) -> bool:
     return _is_partitioned(parameter) or hasattr(parameter, "_hp_mapping")
 
 
+def _copies(engine: Any) -> dict[int, torch.Tensor]:
+    """The fp32 copy of each 16-bit parameter by the parameter's identity, where ZeRO-0 keeps them unflattened."""
+    outer = getattr(engine, "optimizer", None)
+    low, high = getattr(outer, "fp16_groups", None), getattr(outer, "fp32_groups", None)
+    if not low or not high or not isinstance(low[0], list):
+        return {}
+    return {id(p): q for ps, qs in zip(low, high, strict=True) for p, q in zip(ps, qs, strict=True)}
+
+
+def forget_first_step(engine: Any) -> None:
+    """Undo the step that ZeRO-0 in 16 bits takes with zero gradients to create its states (DeepSpeed 0.19.8).
+
+    It leaves the moments at zero and the step count at 1, which puts Adam's bias correction one step ahead.
+    """
+    for state in _inner(engine).state.values():
+        if "step" in state:
+            state["step"] = torch.as_tensor(state["step"]).zero_()
+
+
 def _slices(parameter: torch.Tensor) -> bool:
     """Whether AutoTP has left this rank a slice of the parameter."""
     return bool(getattr(parameter, "ds_is_replaced_module", False))
@@ -86,21 +106,22 @@ def full_parameters(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Names of the unwrapped model and whole fp32 values; a collective over all ranks."""
     from deepspeed.utils import safe_get_full_fp32_param
 
+    copies = _copies(model)
     for name, parameter in _module(model).named_parameters():
-        value = parameter.detach()
+        value = copies.get(id(parameter), parameter).detach()
         if _has_flat_copy(parameter):
             value = safe_get_full_fp32_param(parameter)
         yield name, _whole(parameter, value.float())
 
 
 def full_gradients(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Whole fp32 gradients, between the last backward pass and the step; a collective over all ranks."""
+    """Copies of the whole fp32 gradients, between the last backward pass and the step; a collective over all ranks."""
     from deepspeed.utils import safe_get_full_grad
 
     for name, parameter in _module(model).named_parameters():
         value = safe_get_full_grad(parameter)
         if value is not None:
-            yield name, _whole(parameter, value.float())
+            yield name, _whole(parameter, value.detach().float().clone())
 
 
 def set_parameter(model: nn.Module, parameter: torch.Tensor, value: torch.Tensor) -> None:
@@ -109,9 +130,12 @@ def set_parameter(model: nn.Module, parameter: torch.Tensor, value: torch.Tensor
     from deepspeed.utils import safe_set_full_fp32_param
 
     with torch.no_grad():
-        local = _slice(parameter, value.to(processes_device(parameter)).float())
+        local = _slice(parameter, value.to(device_of(parameter)).float())
         if _has_flat_copy(parameter):
             safe_set_full_fp32_param(parameter, local)
+        copy = _copies(model).get(id(parameter))
+        if copy is not None:
+            copy.copy_(local)
         if _is_partitioned(parameter):
             with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
                 parameter.copy_(local.view(parameter.shape))
@@ -119,7 +143,32 @@ def set_parameter(model: nn.Module, parameter: torch.Tensor, value: torch.Tensor
             parameter.copy_(local)
 
 
-def processes_device(parameter: torch.Tensor) -> torch.device:
+def clip_(engine: Any, max_norm: float, tp_group: dist.ProcessGroup | None) -> torch.Tensor:
+    """Clip ZeRO-0's reduced gradients in place (not at all where `max_norm` is 0); the global norm before that.
+
+    Slices count over the tensor-parallel group, gradients that all of its ranks hold count once.
+    """
+    whole, sliced = [], []
+    for parameter in engine.module.parameters():
+        gradient = parameter.grad if parameter.grad is not None else getattr(parameter, "_hp_grad", None)
+        if gradient is not None:
+            (sliced if _slices(parameter) else whole).append(gradient)
+    squares = _sum_of_squares(sliced, engine.device)
+    if tp_group is not None:
+        dist.all_reduce(squares, group=tp_group)
+    norm = (squares + _sum_of_squares(whole, engine.device)).sqrt()
+    if max_norm > 0:
+        torch._foreach_mul_(whole + sliced, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+    return norm
+
+
+def _sum_of_squares(tensors: list[torch.Tensor], device: torch.device) -> torch.Tensor:
+    if not tensors:
+        return torch.zeros((), device=device)
+    return torch.stack(torch._foreach_norm(tensors, 2.0, dtype=torch.float32)).square().sum()
+
+
+def device_of(parameter: torch.Tensor) -> torch.device:
     """Where collectives of this parameter run: its GPU, even while ZeRO has emptied it."""
     return parameter.device
 
@@ -162,18 +211,18 @@ def _full_state(engine: Any, parameter: torch.Tensor, key: str) -> torch.Tensor:
     if _has_flat_copy(parameter):
         value = safe_get_full_optimizer_state(parameter, key)
     else:
-        value = _inner(engine).state[parameter][key]
+        value = _inner(engine).state[_copies(engine).get(id(parameter), parameter)][key]
     return _whole(parameter, value.float())
 
 
 def _set_state(engine: Any, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
     from deepspeed.utils import safe_set_full_optimizer_state
 
-    local = _slice(parameter, value.to(processes_device(parameter)))
+    local = _slice(parameter, value.to(device_of(parameter)))
     if _has_flat_copy(parameter):
         safe_set_full_optimizer_state(parameter, local, key)
     else:
-        _inner(engine).state[parameter][key].copy_(local)
+        _inner(engine).state[_copies(engine).get(id(parameter), parameter)][key].copy_(local)
 
 
 def save(
@@ -227,7 +276,7 @@ def _create_state(engine: Any, keys: set[str]) -> None:
 def _whole_shape(parameter: Any) -> tuple[int, ...]:
     """The shape of the parameter before AutoTP and ZeRO-3 cut it."""
     shape = getattr(parameter, "ds_shape", parameter.shape)
-    return tuple(_whole(parameter, torch.empty(shape, device=processes_device(parameter))).shape)
+    return tuple(_whole(parameter, torch.empty(shape, device=device_of(parameter))).shape)
 
 
 def load(

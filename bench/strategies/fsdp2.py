@@ -12,6 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
+    FSDPModule,
     MixedPrecisionPolicy,
     OffloadPolicy,
     fully_shard,
@@ -43,6 +44,7 @@ class FSDP2Strategy:
         self.config = config
         self.device = torch.device("cpu")
         self.mesh: DeviceMesh | None = None
+        self.shard_mesh: DeviceMesh | None = None
         self.world_size = self.dp_size = self.ring_size = self.tp_size = 1
         self.dp_rank = self.ring_attn_rank = 0
         self.accumulated_gradient = 1
@@ -58,7 +60,7 @@ class FSDP2Strategy:
         torch.manual_seed(config.seed)
         self.world_size = processes.join(self.device, timeout)
         self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
-        self.mesh["dp", "ring"]._flatten(SHARD_DIM)
+        self.shard_mesh = self.mesh["dp", "ring"]._flatten(SHARD_DIM)
         self.dp_rank = self.mesh["dp"].get_local_rank()
         self.dp_size, self.tp_size = config.dp, config.tp
         self.accumulated_gradient = config.accumulation()
@@ -110,15 +112,13 @@ class FSDP2Strategy:
         return model, optimizer, scheduler
 
     def _shard(self, model: nn.Module, network: nn.Module) -> None:
-        if self.mesh is None:
-            raise RuntimeError("call setup_distributed before prepare")
         dtype = DTYPES[self.config.dtype]
         policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
         if dtype == torch.float32:
             policy = MixedPrecisionPolicy()
         pin = self.device.type == "cuda"
         offload = CPUOffloadPolicy(pin_memory=pin) if self.config.cpu_offload else OffloadPolicy()
-        shared: dict[str, Any] = {"mesh": self.mesh[SHARD_DIM], "mp_policy": policy, "offload_policy": offload}
+        shared: dict[str, Any] = {"mesh": self.shard_mesh, "mp_policy": policy, "offload_policy": offload}
         for layer in layers_of(network):
             fully_shard(layer, reshard_after_forward=self.config.reshard_after_forward, **shared)
         # The root holds embedding, last norm and head: the backward pass begins there, so it stays gathered.
@@ -143,6 +143,7 @@ class FSDP2Strategy:
         if self.scaler is None or self.scaler.update(float(norm)):
             if self.config.max_norm > 0:
                 clip_grad_by_total_norm_(trained, self.config.max_norm, norm)
+            _drop_gathered(model)
             optimizer.step()
             if scheduler is not None:
                 scheduler.step()
@@ -254,6 +255,16 @@ class FSDP2Strategy:
         """Print on rank 0 only."""
         if self.is_rank_0():
             print(*messages, flush=True)
+
+
+def _drop_gathered(model: nn.Module) -> None:
+    """Free parameters that a forward pass without a backward one has left gathered.
+
+    FSDP2 would take them for current after the step, and the next forward pass would run on old values.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

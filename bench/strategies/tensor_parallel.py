@@ -80,7 +80,9 @@ def _style(name: str, sequence_parallel: bool) -> ParallelStyle | None:
             PrepareModuleOutput(output_layouts=along, desired_output_layouts=Replicate()),
         )
     if name == "scatter_input":
-        return PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(along,))
+        return PrepareModuleInput(
+            input_layouts=(Replicate(),), desired_input_layouts=(along,), use_local_output=True
+        )
     if name == "gather_input":
         return PrepareModuleInput(input_layouts=(along,), desired_input_layouts=(Replicate(),))
     if name == "gather_hidden_states":

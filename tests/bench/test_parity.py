@@ -1,0 +1,118 @@
+"""Every strategy, on every legal split of up to four processes, against one process in fp32."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.strategies import StrategyConfig
+from bench.strategies.limits import refusal
+from tests.bench import jobs
+from tests.bench.pool import run_group
+
+STEPS = 3
+BASE = StrategyConfig(train_batch_size=8, micro_batch_size=1, max_norm=1.0, device="cpu")
+KINDS = {
+    "ddp": {"backend": "ddp"},
+    "fsdp2": {"backend": "fsdp2"},
+    "fsdp2-keep": {"backend": "fsdp2", "reshard_after_forward": False},
+    **{f"zero{stage}": {"backend": "deepspeed", "zero_stage": stage} for stage in range(4)},
+}
+SPLITS = {"plain": (1, 1), "tp2": (2, 1), "ring2": (1, 2), "tp2-ring2": (2, 2)}
+SIZES = {
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "hidden_size": 128,
+    "intermediate_size": 352, "num_layers": 2, "vocab_size": 1024,
+}  # fmt: skip
+
+
+def make(kind: str, world: int, split: str) -> StrategyConfig:
+    tp, ring = SPLITS[split]
+    config = replace(BASE, world_size=world, tp=tp, ring=ring, **KINDS[kind])
+    # AutoTP takes bf16 only, so that cell is compared in bf16.
+    return replace(config, dtype="bf16") if config.backend == "deepspeed" and tp > 1 else config
+
+
+CELLS = list(itertools.product(KINDS, (1, 2, 4), SPLITS))
+LEGAL = [cell for cell in CELLS if refusal(make(*cell), "cpu", SIZES) is None]
+RULED_OUT = {cell: found[0] for cell in CELLS if (found := refusal(make(*cell), "cpu", SIZES)) is not None}
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[float]], str]:
+    """Losses and gradients of one process without any strategy but the plain one, in fp32."""
+    path = str(tmp_path_factory.mktemp("reference") / "gradients.pt")
+    (result,) = run_group(1, jobs.train, make("ddp", 1, "plain"), "llama-tiny", STEPS, None, path)
+    return result, path
+
+
+def test_every_cell_is_run_or_ruled_out_by_the_table() -> None:
+    assert len(LEGAL) >= 36
+    impossible = {("plain", 1): None, ("tp2", 1): "world-divisible", ("ring2", 1): "world-divisible"}
+    for (_, world, split), constraint in RULED_OUT.items():
+        assert constraint, (world, split)
+        expected = impossible.get((split, world))
+        assert expected is None or constraint in (expected, "dp-at-least-one", "backend-tp")
+
+
+@pytest.mark.parametrize(("kind", "world", "split"), LEGAL, ids=["-".join(map(str, c)) for c in LEGAL])
+def test_losses_and_gradients_are_those_of_one_process(
+    kind: str, world: int, split: str, reference: tuple[dict[str, list[float]], str]
+) -> None:
+    expected, path = reference
+    config = make(kind, world, split)
+    tolerance = 2e-2 if config.dtype == "bf16" else 1e-4
+    results = run_group(world, jobs.train, config, "llama-tiny", STEPS, path, None)
+    assert all(result == results[0] for result in results), "ranks disagree"
+    found = results[0]
+    assert found["losses"] == pytest.approx(expected["losses"], rel=tolerance)
+    assert found["norms"] == pytest.approx(expected["norms"], rel=tolerance)
+    # The first gradients differ by rounding alone; later ones, in bf16, by the steps before them too.
+    assert found["gradient_errors"][0] < tolerance
+    assert max(found["gradient_errors"]) < (tolerance if config.dtype == "fp32" else 0.1)
+
+
+@pytest.mark.parametrize("model", ["qwen3-tiny", "gemma-3-tiny"])
+def test_tensor_parallelism_fits_norms_per_head_and_tied_embeddings(model: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "gradients.pt")
+    (expected,) = run_group(1, jobs.train, make("ddp", 1, "plain"), model, 2, None, path)
+    results = run_group(2, jobs.train, make("fsdp2", 2, "tp2"), model, 2, path, None)
+    assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+    assert max(results[0]["gradient_errors"]) < 1e-4
+
+
+@pytest.mark.parametrize("plan", ["optimized", "llama"])
+def test_sequence_parallelism_gives_the_same_gradients(
+    plan: str, reference: tuple[dict[str, list[float]], str]
+) -> None:
+    expected, path = reference
+    config = replace(make("fsdp2", 2, "tp2"), sequence_parallel=True, tp_plan=plan)
+    results = run_group(2, jobs.train, config, "llama-tiny", STEPS, path, None)
+    assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+    assert max(results[0]["gradient_errors"]) < 1e-4
+
+
+def test_gradients_that_skip_the_ring_are_caught(
+    reference: tuple[dict[str, list[float]], str]
+) -> None:
+    """The comparison can fail: sharded over data-parallel ranks alone, ring ranks train on part of the gradient."""
+    _, path = reference
+    results = run_group(2, unreduced_ring, make("fsdp2", 2, "ring2"), path)
+    assert max(results[0]["gradient_errors"]) > 0.05
+
+
+def unreduced_ring(config: StrategyConfig, path: str) -> dict[str, list[float]]:
+    from bench.strategies.fsdp2 import FSDP2Strategy
+
+    original = FSDP2Strategy.setup_distributed
+
+    def without_ring(self: FSDP2Strategy, *args: object) -> None:
+        original(self, *args)
+        assert self.mesh is not None
+        self.shard_mesh = self.mesh["dp"]
+
+    FSDP2Strategy.setup_distributed = without_ring  # type: ignore[method-assign]
+    return jobs.train(config, "llama-tiny", 1, path, None)
+

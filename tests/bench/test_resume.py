@@ -1,0 +1,130 @@
+"""Checkpoints: exact resumption, other sizes, other backends, and Hugging Face directories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.strategies import StrategyConfig
+from tests.bench import jobs
+from tests.bench.pool import run_group
+
+BASE = StrategyConfig(train_batch_size=4, micro_batch_size=1, device="cpu")
+CONFIGS = {
+    "ddp1": replace(BASE, backend="ddp"),
+    "ddp2": replace(BASE, backend="ddp", world_size=2),
+    "fsdp2": replace(BASE, backend="fsdp2", world_size=2),
+    "fsdp4-tp2": replace(BASE, backend="fsdp2", world_size=4, tp=2),
+    "zero0": replace(BASE, backend="deepspeed", zero_stage=0, world_size=1),
+    "zero1": replace(BASE, backend="deepspeed", zero_stage=1, world_size=2),
+    "zero2": replace(BASE, backend="deepspeed", zero_stage=2, world_size=2),
+    "zero3": replace(BASE, backend="deepspeed", zero_stage=3, world_size=2),
+    "zero2-bf16": replace(BASE, backend="deepspeed", zero_stage=2, world_size=2, dtype="bf16"),
+    "zero0-bf16": replace(BASE, backend="deepspeed", zero_stage=0, world_size=2, dtype="bf16"),
+    "ddp-bf16": replace(BASE, backend="ddp", world_size=2, dtype="bf16"),
+    "zero1-tp2": replace(BASE, backend="deepspeed", zero_stage=1, world_size=2, tp=2, dtype="bf16"),
+    "zero3-tp2": replace(BASE, backend="deepspeed", zero_stage=3, world_size=4, tp=2, dtype="bf16"),
+}
+SCHEDULES = ("lambda", "cosine", "sequential")
+
+
+def rates(schedule: str, steps: int) -> list[float]:
+    """The learning rates of the schedule without any strategy."""
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=jobs.LR)
+    scheduler = jobs.make_scheduler(schedule, optimizer)
+    found = []
+    for _ in range(steps):
+        optimizer.step()
+        scheduler.step()
+        found.append(optimizer.param_groups[0]["lr"])
+    return found
+
+
+def resumed(name: str, folder: str, write: bool, steps: tuple[int, int], schedule: str) -> dict[str, list[float]]:
+    config = CONFIGS[name]
+    return run_group(config.world_size, jobs.resume, config, folder, write, steps, schedule)[0]
+
+
+def uninterrupted(config: StrategyConfig, steps: int, schedule: str) -> list[float]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return jobs.resume(config, folder, True, (0, steps), schedule)["losses"]
+
+
+PAIRS = [
+    ("ddp1", "ddp1"), ("fsdp2", "fsdp2"), ("zero0", "zero0"), ("zero1", "zero1"), ("zero2", "zero2"),
+    ("zero3", "zero3"), ("fsdp2", "fsdp4-tp2"), ("fsdp4-tp2", "fsdp2"), ("fsdp2", "zero3"), ("zero3", "ddp1"),
+    ("zero2", "fsdp4-tp2"), ("ddp2", "zero1"), ("fsdp4-tp2", "zero2"), ("zero0", "zero2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("writer", "reader"), PAIRS, ids=["-to-".join(pair) for pair in PAIRS])
+def test_a_checkpoint_goes_on_exactly_whoever_reads_it(
+    writer: str, reader: str, tmp_path: Path, uninterrupted_losses: list[float]
+) -> None:
+    first = resumed(writer, str(tmp_path), True, (0, 3), "lambda")
+    second = resumed(reader, str(tmp_path), False, (3, 6), "lambda")
+    assert second["client"] == {"step": 3}
+    assert first["losses"] + second["losses"] == pytest.approx(uninterrupted_losses, rel=1e-5)
+    assert first["rates"] + second["rates"] == pytest.approx(rates("lambda", 6))
+
+
+LOW = [("zero2-bf16", "ddp-bf16"), ("ddp-bf16", "zero0-bf16"), ("zero0-bf16", "zero1-tp2"), ("zero1-tp2", "zero3-tp2")]
+
+
+@pytest.mark.parametrize(("writer", "reader"), LOW, ids=["-to-".join(pair) for pair in LOW])
+def test_fp32_copies_of_bf16_parameters_survive(
+    writer: str, reader: str, tmp_path: Path, uninterrupted_losses: list[float]
+) -> None:
+    first = resumed(writer, str(tmp_path), True, (0, 3), "lambda")
+    second = resumed(reader, str(tmp_path), False, (3, 6), "lambda")
+    assert first["losses"] + second["losses"] == pytest.approx(uninterrupted_losses, rel=2e-3)
+
+
+@pytest.fixture(scope="session")
+def uninterrupted_losses() -> list[float]:
+    return run_group(1, uninterrupted, CONFIGS["ddp1"], 6, "lambda")[0]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", ["ddp1", "fsdp2", "zero2"])
+def test_schedulers_survive_wrapping_and_resumption(name: str, schedule: str, tmp_path: Path) -> None:
+    config = replace(CONFIGS[name], train_batch_size=CONFIGS[name].world_size)
+    first = run_group(config.world_size, jobs.resume, config, str(tmp_path), True, (0, 11), schedule)[0]
+    second = run_group(config.world_size, jobs.resume, config, str(tmp_path), False, (11, 20), schedule)[0]
+    assert first["rates"] + second["rates"] == pytest.approx(rates(schedule, 20), rel=1e-12)
+
+
+@pytest.mark.parametrize("writer", ["ddp1", "fsdp4-tp2", "zero3", "zero3-tp2"])
+def test_saved_models_are_what_from_pretrained_reads(writer: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "model")
+    config = CONFIGS[writer]
+    expected = run_group(config.world_size, jobs.export, config, folder)[0]
+    tolerance = 2e-3 if config.dtype == "bf16" else 1e-5
+    assert run_group(1, from_hub_directory, folder)[0] == pytest.approx(expected, rel=tolerance)
+    for reader in ("fsdp4-tp2", "zero3", "ddp2"):
+        found = run_group(CONFIGS[reader].world_size, jobs.imported, CONFIGS[reader], folder)[0]
+        assert found == pytest.approx(expected, rel=tolerance), reader
+
+
+def from_hub_directory(folder: str) -> float:
+    from bench.model import build_actor
+    from bench.strategies import get_strategy
+
+    strategy = get_strategy(CONFIGS["ddp1"])
+    strategy.setup_distributed()
+    actor = build_actor(model=folder, num_layers=None, attn="sdpa", device=strategy.device)
+    return jobs.evaluate(strategy, actor, jobs.batches(2, 4, 1)[1])
+
+
+def test_a_missing_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
+    from bench.strategies.checkpoint import CheckpointError, find
+
+    with pytest.raises(CheckpointError, match="holds no checkpoint marked as latest"):
+        find(str(tmp_path), None)
+    with pytest.raises(CheckpointError, match="training.json is missing"):
+        find(str(tmp_path), "step3")
