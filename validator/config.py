@@ -255,7 +255,9 @@ def shown(config: Config) -> str:
             lines.append(f"{key} = {str(value).lower()}")
         elif isinstance(value, tuple):
             lines.append(f"{key} = {_list(value)}")
-        elif value is not None:
+        elif value is None or (kind == "version" and not value):
+            lines.append(f"# {key} is not set")
+        else:
             lines.append(f"{key} = {value if isinstance(value, int) else _quoted(value)}")
     if config.rules_refused:
         lines.append(f"# rules are not loaded: {config.rules_refused}")

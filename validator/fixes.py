@@ -65,7 +65,6 @@ def _attempts(
             continue  # an `elif` is a statement of its own only to `ast`
         changed = _replaced(module, finding, shift, function, lone)
         if changed is not None and changed != text:
-            cst.parse_module(changed)
             yield (_difference(text, changed, shift),)
         return
 
@@ -125,9 +124,14 @@ def _replaced(
         answer = function(node, finding)
         if answer is None:
             continue
-        if not isinstance(answer, cst.RemovalSentinel):
-            return _code(module.deep_replace(node, answer))
-        return _code(_without(module, node, lone))
+        if isinstance(answer, cst.RemovalSentinel):
+            return _without(module, node, lone)
+        changed = _code(module.deep_replace(node, answer))
+        try:
+            cst.parse_module(changed)
+        except cst.ParserSyntaxError:
+            return None
+        return changed
     return None
 
 
@@ -155,33 +159,40 @@ def _nodes_at(wrapper: cst.MetadataWrapper, span: Span, shift: int) -> list[cst.
     return [node for extent, node in around if extent == inmost]
 
 
-def _without(module: cst.Module, node: cst.CSTNode, lone: bool) -> cst.Module:
-    """The module without the statement that `node` is or fills; `pass` where a block needs one."""
+def _without(module: cst.Module, node: cst.CSTNode, lone: bool) -> str:
+    """The text without the statement that `node` is or fills; `pass` where a block needs one."""
     import libcst as cst
 
     class Remover(cst.CSTTransformer):
         def on_leave(self, original: Any, updated: Any) -> Any:
-            if original is node:
-                if isinstance(original, cst.BaseExpression):
-                    return updated  # removed with the statement that it is the whole of
-                return (
-                    cst.Pass()
-                    if lone and isinstance(original, cst.BaseSmallStatement)
-                    else _gone(original, lone)
-                )
+            updated = super().on_leave(original, updated)
+            if original is node and not isinstance(original, cst.BaseExpression):
+                small = isinstance(original, cst.BaseSmallStatement)
+                filler = cst.Pass() if small else cst.SimpleStatementLine([cst.Pass()])
+                return filler if lone else cst.RemoveFromParent()
             if isinstance(original, cst.Expr) and original.value is node:
                 return cst.Pass() if lone else cst.RemoveFromParent()
-            return super().on_leave(original, updated)
+            if isinstance(original, cst.SimpleStatementLine) and len(updated.body) < len(original.body):
+                return _closed(updated)
+            return updated
 
-    return module.visit(Remover())
+    changed = module.visit(Remover())
+    if not changed.body:
+        return ""
+    header = changed.body[0]
+    if isinstance(header, cst.If) and isinstance(header.body, cst.IndentedBlock) and not header.body.body:
+        return module.code[: module.code.index("\n") + 1]  # LibCST would fill the empty block by itself
+    return changed.code
 
 
-def _gone(statement: Any, lone: bool) -> Any:
+def _closed(line: Any) -> Any:
+    """A line that lost a statement: gone if it was the only one, else without a semicolon at its end."""
     import libcst as cst
 
-    if lone:
-        return cst.SimpleStatementLine([cst.Pass()])
-    return cst.RemoveFromParent()
+    if not line.body:
+        return cst.RemoveFromParent()
+    last = line.body[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+    return line.with_changes(body=[*line.body[:-1], last])
 
 
 def _difference(before: str, after: str, shift: int) -> Edit:

@@ -49,7 +49,14 @@ def test_hostile_tree_runs_nothing(hostile: Path, style: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--diff",), ("--fix",), ("--add-ignore",), ("--list-rules",), ("--explain", "MP001"), ("--show-config",)],
+    [
+        ("--diff",),
+        ("--fix",),
+        ("--add-ignore",),
+        ("--list-rules",),
+        ("--explain", "MP001"),
+        ("--show-config",),
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_hostile_tree_runs_nothing_in_other_modes(hostile: Path, arguments: tuple[str, ...]) -> None:

@@ -1,0 +1,215 @@
+"""The cache saves work and never changes what is reported: stale, damaged, shared or hostile as it may be."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from validator import cache, checker, cli
+from validator.finding import Edit, Finding, Fix, Related, Span
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with one finding, and a cache of its own."""
+    monkeypatch.setenv("MESHPROOF_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "a.py").write_text("def f(:\n")
+    (folder / "b.py").write_text("x = 1\n")
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    cli.main([*arguments, "--format", "json"])
+    return [
+        f"{each['path']}:{each['line']} {each['code']}"
+        for each in json.loads(capsys.readouterr().out)["findings"]
+    ]
+
+
+@pytest.fixture
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were really examined."""
+    paths: list[str] = []
+    real = checker.examine
+
+    def examine(source, *rest):  # type: ignore[no-untyped-def]
+        paths.append(source.path)
+        return real(source, *rest)
+
+    monkeypatch.setattr(checker, "examine", examine)
+    return paths
+
+
+def test_only_what_changed_is_examined_again(
+    tree: Path, capsys: pytest.CaptureFixture[str], examined: list[str]
+) -> None:
+    assert run(capsys) == ["a.py:1 MP001"]
+    assert examined == ["a.py", "b.py"]
+    assert run(capsys) == ["a.py:1 MP001"], "files with findings are cached too"
+    assert examined == ["a.py", "b.py"]
+    (tree / "b.py").write_text("y = (\n")
+    assert run(capsys) == ["a.py:1 MP001", "b.py:1 MP001"]
+    assert examined == ["a.py", "b.py", "b.py"]
+    assert run(capsys, "--no-cache") == ["a.py:1 MP001", "b.py:1 MP001"]
+    assert len(examined) == 5
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The racy case of git: changed within the clock's tick after it was read."""
+    stamp = (tree / "b.py").stat()
+    run(capsys)
+    (tree / "b.py").write_text("x = (\n"[:6])
+    os.utime(tree / "b.py", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert run(capsys) == ["a.py:1 MP001", "b.py:1 MP001"]
+
+
+def test_settled_files_are_not_read_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = time.time_ns() + 10_000_000_000
+    monkeypatch.setattr(cache.time, "time_ns", lambda: later)
+    from validator.config import Config
+    from validator.discovery import discover
+
+    entries = discover(["."], Config(root=str(tree)))
+    first = cache.Cache("x")
+    digests = first.digests(entries)
+    first.save()
+    monkeypatch.setattr(
+        "builtins.open",
+        lambda path, *rest: (
+            pytest.fail(f"{path} was read") if str(path).endswith(".py") else io_open(path, *rest)
+        ),
+    )
+    assert cache.Cache("x").digests(entries) == digests
+
+
+io_open = open
+
+
+@pytest.mark.parametrize("how", ["truncated", "flipped", "emptied", "garbage"])
+@pytest.mark.parametrize("suffix", [".runs", ".facts"])
+def test_a_damaged_cache_is_made_again(
+    tree: Path, capfd: pytest.CaptureFixture[str], how: str, suffix: str
+) -> None:
+    run(capfd)
+    for path in (tree.parent / "cache").glob(f"*{suffix}"):
+        data = path.read_bytes()
+        middle = len(data) // 2
+        path.write_bytes(
+            {
+                "truncated": data[:middle],
+                "flipped": data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :],
+                "emptied": b"",
+                "garbage": os.urandom(500),
+            }[how]
+        )
+    (tree / "b.py").write_text("x = 2\n")
+    assert run(capfd) == ["a.py:1 MP001"]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_folder_that_others_may_write_is_not_used(
+    tree: Path, capsys: pytest.CaptureFixture[str], examined: list[str]
+) -> None:
+    run(capsys)
+    os.chmod(tree.parent / "cache", 0o777)
+    assert run(capsys) == ["a.py:1 MP001"]
+    assert examined == ["a.py", "b.py"] * 2
+
+
+def test_a_new_folder_is_private(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys)
+    assert (tree.parent / "cache").stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tree.parent / "cache").iterdir())
+
+
+def test_a_cache_that_cannot_be_made_is_no_error(
+    tree: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree.parent / "file").write_text("")
+    monkeypatch.setenv("MESHPROOF_CACHE_DIR", str(tree.parent / "file" / "cache"))
+    assert run(capfd) == ["a.py:1 MP001"]
+
+
+def test_runs_at_once_agree_and_leave_a_whole_cache(tree: Path) -> None:
+    for number in range(30):
+        (tree / f"m{number}.py").write_text(f"x = {number}\n" * 50)
+    outputs: list[str] = []
+
+    def one() -> None:
+        root = str(Path(cli.__file__).resolve().parents[1])
+        command = [sys.executable, "-m", "validator", "--format", "concise"]
+        environment = {**os.environ, "PYTHONPATH": root}
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=60)
+        outputs.append(done.stdout + done.stderr)
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(outputs) == {"a.py:1:7: error MP001 syntax error: invalid syntax\n1 error in 32 files\n"}
+    assert all(cache._load(str(path)) is not None for path in (tree.parent / "cache").iterdir())
+
+
+def test_other_settings_and_places_are_other_runs(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys) == ["a.py:1 MP001"]
+    assert run(capsys, "--ignore", "MP001") == []
+    assert run(capsys, "a.py") == ["a.py:1 MP001"]
+    (tree / "pyproject.toml").write_text('[tool.validator]\nper-file-ignores = {"a.py" = ["MP0"]}\n')
+    assert run(capsys) == []
+    (tree / "pyproject.toml").write_text('[tool.validator]\nextend-exclude = ["a.py"]\n')
+    assert run(capsys) == []
+
+
+def test_old_files_go_when_the_folder_grows(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_FOLDER_BYTES", 1000)
+    folder = tree.parent / "cache"
+    folder.mkdir(mode=0o700)
+    for number in range(6):
+        (folder / f"{number}.facts").write_bytes(b"x" * 400)
+        os.utime(folder / f"{number}.facts", (1000 + number, 1000 + number))
+    cache._prune(str(folder))
+    assert sorted(path.name for path in folder.iterdir()) == ["4.facts", "5.facts"]
+
+
+def test_a_finding_survives_whole() -> None:
+    fix = Fix("unsafe", "do", (Edit(Span(1, 2, 3, 4), "é\n"),))
+    finding = Finding(
+        "MP1", "n", "note", "a/b.py", Span(5, 6, 7, 8), "m", "h", (Related("c", 1, "r"),), fix, "ctx"
+    )
+    assert cache._finding(cache._plain(finding)) == finding
+    assert cache._finding(cache._plain(finding._replace(fix=None))) == finding._replace(fix=None)
+
+
+def test_a_record_that_is_no_record_is_refused() -> None:
+    assert checker._unpickled(pickle.dumps("text")) is None
+    assert checker._unpickled(b"\x80\x05garbage") is None
+
+
+WARM_IMPORTS = {"libcst", "ast", "json", "subprocess", "pickle", "dataclasses", "tomllib", "hashlib", "difflib",
+                "rules", "tokenize", "validator.checker", "validator.registry", "multiprocessing", "tempfile"}  # fmt: skip
+
+
+def test_a_warm_run_imports_next_to_nothing(tree: Path) -> None:
+    """What makes a warm run quick; the time itself is measured in the benchmarks."""
+    root = str(Path(cli.__file__).resolve().parents[1])
+    code = (
+        f"import sys; sys.path.insert(0, {root!r}); from validator.cli import main; "
+        "main(['--format', 'concise']); print(sorted(sys.modules))"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60)
+    assert "a.py:1:7: error MP001" in done.stdout, done.stderr
+    imported = set(eval(done.stdout.splitlines()[-1]))
+    assert not imported & WARM_IMPORTS
