@@ -23,6 +23,7 @@ from validator.finding import Related
 from validator.project import Method, Project
 
 _BUDGET = 400  # comparisons of one pair of arms before it is given up as undecided (silent)
+_FAR = 2  # calls between a branch and a collective beyond which every condition on the way must be decided
 _LEADERS = re.compile(r"rank_?0|rank_?zero|leader|master|root|head_group")
 
 
@@ -143,6 +144,9 @@ class Divergences:
         if found is None:
             return None
         left, right = found
+        op = left if isinstance(left, Op) else right
+        if isinstance(op, Op) and comparison.chose and len(op.via) > _FAR:
+            return None  # far away and only under some configuration: more likely our ignorance than a defect
         if isinstance(left, Op):
             return Divergence(function, node, taint, left, right, "then", False)
         assert isinstance(right, Op)
@@ -151,7 +155,7 @@ class Divergences:
 
     def _loop(self, function: Method, node: ast.AST, repeat: Repeat) -> Iterator[Divergence]:
         """A loop whose number of rounds differs between ranks, with a collective in each round."""
-        test = node.test if isinstance(node, ast.While) else node.iter if isinstance(node, ast.For | ast.AsyncFor) else None
+        test = _count(node)
         if test is None:
             return
         taint = self.effects.taints.condition(test, function).taint
@@ -160,6 +164,15 @@ class Divergences:
         op = next((o for o in _certain(repeat.body) if sees(o, taint)), None)
         if op is not None:
             yield Divergence(function, node, taint, op, RETURN, "loop", False)
+
+
+def _count(node: ast.AST) -> ast.expr | None:
+    """The expression that decides how often a loop goes round: the test of a `while`, the arguments of `range`."""
+    if isinstance(node, ast.While):
+        return node.test
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
+        return ast.Tuple(node.iter.args, ast.Load())
+    return None
 
 
 def _same_tests(fork: Fork) -> Iterator[int]:
@@ -211,6 +224,7 @@ class _Comparison:
         self.taint = taint
         self.loop = loop
         self.budget = _BUDGET
+        self.chose = False  # whether a shared condition had to take one value for the traces to differ
 
     def differ(self, a: Trace, b: Trace, if_a: Assumed, if_b: Assumed) -> Difference | None:
         """The first pair in which the traces differ, one of them an Op; None where they agree or it cannot be told.
@@ -272,6 +286,7 @@ class _Comparison:
         for value, arm in ((not positive, fork.no), (positive, fork.yes)):
             found = self.differ(arm, other, {**mine, text: value}, {**others, text: value})
             if found is not None:
+                self.chose = True
                 return found
         return None
 
@@ -308,7 +323,11 @@ class _Comparison:
                     return found
                 trace = trace.rest
             else:
-                return self._first(trace.no) or self._first(trace.yes)
+                found = self._first(trace.no)
+                if found is None:
+                    found = self._first(trace.yes)
+                    self.chose = self.chose or found is not None
+                return found
         return None
 
     def _ends(self, a: End, b: End) -> Difference | None:
