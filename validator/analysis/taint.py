@@ -158,7 +158,8 @@ class Taints:
             return Taint("local", "", "", f"{target}()")
         reached = self.project.types.targets(function, fact) if fact is not None else []
         if reached:
-            return _strongest(self.returned(m) for m in reached)
+            taint = _strongest(self.returned(m) for m in reached)
+            return taint and taint._replace(why=f"{target}()")
         if name in self.table.rank_methods:
             return Taint("rank", self._dimension_of_argument(fact, target), "", f"{target}()")
         if name in _CONTENT and isinstance(node.func, ast.Attribute):
@@ -217,7 +218,8 @@ class Taints:
         for cls in owners:
             method = cls.find(name)
             if method is not None:
-                return self.returned(method) if method.facts.is_property else None
+                taint = self.returned(method) if method.facts.is_property else None
+                return taint and taint._replace(why=path)
             for owner in cls.mro:
                 for definition in owner.every_method():
                     first = definition.facts.params[0].name if definition.facts.params else "self"
