@@ -13,8 +13,7 @@ operations of another contract; a signature is Python without annotations.
     [[operation.save_ckpt.step]]
     what = "store the state of the optimizer"
     mentions = ["optim"]                # one of these words must occur in what the operation runs …
-    calls = ["*.save_checkpoint"]       # … or one of these calls
-    unless = ["*.step_elsewhere"]       # … or the operation makes one of these calls
+    calls = ["*.save_checkpoint"]       # … or one of these calls be made; a pattern after `!` does not count
 
 Contracts of the distribution describe known generations: the one that fits a family best tells what its
 operations mean, but is never held against it. A contract named in the configuration is binding.
@@ -42,18 +41,17 @@ T = TypeVar("T", bound=Hashable)
 _FIT = 0.6  # share of a contract's operations that a member must have with a fitting signature
 _TOP_KEYS = ("name", "about", "applies", "extends", "operation")
 _OPERATION_KEYS = ("signature", "result", "kind", "step", "optional")
-_STEP_KEYS = ("what", "calls", "mentions", "unless")
+_STEP_KEYS = ("what", "calls", "mentions")
 _RESULTS = ("nothing", "value", "any")
 _NOWHERE = (1, 1, 1, 1)
 
 
 class Step(NamedTuple):
-    """Something an operation must do: make one of `calls`, mention one of the words, or make an `unless` call."""
+    """Something an operation must do: make one of the calls, or mention one of the words."""
 
     what: str
     calls: tuple[str, ...]
     mentions: tuple[str, ...]
-    unless: tuple[str, ...]
 
 
 class Operation(NamedTuple):
@@ -240,8 +238,9 @@ def _step(row: dict[str, Any], where: str) -> Step:
     _known_keys(row, _STEP_KEYS, f"{where}.step")
     return Step(
         _text(row, "what", f"{where}.step"),
-        _texts(row, "calls", where), _texts(row, "mentions", where), _texts(row, "unless", where),
-    )  # fmt: skip
+        _texts(row, "calls", where),
+        _texts(row, "mentions", where),
+    )
 
 
 def _signature(name: str, text: str, where: str) -> tuple[Param, ...]:

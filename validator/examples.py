@@ -14,7 +14,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from validator.checker import Check, check_sources
-from validator.config import Config
+from validator.config import Config, load
 from validator.discovery import discover
 from validator.finding import Finding
 from validator.rule import LoadedRule
@@ -87,7 +87,8 @@ def write(example: str, folder: str) -> None:
 def run(rule: LoadedRule, example: str, folder: str) -> Outcome:
     """Check an example with its rule alone, in an empty folder."""
     write(example, folder)
-    config = Config(root=folder)
+    own = os.path.exists(os.path.join(folder, "pyproject.toml"))
+    config = load(folder) if own else Config(root=folder)
     sources, problems = [], {}
     for entry in discover([folder], config):
         path = os.path.relpath(entry.absolute, folder).replace(os.sep, "/")

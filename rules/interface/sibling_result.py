@@ -21,7 +21,7 @@ from validator.analysis.binding import keeps_signature
 from validator.analysis.families import Family
 from validator.analysis.uses import Use, Uses, called_in, open_uses
 from validator.contracts import Contracts, implementations, standard
-from validator.facts.model import At
+from validator.facts.model import At, Return
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -51,7 +51,7 @@ def _shape(method: Method) -> str:
     facts = method.facts
     if facts.stub in ("raise", "ellipsis"):
         return ""
-    kinds = {_returned(row.kind, row.arity, row.value) for row in facts.returns}
+    kinds = {_returned(row) for row in facts.returns}
     if facts.falls:
         kinds.add("nothing")
     if "nothing" in kinds and len(kinds) > 1:
@@ -59,14 +59,14 @@ def _shape(method: Method) -> str:
     return kinds.pop() if len(kinds) == 1 else ""
 
 
-def _returned(kind: str, arity: int, value: str) -> str:
-    if kind == "tuple":
-        starred = any(part.strip().startswith("*") for part in value.split(","))
-        return "" if starred or value.startswith("[") else f"tuple:{arity}"
-    if kind == "none":
-        return "nothing"
-    # an explicit None is an answer: callers of such a method have to look
-    return "value" if kind == "const" and value != "None" else ""
+def _returned(row: Return) -> str:
+    if row.kind == "tuple":
+        starred = any(part.strip().startswith("*") for part in row.value.split(","))
+        return "" if starred or row.value.startswith("[") else f"tuple:{row.arity}"
+    if row.kind == "none":
+        bare = row.at[0] == row.at[2] and row.at[3] - row.at[1] == len("return")
+        return "nothing" if bare else ""  # an explicit None is an answer: callers of such a method look at it
+    return "value" if row.kind == "const" else ""
 
 
 def _check(

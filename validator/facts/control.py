@@ -32,7 +32,11 @@ def _ends(node: ast.stmt) -> bool:
         func = node.value.func
         if isinstance(func, ast.Name):
             return func.id in ("exit", "quit")
-        return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and (func.value.id, func.attr) in _EXITS
+        return (
+            isinstance(func, ast.Attribute)
+            and isinstance(func.value, ast.Name)
+            and (func.value.id, func.attr) in _EXITS
+        )
     return False
 
 
@@ -92,7 +96,12 @@ def catches(handlers: Sequence[ast.ExceptHandler]) -> list[str]:
 def stub_kind(body: Sequence[ast.stmt]) -> str:
     """How a body does nothing (see `Function.stub`), or empty where it does something."""
     rest = list(body)
-    if rest and isinstance(rest[0], ast.Expr) and isinstance(rest[0].value, ast.Constant) and isinstance(rest[0].value.value, str):
+    if (
+        rest
+        and isinstance(rest[0], ast.Expr)
+        and isinstance(rest[0].value, ast.Constant)
+        and isinstance(rest[0].value.value, str)
+    ):
         rest = rest[1:]
         if not rest:
             return "docstring"
@@ -116,4 +125,8 @@ def _constant(node: ast.expr) -> bool:
         return True
     if isinstance(node, ast.Tuple | ast.List):
         return all(_constant(e) for e in node.elts)
-    return isinstance(node, ast.Dict) and not node.keys
+    return (
+        isinstance(node, ast.Dict)
+        and all(k is not None and _constant(k) for k in node.keys)
+        and all(map(_constant, node.values))
+    )

@@ -1,0 +1,164 @@
+"""A step of an operation that its siblings or its contract perform, and this class never does.
+
+What it does
+    Looks at everything that an operation of a family member may run: itself, the methods of its object that it
+    calls, and the functions of the project below. Reports a member whose `optimizer_step` steps no optimizer, whose
+    `save_ckpt` stores no state of optimizer or scheduler, or whatever the contract that fits the family declares;
+    and a method that siblings call from an operation, that this class defines too, and that nothing ever calls here.
+
+Why is this bad
+    Training goes on and learns nothing, or resumes from a checkpoint with a fresh optimizer. Nothing raises.
+
+References
+    https://pytorch.org/docs/stable/optim.html
+    https://pytorch.org/tutorials/beginner/saving_loading_models.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from rules.interface._examples import pair
+from validator.analysis.families import Family
+from validator.analysis.reach import Reach, self_name, words
+from validator.analysis.uses import Uses, called_in, open_uses
+from validator.contracts import Contracts, Step, implementations
+from validator.finding import Finding, Related
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP109", "step-missing", "error", stable_since="0.1.0")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for family in project.families.all:
+        yield from _declared(project, family)
+        if len(family.members) > 1:
+            yield from _inferred(project, family)
+
+
+def _declared(project: Project, family: Family) -> Iterator[Finding]:
+    for name in project.analysis(Uses).names(family):
+        operation = project.analysis(Contracts).operation(family, name)
+        methods = implementations(family, name) if operation is not None and operation.steps else {}
+        for cls, method in methods.items():
+            if method.facts.stub or method.cls is not cls or operation is None:
+                continue
+            felt = [use for use in open_uses(project, family, name) if cls in use.classes]
+            below = project.analysis(Reach).below(cls, method)
+            missing = [step.what for step in operation.steps if not _performed(below, step)]
+            if felt and missing:
+                yield RULE.finding(
+                    method.path,
+                    method.facts.name_at,
+                    f"`{cls.name}.{name}` does {_denied(missing)}, and nothing that it calls does",
+                    help="do it here, as callers that treat all siblings alike expect",
+                    related=[*_siblings(methods, cls), *called_in(felt)],
+                    context=f"{cls.qualname}.{name}",
+                )
+
+
+def _denied(steps: list[str]) -> str:
+    return f"not {steps[0]}" if len(steps) == 1 else "neither " + " nor ".join(steps)
+
+
+def _performed(functions: Iterable[Method], step: Step) -> bool:
+    for function in functions:
+        if any(_is_step(function, call.target, step.calls) for call in function.facts.calls):
+            return True
+        if step.mentions and any(word in text.lower() for text in words(function) for word in step.mentions):
+            return True
+    return False
+
+
+def _is_step(function: Method, target: str, patterns: tuple[str, ...]) -> bool:
+    own = self_name(function)
+    path = f"self.{target[len(own) + 1 :]}" if own and target.startswith(own + ".") else target
+    if any(p.startswith("!") and fnmatchcase(path, p[1:]) for p in patterns):
+        return False
+    return any(fnmatchcase(path, p) for p in patterns)
+
+
+def _siblings(methods: dict[ClassDef, Method], cls: ClassDef) -> list[Related]:
+    others = [(c, m) for c, m in methods.items() if c is not cls]
+    return [Related(m.path, m.facts.name_at[0], f"`{c.name}.{m.name}`, for comparison") for c, m in others[:1]]
+
+
+# -- steps that siblings perform -------------------------------------------------------------------------------
+
+
+def _inferred(project: Project, family: Family) -> Iterator[Finding]:
+    for cls in family.members:
+        idle = [m for m in cls.methods.values() if _is_idle(project, family, cls, m)]
+        for step in idle:
+            found = _taken_elsewhere(project, family, cls, step.name)
+            if found is not None:
+                sibling, operation = found
+                own = cls.methods[operation.name]
+                yield RULE.finding(
+                    own.path,
+                    own.facts.name_at,
+                    f"`{cls.name}.{own.name}` never calls `self.{step.name}()`, as `{sibling.name}.{own.name}` does; "
+                    f"nothing else calls it on `{cls.name}`",
+                    help=f"call `self.{step.name}()` where the sibling does",
+                    related=[
+                        Related(step.path, step.facts.name_at[0], "defined here and never called"),
+                        Related(operation.path, operation.facts.name_at[0], f"`{sibling.name}` calls it from here"),
+                    ],
+                    context=f"{cls.qualname}.{own.name}:{step.name}",
+                )
+
+
+def _is_idle(project: Project, family: Family, cls: ClassDef, method: Method) -> bool:
+    """Whether nothing in the project calls or reads the method on this class."""
+    facts = method.facts
+    if facts.is_property or facts.stub or facts.decorators or method.name.startswith("__"):
+        return False
+    uses = project.analysis(Uses)
+    if uses.of(family, method.name) or uses.reads(family, method.name):
+        return False
+    paths = (f".{method.name}", f"'{method.name}'", f'"{method.name}"')
+    for owner in {*cls.mro, *cls.descendants()}:
+        for function in owner.every_method():
+            if function is not method and any(text.endswith(paths) for text in words(function)):
+                return False
+    return not any(method.name in c.methods for c in cls.descendants())
+
+
+def _taken_elsewhere(
+    project: Project, family: Family, cls: ClassDef, step: str
+) -> tuple[ClassDef, Method] | None:
+    """The sibling, and its operation, from which every sibling with the step calls it."""
+    siblings = [c for c in family.members if c is not cls and step in c.methods]
+    operations: set[str] | None = None
+    for sibling in siblings:
+        calling = {m.name for m in sibling.methods.values() if any(_calls_own(m, step))}
+        operations = calling if operations is None else operations & calling
+    for name in sorted(operations or ()):
+        if name in cls.methods and not cls.methods[name].facts.stub and open_uses(project, family, name):
+            return siblings[0], siblings[0].methods[name]
+    return None
+
+
+def _calls_own(method: Method, step: str) -> Iterator[bool]:
+    own = self_name(method)
+    return (call.target == f"{own}.{step}" for call in method.facts.calls if own)
+
+
+_RING = "def setup_ring_attn(self, mesh): self.group = mesh.group()\n"
+_BASE = _RING + "def setup_distributed(self, mesh):\n    self.mesh = mesh\n    self.setup_ring_attn(mesh)"
+_USE = "strategy.setup_distributed(args.mesh)"
+
+INCORRECT = [
+    pair(_BASE, _RING + "def setup_distributed(self, mesh):  # error: MP109\n    self.mesh = mesh", _USE),
+]
+CORRECT = [
+    pair(_BASE, _BASE, _USE),
+    pair(_BASE, "def setup_distributed(self, mesh):\n    self.mesh = mesh", _USE),
+    pair(
+        _BASE,
+        _RING + "def setup_distributed(self, mesh):\n    self.mesh = mesh",
+        "strategy.setup_distributed(args.mesh)\nstrategy.setup_ring_attn(args.mesh)",
+    ),
+]
