@@ -25,15 +25,20 @@ def parameters(function: Method, *, bound: bool | None = None) -> tuple[Param, .
 
 def signature(function: Method) -> str:
     """The signature as a reader would write it, without annotations: `save_ckpt(model, save_dir, tag=None)`."""
+    return written(function.name, parameters(function))
+
+
+def written(name: str, params: tuple[Param, ...]) -> str:
+    """A name and its parameters as a reader would write them."""
     parts, seen_star = [], False
-    for param in parameters(function):
+    for param in params:
         if param.kind == "kw" and not seen_star:
             parts.append("*")
             seen_star = True
         seen_star |= param.kind == "*"
         star = {"*": "*", "**": "**"}.get(param.kind, "")
         parts.append(f"{star}{param.name}" + (f"={param.default}" if param.default is not None else ""))
-    return f"{function.name}({', '.join(parts)})"
+    return f"{name}({', '.join(parts)})"
 
 
 def bind(function: Method, call: Call, *, bound: bool | None = None) -> dict[str, Argument]:
@@ -57,7 +62,11 @@ def bind(function: Method, call: Call, *, bound: bool | None = None) -> dict[str
 
 def misfit(function: Method, call: Call, *, bound: bool | None = None) -> Misfit | None:
     """The first reason for which calling `function` so raises TypeError; None where it binds or cannot be told."""
-    params = parameters(function, bound=bound)
+    return misfit_of(parameters(function, bound=bound), call)
+
+
+def misfit_of(params: tuple[Param, ...], call: Call, *, partial: bool = False) -> Misfit | None:
+    """The same for parameters alone; of a `partial` call arguments may be missing."""
     plain = [p for p in params if p.kind in ("any", "pos")]
     takes_star = any(p.kind == "*" for p in params)
     takes_keywords = any(p.kind == "**" for p in params)
@@ -75,11 +84,16 @@ def misfit(function: Method, call: Call, *, bound: bool | None = None) -> Misfit
             continue
         assert argument.keyword is not None
         if argument.keyword in filled and argument.keyword in by_keyword:
-            return Misfit("twice", argument.keyword, f"gets {argument.keyword!r} by position and by keyword", argument.at)
+            return Misfit(
+                "twice",
+                argument.keyword,
+                f"gets {argument.keyword!r} by position and by keyword",
+                argument.at,
+            )
         if argument.keyword not in by_keyword and not takes_keywords:
             return Misfit("unknown-keyword", argument.keyword, f"has no parameter {argument.keyword!r}", argument.at)
         filled.add(argument.keyword)
-    if not star and not double_star:
+    if not star and not double_star and not partial:
         required = [p.name for p in params if p.default is None and p.kind in ("any", "pos", "kw")]
         missing = [name for name in required if name not in filled]
         if missing:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from validator.analysis.members import Members, own_object
+from validator.analysis.uses import is_test
 from validator.facts.model import Assign, Param
 from validator.project import ClassDef, Method, Project, Value
 
@@ -76,7 +77,7 @@ class Certain:
         passed = list(self.project.types.passed(function, param.name))
         if len(passed) != len(self.project.types.callers.get(function, ())):
             return NOTHING
-        if all(_is_test(caller.path) for caller, _ in passed):
+        if all(is_test(caller.path) for caller, _ in passed):
             return NOTHING  # a test stands in for users who are not in this project
         return _all(self.of(caller, value) for caller, value in passed)
 
@@ -84,6 +85,8 @@ class Certain:
         """The classes of an annotation that names nothing but project classes and None."""
         words = {w for w in _WORD.findall(annotation) if w not in _WRAPPING}
         if not _ANNOTATION.fullmatch(annotation):
+            return NOTHING
+        if not self.members.ambiguous.isdisjoint(word.rpartition(".")[2] for word in words):
             return NOTHING
         found = (self.project.lookup(function.module.top, word) for word in words)
         return _all(frozenset({s}) if isinstance(s, ClassDef) else NOTHING for s in found)
@@ -111,6 +114,8 @@ class Certain:
 
     def _result(self, function: Method, target: str) -> Classes:
         symbol = self.project.lookup(function, target)
+        if isinstance(symbol, ClassDef | Method) and symbol.name in self.members.ambiguous:
+            return NOTHING
         if isinstance(symbol, ClassDef):
             return NOTHING if "__new__" in symbol.attributes or symbol.is_opaque else frozenset({symbol})
         if not isinstance(symbol, Method) or symbol.facts.decorators or symbol.facts.is_async or symbol.facts.is_generator:
@@ -128,11 +133,6 @@ def _all(sources: Iterable[Classes]) -> Classes:
             return NOTHING
         found |= classes
     return frozenset(found)
-
-
-def _is_test(path: str) -> bool:
-    folders = path.split("/")
-    return folders[-1].startswith(("test_", "conftest")) or any(part in ("test", "tests") for part in folders[:-1])
 
 
 def _is_none(row: Assign) -> bool:

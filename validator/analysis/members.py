@@ -66,6 +66,18 @@ class Members:
         return frozenset(found)
 
     @cached_property
+    def ambiguous(self) -> frozenset[str]:
+        """Names that some module imports from two places, one of which wins at run time."""
+        found: set[str] = set()
+        for module in self.project.modules.values():
+            seen: dict[tuple[str, str], tuple[str, str | None, int]] = {}
+            for row in module.facts.imports:
+                source = (row.module, row.name, row.level)
+                if row.name is not None and seen.setdefault((row.scope, row.bound_as), source) != source:
+                    found.add(row.bound_as)
+        return frozenset(found)
+
+    @cached_property
     def written(self) -> frozenset[str]:
         """Attribute names that code sets on an object other than its own, or asks its own object for by a string."""
         found: set[str] = set()

@@ -1,0 +1,260 @@
+"""A call that does not fit the function or class of the project that it reaches.
+
+What it does
+    Binds calls by Python's rules: to functions, methods of `self`, `super()` and of objects of a known class,
+    constructors (those of dataclasses too), tasks and actors of Ray, and `functools.partial`. Where several
+    definitions may be reached, all must refuse the call. Also reports `**args` where `args` is the function's own
+    `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a name is bound
+    twice, a test expects TypeError, or the callee takes anything.
+
+Why is this bad
+    It raises TypeError, on a path that nobody has run since the signature changed.
+
+References
+    https://docs.python.org/3/reference/expressions.html#calls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.binding import Misfit, misfit_of, written
+from validator.analysis.callees import Callee, Callees
+from validator.analysis.members import method_of, own_object
+from validator.analysis.uses import is_test
+from validator.errors import nearest
+from validator.facts.model import Call
+from validator.finding import Finding, Related
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0")
+
+_PARTIAL = frozenset({"partial", "functools.partial"})
+
+
+class Failure(NamedTuple):
+    """A call in `function` that none of the callees takes; `seen` is the call that is really made."""
+
+    function: Method
+    call: Call
+    seen: Call
+    callee: Callee
+    misfit: Misfit
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    in_tests: dict[tuple[object, str, str], list[Failure]] = {}
+    for function in project.functions():
+        for call in function.facts.calls:
+            yield from _unpacked_tuple(function, call)
+    for failure in _failures(project):
+        if is_test(failure.function.path):
+            key = (failure.callee.place, failure.misfit.kind, failure.misfit.name)
+            in_tests.setdefault(key, []).append(failure)
+        else:
+            yield _report(failure, [])
+    for first, *others in in_tests.values():  # tests that were left behind together: once is enough
+        yield _report(first, others)
+
+
+def _failures(project: Project) -> Iterator[Failure]:
+    callees = project.analysis(Callees)
+    members = {cls for family in project.families.all for cls in family.members}
+    for function in project.functions():
+        for call in function.facts.calls:
+            seen, partial = _unwrapped(call)
+            found = callees.of(function, seen) if seen is not None else []
+            if seen is None or not found or _expects_failure(call) or _of_family(function, seen, found, members):
+                continue
+            misfits = [m for callee in found if (m := misfit_of(callee.params, seen, partial=partial)) is not None]
+            if len(misfits) == len(found):
+                yield Failure(function, call, seen, found[0], misfits[0])
+
+
+def _expects_failure(call: Call) -> bool:
+    for guard in call.guards:
+        if guard.kind == "try" and ("TypeError" in guard.text or guard.text == "*"):
+            return True
+        if guard.kind == "with" and "raises" in guard.text.lower():
+            return True
+        if guard.kind == "if" and any(word in guard.text for word in ("signature", "accepts", "supports")):
+            return True
+    return False
+
+
+def _unwrapped(call: Call) -> tuple[Call | None, bool]:
+    """The call to check, and whether more arguments may follow: `partial(f, a)` calls `f(a, …)` later."""
+    if call.target not in _PARTIAL:
+        return call, False
+    if not call.args or call.args[0].kind != "path":
+        return None, True
+    return call._replace(target=call.args[0].value, args=call.args[1:]), True
+
+
+def _of_family(function: Method, call: Call, found: list[Callee], members: set[ClassDef]) -> bool:
+    """Calls on objects of a family are bound against each of its members by a rule of their own (MP103)."""
+    if call.receiver in (own_object(method_of(function)), "super()"):
+        return False
+    places = [c.place.cls if isinstance(c.place, Method) else c.place for c in found]
+    return any(cls in members for cls in places) and not any(c.name == getattr(c.place, "name", "") for c in found)
+
+
+def _unpacked_tuple(function: Method, call: Call) -> Iterator[Finding]:
+    star = next((p.name for p in function.facts.params if p.kind == "*"), None)
+    for argument in call.args:
+        if star is not None and argument.keyword == "**" and argument.value == star and not _rebound(function, star):
+            yield RULE.finding(
+                function.module.path,
+                argument.at,
+                f"`**{star}` in `{function.qualname}` unpacks a tuple: `{star}` holds its positional arguments",
+                help=f"pass them on as `*{star}`",
+                context=f"{function.qualname}:{call.target}:**{star}",
+            )
+
+
+def _rebound(function: Method, name: str) -> bool:
+    return any(row.target == name for row in function.facts.assigns)
+
+
+def _report(failure: Failure, others: list[Failure]) -> Finding:
+    function, call, seen, callee, misfit = failure
+    at = misfit.at if misfit.kind != "missing" else call.name_at
+    names = [p.name for p in callee.params if p.kind in ("any", "kw")]
+    hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
+    place = callee.place.facts.name_at[0]
+    where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
+    how = "`partial` of " if seen is not call else ""
+    return RULE.finding(
+        function.module.path,
+        at,
+        f"{how}`{seen.target}(…)`{where} raises TypeError: `{written(callee.name, callee.params)}` {misfit.message}",
+        help=f"{_advice(misfit)}{hint}",
+        related=[
+            Related(callee.place.path, place, f"`{callee.name}` is defined here"),
+            *(Related(o.function.path, o.call.at[0], "the same here") for o in others),
+        ],
+        context=f"{function.qualname}:{seen.target}:{misfit.kind}:{misfit.name}",
+    )
+
+
+def _advice(misfit: Misfit) -> str:
+    return {
+        "unknown-keyword": f"drop `{misfit.name}`, or add the parameter",
+        "missing": f"pass `{misfit.name}`, or give it a default",
+        "too-many": "drop what is no longer taken, or name the arguments",
+        "twice": f"pass `{misfit.name}` once",
+    }[misfit.kind]
+
+
+INCORRECT = (
+    """\
+# file: losses.py
+def policy_loss(log_probs, advantages, *, clip=0.2):
+    return (log_probs * advantages).clamp(-clip, clip)
+
+
+class ValueLoss:
+    def __init__(self, clip):
+        self.clip = clip
+
+    def forward(self, values, returns, mask=None):
+        return values - returns
+# file: train.py
+from functools import partial
+
+from losses import ValueLoss, policy_loss
+
+
+def train(strategy, batch):
+    loss = policy_loss(batch.log_probs, batch.advantages, 0.2)  # error: MP121
+    late = partial(policy_loss, clip_range=0.1)  # error: MP121
+    critic = ValueLoss()  # error: MP121
+    return late, critic.forward(batch.values)  # error: MP121
+""",
+    """\
+class WorkerGroup:
+    def execute_all(self, method_name: str, *args, **kwargs):
+        strategy = self
+        return strategy.run(method_name, **args, **kwargs)  # error: MP121
+
+    def run(self, name, *args, **kwargs):
+        return name, args, kwargs
+""",
+    """\
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Batch:
+    tokens: list
+    rank: int = 0
+    info: dict = field(default_factory=dict)
+
+
+def make(tokens):
+    return Batch(tokens, world_size=2)  # error: MP121
+""",
+)
+
+CORRECT = (
+    # anything goes through, and an unknown decorator may change what is taken
+    """\
+import functools
+
+
+def task(function):
+    return function
+
+
+@task
+def step(strategy):
+    return strategy
+
+
+def log(*args, **kwargs):
+    return args, kwargs
+
+
+def run(strategy, arguments):
+    step(strategy, 1, 2)
+    log(1, 2, rank=3)
+    log(*arguments, **arguments)
+    return functools.partial(log, 1)
+""",
+    # one of two definitions takes it; an override does
+    """\
+try:
+    from fast import gather
+except ImportError:
+    def gather(tensor):
+        return tensor
+
+
+class Base:
+    def run(self, strategy):
+        return self.step(strategy, 1)
+
+    def step(self, strategy):
+        raise NotImplementedError
+
+
+class Child(Base):
+    def step(self, strategy, index):
+        return gather(strategy, index)
+""",
+    # a test that wants the error
+    """\
+import pytest
+
+
+def scale(loss, dist_size):
+    return loss / dist_size
+
+
+def test_scale():
+    with pytest.raises(TypeError):
+        scale(1)
+""",
+)
