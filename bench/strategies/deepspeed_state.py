@@ -205,6 +205,19 @@ def _step_count(engine: Any) -> torch.Tensor | None:
     return None
 
 
+def _link_states(engine: Any) -> None:
+    """Make ZeRO's parameters know their optimizer states.
+
+    ZeRO does this once, after the first group's first step, when the other groups have no states yet (0.19.8).
+    """
+    outer = engine.optimizer
+    if hasattr(outer, "_hp_optimizer_states_linked"):
+        outer._hp_optimizer_states_linked = False
+    link = getattr(outer, "_lazy_init_hp_params_optimizer_state", None)
+    if link is not None:
+        link()
+
+
 def _full_state(engine: Any, parameter: torch.Tensor, key: str) -> torch.Tensor:
     from deepspeed.utils import safe_get_full_optimizer_state
 
@@ -240,6 +253,8 @@ def save(
     rank, world = processes.rank(), processes.world_size()
     keys = _state_keys(engine) if parts.optimizer is not None else []
     steps = _step_count(engine) if parts.optimizer is not None else None
+    if keys:
+        _link_states(engine)
     tensors: dict[str, torch.Tensor] = {}
     parameters = dict(_module(engine).named_parameters())
     for number, (name, value) in enumerate(full_parameters(engine)):
@@ -268,9 +283,7 @@ def _create_state(engine: Any, keys: set[str]) -> None:
             state.setdefault("step", torch.zeros((), device=tensor.device if on_device else "cpu"))
             for key in sorted(keys - {"step"}):
                 state.setdefault(key, torch.zeros_like(tensor, requires_grad=False))
-    link = getattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state", None)
-    if link is not None:
-        link()
+    _link_states(engine)
 
 
 def _whole_shape(parameter: Any) -> tuple[int, ...]:

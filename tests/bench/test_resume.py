@@ -43,7 +43,9 @@ def rates(schedule: str, steps: int) -> list[float]:
     return found
 
 
-def resumed(name: str, folder: str, write: bool, steps: tuple[int, int], schedule: str) -> dict[str, list[float]]:
+def resumed(
+    name: str, folder: str, write: bool, steps: tuple[int, int], schedule: str
+) -> dict[str, list[float]]:
     config = CONFIGS[name]
     return run_group(config.world_size, jobs.resume, config, folder, write, steps, schedule)[0]
 
@@ -73,7 +75,12 @@ def test_a_checkpoint_goes_on_exactly_whoever_reads_it(
     assert first["rates"] + second["rates"] == pytest.approx(rates("lambda", 6))
 
 
-LOW = [("zero2-bf16", "ddp-bf16"), ("ddp-bf16", "zero0-bf16"), ("zero0-bf16", "zero1-tp2"), ("zero1-tp2", "zero3-tp2")]
+LOW = [
+    ("zero2-bf16", "ddp-bf16"),
+    ("ddp-bf16", "zero0-bf16"),
+    ("zero0-bf16", "zero1-tp2"),
+    ("zero1-tp2", "zero3-tp2"),
+]
 
 
 @pytest.mark.parametrize(("writer", "reader"), LOW, ids=["-to-".join(pair) for pair in LOW])
