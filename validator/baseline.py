@@ -76,9 +76,7 @@ def _read(path: str) -> Counter[Key]:
         raise UsageError(f"{path}: the baseline is not JSON: {error}") from error
     try:
         if document["version"] != 1:
-            raise UsageError(
-                f"{path}: a baseline of version {document['version']}; this program reads version 1"
-            )
+            raise UsageError(f"{path}: a baseline of version {document['version']}; this program reads version 1")
         return Counter({
             (name, code, context): int(count)
             for name, codes in document["findings"].items()
@@ -86,6 +84,4 @@ def _read(path: str) -> Counter[Key]:
             for context, count in contexts.items()
         })  # fmt: skip
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"{path}: not a baseline of this program; --update-baseline makes a new one"
-        ) from error
+        raise UsageError(f"{path}: not a baseline of this program; --update-baseline makes a new one") from error

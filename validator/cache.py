@@ -237,11 +237,7 @@ def _prune(path: str) -> None:
     """Drop the files that were not written for the longest time once the folder is too large."""
     try:
         with os.scandir(path) as scan:
-            files = [
-                (entry.stat(), entry.path)
-                for entry in scan
-                if entry.name.endswith((".runs", ".facts", ".tmp"))
-            ]
+            files = [(entry.stat(), entry.path) for entry in scan if entry.name.endswith((".runs", ".facts", ".tmp"))]
         files.sort(key=lambda each: each[0].st_mtime_ns)
         size = sum(status.st_size for status, _ in files)
         for status, name in files[:-2]:

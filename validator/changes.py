@@ -82,9 +82,7 @@ class _Tree:
             try:
                 with open(self.absolute[path], "rb") as file:
                     if file.read() != self.before[path]:
-                        raise UsageError(
-                            f"{path} was changed by someone else meanwhile; nothing more is written"
-                        )
+                        raise UsageError(f"{path} was changed by someone else meanwhile; nothing more is written")
                 writing.replace(self.absolute[path], self.now[path])
             except OSError as error:
                 raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
@@ -103,15 +101,11 @@ def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> int:
     for _ in range(_ROUNDS):
         checked = tree.checked()
         findings = [
-            each
-            for each in cli.new_findings(options, settings, checked)
-            if fixes.allowed(each, options.unsafe_fixes)
+            each for each in cli.new_findings(options, settings, checked) if fixes.allowed(each, options.unsafe_fixes)
         ]
         count = 0
         for path, found in _by_file(findings).items():
-            data, number = fixes.applied(
-                tree.data(path), [each.fix for each in found if each.fix is not None]
-            )
+            data, number = fixes.applied(tree.data(path), [each.fix for each in found if each.fix is not None])
             if data != tree.data(path):
                 tree.change(path, data)
                 count += number
@@ -145,9 +139,6 @@ def _show(options: argparse.Namespace, tree: _Tree) -> int:
         lines = difflib.unified_diff(
             before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
         )
-        parts += [
-            line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
-            for line in lines
-        ]
+        parts += [line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n" for line in lines]
     cli.write("".join(parts), options.output)
     return 1 if changed and not options.exit_zero else 0

@@ -13,6 +13,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from validator.cache import Cache, digest
@@ -207,9 +208,7 @@ def _unpickled(data: bytes) -> Record | None:
     return record if isinstance(record, Record) else None
 
 
-def _made(
-    missing: list[tuple[Entry, bytes]], run: Check, keep: bool
-) -> Iterator[tuple[str, bytes, bytes, Record]]:
+def _made(missing: list[tuple[Entry, bytes]], run: Check, keep: bool) -> Iterator[tuple[str, bytes, bytes, Record]]:
     """(path, digest, pickled record, record) of each file, in the processes that it is worth."""
     size = sum(entry.stamp[0] for entry, _ in missing if entry.problem is None)
     count = min(run.jobs, 1 + size // _WORTH_A_PROCESS)
@@ -320,9 +319,7 @@ def _with_fixes(
     return done
 
 
-def _fix(
-    finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | None, errors: list[str]
-) -> Fix | None:
+def _fix(finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | None, errors: list[str]) -> Fix | None:
     """The fix of one finding, remembered: making it takes LibCST, whose import is half of a small run."""
     key = digest(f"{source.digest}\0{finding!r}".encode("utf-8", "surrogatepass"))
     if cache is not None and (known := cache.fix(key)) is not None:
@@ -366,14 +363,24 @@ def _after_comments(
     if not comments:
         return findings, 0
     kept, used, silenced = apply(findings, comments)
+    about = _about_comments(path, used, run, errors)
+    # A comment may silence what is said of other comments: only then is it known which do nothing.
+    _, more, _ = apply(about, comments)
+    used = [(comment, first | second) for (comment, first), (_, second) in zip(used, more, strict=True)]
+    left, _, hushed = apply(_about_comments(path, used, run, errors), comments)
+    return kept + left, silenced + hushed
+
+
+def _about_comments(
+    path: str, used: list[tuple[Suppression, frozenset[str]]], run: Check, errors: list[str]
+) -> list[Finding]:
+    """What the rules have to say of a file's comments."""
     outcomes = [_outcome(comment, selectors, run) for comment, selectors in used]
     about: list[Finding] = []
     for each in run.rules:
         if each.check_suppressions is not None:
-            hook = each.check_suppressions
-            about += _guarded(each, lambda subject, hook=hook: hook(path, subject), outcomes, path, errors)
-    left, _, more = apply(about, comments)
-    return kept + left, silenced + more
+            about += _guarded(each, partial(each.check_suppressions, path), outcomes, path, errors)
+    return about
 
 
 def _outcome(comment: Suppression, used: frozenset[str], run: Check) -> Outcome:

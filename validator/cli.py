@@ -90,9 +90,7 @@ def _add_choice(group: Any) -> None:
     group.add_argument(
         "--rules", action="append", default=[], metavar="DIR", help="load the rules of a folder of yours"
     )
-    group.add_argument(
-        "--list-rules", action="store_true", help="list the rules (with --format json as JSON)"
-    )
+    group.add_argument("--list-rules", action="store_true", help="list the rules (with --format json as JSON)")
     group.add_argument("--explain", metavar="RULE", help="explain a rule")
 
 
@@ -100,17 +98,11 @@ def _add_report(group: Any) -> None:
     group.add_argument("--format", choices=config.FORMATS, help="format of the report (default: full)")
     group.add_argument("--output", metavar="FILE", help="write the report to a file")
     group.add_argument("--notes", action="store_true", help="show notes too; they never set the exit status")
-    group.add_argument(
-        "--statistics", action="store_true", help="count the findings by rule instead of listing them"
-    )
+    group.add_argument("--statistics", action="store_true", help="count the findings by rule instead of listing them")
     group.add_argument("--exit-zero", action="store_true", help="exit with 0 in spite of findings")
     group.add_argument("--baseline", metavar="FILE", help="leave out the findings that this file knows")
-    group.add_argument(
-        "--update-baseline", action="store_true", help="write the present findings to the baseline"
-    )
-    group.add_argument(
-        "--changed-since", metavar="REV", help="report on files that changed since a git revision"
-    )
+    group.add_argument("--update-baseline", action="store_true", help="write the present findings to the baseline")
+    group.add_argument("--changed-since", metavar="REV", help="report on files that changed since a git revision")
 
 
 def _add_changes(group: Any) -> None:
@@ -125,9 +117,7 @@ def _add_run(group: Any) -> None:
     group.add_argument("--isolated", action="store_true", help="read no configuration")
     group.add_argument("--show-config", action="store_true", help="print the configuration that holds")
     group.add_argument("--target-python", metavar="X.Y", help="the oldest Python that the code must run on")
-    group.add_argument(
-        "--stdin-filename", metavar="NAME", help="with '-': the path that standard input stands for"
-    )
+    group.add_argument("--stdin-filename", metavar="NAME", help="with '-': the path that standard input stands for")
     group.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core, if worth it)")
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
 
@@ -152,9 +142,7 @@ def _dispatch(options: argparse.Namespace) -> int:
         return write(text, options.output)
     _check_combinations(options)
     if settings.rules_refused:
-        print(
-            f"meshproof: user rules are not loaded: {settings.rules_refused} (see --rules)", file=sys.stderr
-        )
+        print(f"meshproof: user rules are not loaded: {settings.rules_refused} (see --rules)", file=sys.stderr)
     if options.fix or options.diff or options.add_ignore:
         from validator import changes
 
@@ -209,9 +197,7 @@ def _common_folder(paths: list[str]) -> str:
     """The folder whose configuration holds: the innermost one that contains every PATH."""
     if not paths or paths == ["-"]:
         return os.getcwd()
-    folders = [
-        os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path) or ".") for path in paths
-    ]
+    folders = [os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path) or ".") for path in paths]
     try:
         return os.path.commonpath(folders)
     except ValueError:  # different drives
@@ -254,9 +240,7 @@ def _findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     return checked
 
 
-def run_key(
-    entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool
-) -> bytes:
+def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
     parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
     for contract in settings.contracts:
@@ -296,9 +280,7 @@ def analyse(
 
     run = check_of(settings, whole)
     result = checker.check(entries, digests, run, store)
-    return Checked(
-        findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors
-    )
+    return Checked(findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors)
 
 
 def check_of(settings: config.Config, whole: bool) -> Any:
@@ -395,9 +377,7 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
 
 
 def summarise(findings: list[Finding], checked: Checked, baselined: int) -> dict[str, Any]:
-    count = {
-        kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")
-    }
+    count = {kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")}
     return {
         "files": len(checked.files),
         "errors": count["error"],

@@ -166,11 +166,7 @@ def _convert(kind: str, value: Any, root: str, where: str) -> Any:
     """A value of the TOML as `Config` holds it. Raises UsageError naming the key."""
     if kind in ("strings", "folders", "files"):
         texts = _strings(value, where)
-        return (
-            texts
-            if kind == "strings"
-            else tuple(os.path.normpath(os.path.join(root, text)) for text in texts)
-        )
+        return texts if kind == "strings" else tuple(os.path.normpath(os.path.join(root, text)) for text in texts)
     if kind == "table":
         if not isinstance(value, dict):
             raise UsageError(f"{where} must be a table of lists of strings")
@@ -224,9 +220,7 @@ def _paths_of(folders: tuple[str, ...]) -> list[str]:
     paths = list(folders)
     for folder in folders:
         if os.path.isdir(folder):
-            paths += [
-                os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")
-            ]
+            paths += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
     return paths
 
 

@@ -99,9 +99,7 @@ def _below(folder: str, prefix: str, config: Config) -> Iterator[tuple[str, str]
     for name in names:
         if os.path.splitext(name)[1] in LANGUAGES:
             yield prefix + name, os.path.join(folder, name)
-        elif name.endswith("/") or (
-            os.path.splitext(name)[1] == "" and _is_repository(os.path.join(folder, name))
-        ):
+        elif name.endswith("/") or (os.path.splitext(name)[1] == "" and _is_repository(os.path.join(folder, name))):
             inner = name.rstrip("/")
             yield from _below(os.path.join(folder, inner), f"{prefix}{inner}/", config)
 
@@ -136,9 +134,7 @@ def _entry(reported: str, absolute: str) -> tuple[Entry | None, bool]:
             status = os.stat(absolute)
     except OSError as error:
         if linked and error.errno != 2:
-            return Entry(
-                reported, absolute, (0, 0, 0, 0, 0), ("unreadable", "a loop of symbolic links")
-            ), False
+            return Entry(reported, absolute, (0, 0, 0, 0, 0), ("unreadable", "a loop of symbolic links")), False
         return None, linked  # deleted but tracked, or a link to nothing
     if not stat.S_ISREG(status.st_mode):
         return None, linked

@@ -39,10 +39,7 @@ def pages() -> dict[str, str]:
     families: dict[str, list[LoadedRule]] = {}
     for each in load_rules():
         families.setdefault(each.family, []).append(each)
-    return {
-        os.path.join(home, family, "README.md"): _page(family, members)
-        for family, members in families.items()
-    }
+    return {os.path.join(home, family, "README.md"): _page(family, members) for family, members in families.items()}
 
 
 def _content(path: str) -> str | None:
@@ -65,9 +62,7 @@ def _page(family: str, members: list[LoadedRule]) -> str:
     for each in members:
         rule = each.rule
         link = f"[{rule.code}](#{rule.code.lower()}-{rule.name})"
-        lines.append(
-            f"| {link} | `{rule.name}` | {rule.severity} | {rule.fix or ''} | {read(each.doc).summary} |"
-        )
+        lines.append(f"| {link} | `{rule.name}` | {rule.severity} | {rule.fix or ''} | {read(each.doc).summary} |")
     return "\n".join(lines) + "\n" + "".join(_entry(each) for each in members)
 
 
@@ -84,9 +79,7 @@ def _entry(each: LoadedRule) -> str:
 
 
 def _linked(text: str) -> str:
-    return "\n".join(
-        f"- <{line.strip()}>" if line.strip().startswith("http") else line for line in text.split("\n")
-    )
+    return "\n".join(f"- <{line.strip()}>" if line.strip().startswith("http") else line for line in text.split("\n"))
 
 
 def _fenced(text: str) -> str:

@@ -9,12 +9,12 @@ class UsageError(Exception):
     """Wrong usage or configuration. Its text is one line for a person; the exit status is 2."""
 
 
-def nearest(word: str, choices: list[str]) -> str:
+def nearest(word: str, choices: list[str], cutoff: float = 0.6) -> str:
     """A hint ` (did you mean 'x'?)`, or nothing where no choice is close."""
     import difflib
 
     lowered = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(word.lower(), list(lowered), 1, 0.6)
+    close = difflib.get_close_matches(word.lower(), list(lowered), 1, cutoff)
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 

@@ -74,9 +74,7 @@ def _statements(tree: ast.Module, span: Span) -> list[tuple[int, int, bool]]:
     found: list[tuple[int, int, bool]] = []
     block: list[ast.stmt] = tree.body
     while block:
-        inner = next(
-            (each for each in block if _first(each) <= span.line <= (each.end_lineno or each.lineno)), None
-        )
+        inner = next((each for each in block if _first(each) <= span.line <= (each.end_lineno or each.lineno)), None)
         if inner is None:
             break
         last = inner.end_lineno or inner.lineno
@@ -293,10 +291,7 @@ def _together(text: str, fixes: list[Fix]) -> str | None:
 
 def _apart(span: Span, taken: list[Span]) -> bool:
     """Whether a span touches none of the others (two insertions at one place do)."""
-    for other in taken:
-        if span[:2] == other[:2] or (span[:2] < other[2:] and other[:2] < span[2:]):
-            return False
-    return True
+    return not any(span[:2] == other[:2] or (span[:2] < other[2:] and other[:2] < span[2:]) for other in taken)
 
 
 def allowed(finding: Finding, unsafe: bool) -> bool:

@@ -23,9 +23,7 @@ def _program() -> str | None:
         name = "git.exe" if sys.platform == "win32" else "git"
         folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
         paths = (os.path.join(folder, name) for folder in folders)
-        _found.append(
-            next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), None)
-        )
+        _found.append(next((path for path in paths if os.access(path, os.X_OK) and os.path.isfile(path)), None))
     return _found[0]
 
 
@@ -52,9 +50,7 @@ def run(folder: str, *arguments: str) -> tuple[int, bytes]:
         return _spawn(command)
     import subprocess
 
-    done = subprocess.run(
-        command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    done = subprocess.run(command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode, done.stdout
 
 
@@ -130,9 +126,7 @@ def changed_since(folder: str, revision: str, paths: list[str]) -> set[str]:
 
 
 def _commit(folder: str, revision: str) -> str:
-    status, output = run(
-        folder, "rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}"
-    )
+    status, output = run(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
     if status != 0:
         raise UsageError(f"--changed-since: git knows no revision {revision!r}")
     commit = output.decode("ascii", "replace").strip()

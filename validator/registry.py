@@ -53,9 +53,7 @@ def _module_names(folder: str) -> list[str]:
     """The modules of a folder; a name that begins with `_` is a helper, not a rule."""
     if not os.path.isdir(folder):
         return []
-    return sorted(
-        name[:-3] for name in os.listdir(folder) if name.endswith(".py") and not name.startswith("_")
-    )
+    return sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py") and not name.startswith("_"))
 
 
 def _modules_of_folder(folder: str) -> Iterator[ModuleType]:
@@ -79,12 +77,8 @@ def _modules_of_folder(folder: str) -> Iterator[ModuleType]:
 def _loaded(module: ModuleType, family: str) -> LoadedRule:
     rule = getattr(module, "RULE", None)
     if not isinstance(rule, Rule):
-        raise UsageError(
-            f"{module.__file__}: a rule module declares RULE = Rule(…); name a helper with a leading '_'"
-        )
-    hooks = {
-        name: getattr(module, name, None) for name in ("check_file", "check_project", "check_suppressions")
-    }
+        raise UsageError(f"{module.__file__}: a rule module declares RULE = Rule(…); name a helper with a leading '_'")
+    hooks = {name: getattr(module, name, None) for name in ("check_file", "check_project", "check_suppressions")}
     if not any(hooks.values()):
         raise UsageError(f"{module.__file__}: a rule module defines check_file or check_project")
     return LoadedRule(

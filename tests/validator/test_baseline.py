@@ -33,9 +33,7 @@ def test_lines_may_move_and_a_third_one_is_new(tmp_path: Path, monkeypatch: pyte
     assert baseline.without_known(path, moved, reader("# new\n\n  f(x)\nf(x)\nf(x)\n")) == [finding(5)]
 
 
-def test_other_rule_other_file_other_line_text_are_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_rule_other_file_other_line_text_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = str(tmp_path / "base.json")
     baseline.write(path, [finding(1)], reader("f(x)\n"))

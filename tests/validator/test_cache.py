@@ -31,10 +31,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     cli.main([*arguments, "--format", "json"])
-    return [
-        f"{each['path']}:{each['line']} {each['code']}"
-        for each in json.loads(capsys.readouterr().out)["findings"]
-    ]
+    return [f"{each['path']}:{each['line']} {each['code']}" for each in json.loads(capsys.readouterr().out)["findings"]]
 
 
 @pytest.fixture
@@ -84,23 +81,18 @@ def test_settled_files_are_not_read_again(tree: Path, monkeypatch: pytest.Monkey
     first = cache.Cache("x")
     digests = first.digests(entries)
     first.save()
-    monkeypatch.setattr(
-        "builtins.open",
-        lambda path, *rest: (
-            pytest.fail(f"{path} was read") if str(path).endswith(".py") else io_open(path, *rest)
-        ),
-    )
-    assert cache.Cache("x").digests(entries) == digests
 
+    def unexpected(path: str, *rest: object) -> object:
+        raise AssertionError(f"{path} was read")
 
-io_open = open
+    known = cache.Cache("x")
+    monkeypatch.setattr("builtins.open", unexpected)
+    assert known.digests(entries) == digests
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "emptied", "garbage"])
 @pytest.mark.parametrize("suffix", [".runs", ".facts"])
-def test_a_damaged_cache_is_made_again(
-    tree: Path, capfd: pytest.CaptureFixture[str], how: str, suffix: str
-) -> None:
+def test_a_damaged_cache_is_made_again(tree: Path, capfd: pytest.CaptureFixture[str], how: str, suffix: str) -> None:
     run(capfd)
     for path in (tree.parent / "cache").glob(f"*{suffix}"):
         data = path.read_bytes()
@@ -185,9 +177,7 @@ def test_old_files_go_when_the_folder_grows(tree: Path, monkeypatch: pytest.Monk
 
 def test_a_finding_survives_whole() -> None:
     fix = Fix("unsafe", "do", (Edit(Span(1, 2, 3, 4), "é\n"),))
-    finding = Finding(
-        "MP1", "n", "note", "a/b.py", Span(5, 6, 7, 8), "m", "h", (Related("c", 1, "r"),), fix, "ctx"
-    )
+    finding = Finding("MP1", "n", "note", "a/b.py", Span(5, 6, 7, 8), "m", "h", (Related("c", 1, "r"),), fix, "ctx")
     assert cache._finding(cache._plain(finding)) == finding
     assert cache._finding(cache._plain(finding._replace(fix=None))) == finding._replace(fix=None)
 

@@ -50,9 +50,7 @@ def test_walk_leaves_out_what_nobody_wrote(tmp_path: Path) -> None:
 def test_default_excludes_do_not_hide_what_is_named(tmp_path: Path) -> None:
     touch(tmp_path, "venv/lib/site-packages/pkg/a.py", "venv/lib/site-packages/pkg/build/b.py")
     assert found(tmp_path, "venv/lib/site-packages/pkg") == ["venv/lib/site-packages/pkg/a.py"]
-    assert found(tmp_path, "venv/lib/site-packages/pkg/build/b.py") == [
-        "venv/lib/site-packages/pkg/build/b.py"
-    ]
+    assert found(tmp_path, "venv/lib/site-packages/pkg/build/b.py") == ["venv/lib/site-packages/pkg/build/b.py"]
 
 
 def test_git_ignored_files_are_left_out(tmp_path: Path) -> None:

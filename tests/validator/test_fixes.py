@@ -21,9 +21,7 @@ from validator.source import SourceFile
 RULE = Rule("MP999", "test-rule", "error", "0.1.0", fix="safe")
 
 
-def mended(
-    text: str, at: str, function: Callable[[Any, Finding], Any], data: bytes | None = None
-) -> str | None:
+def mended(text: str, at: str, function: Callable[[Any, Finding], Any], data: bytes | None = None) -> str | None:
     """The text after the fix of a finding whose span is the first place of `at`."""
     source = SourceFile("a.py", "/nowhere/a.py", data or text.encode())
     index = text.index(at)
@@ -56,8 +54,8 @@ def only_calls(node: cst.CSTNode, finding: Finding) -> Any:
         ("a = 1\nbreakpoint()\nb = 2\n", "breakpoint()", "a = 1\nb = 2\n"),
         ("def f():\n    breakpoint()\n", "breakpoint()", "def f():\n    pass\n"),
         ("def f():\n    a = 1; breakpoint()\n", "breakpoint()", "def f():\n    a = 1\n"),
-        ("if a:\n    b = 1\nelif c:\n    breakpoint()\nelse:\n    d\n", "breakpoint()", "if a:\n    b = 1\nelif c:\n    pass\nelse:\n    d\n"),
-        ("class A:\n\tdef f(self):\n\t\tx = '''\n  keep\n'''\n\t\tbreakpoint()\n", "breakpoint()", "class A:\n\tdef f(self):\n\t\tx = '''\n  keep\n'''\n"),
+        ("if a:\n    b\nelif c:\n    breakpoint()\nelse:\n    d\n", "breakpoint()", "if a:\n    b\nelif c:\n    pass\nelse:\n    d\n"),
+        ("def f(a):\n\tx = '''\n  keep\n'''\n\tbreakpoint()\n", "breakpoint()", "def f(a):\n\tx = '''\n  keep\n'''\n"),
         ("import pdb\nx = 1\n", "import pdb", "x = 1\n"),
         ("try:\n    a\nexcept E:\n    breakpoint()\n", "breakpoint()", "try:\n    a\nexcept E:\n    pass\n"),
         ("match x:\n    case 1:\n        breakpoint()\n", "breakpoint()", "match x:\n    case 1:\n        pass\n"),

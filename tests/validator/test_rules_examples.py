@@ -1,4 +1,4 @@
-"""The examples of every rule are its tests: the lines marked are reported, as often as marked, and no others."""
+"""The examples of every rule are its tests: the marked lines are reported, as often as marked, no others."""
 
 from __future__ import annotations
 

@@ -92,9 +92,7 @@ def test_working_directory_through_pythonpath_is_left_too(hostile: Path) -> None
         "import sys, runpy; sys.argv = ['-m']; sys.path.insert(0, ''); sys.path.append(sys.argv[0] and '.');"
         f"sys.path.append({str(ROOT)!r}); import validator; print([p for p in sys.path if p in ('', '.')])"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], cwd=hostile, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=hostile, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
 
 

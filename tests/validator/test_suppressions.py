@@ -38,7 +38,7 @@ def silenced_lines(text: str, code: str = "MP101") -> list[int]:
         ("# validator: ignore-block[MP101] all\n@a\n@b(\n    1)\ndef f():\n    x = 1\ny = 1\n", [1, 2, 3, 4, 5, 6]),
         ("@a\ndef f():  # validator: ignore-block[MP101] all\n    x = 1\ny = 1\n", [1, 2, 3]),
         ("if a:  # validator: ignore-block[MP101] not the else\n    x = 1\nelse:\n    y = 1\n", [1, 2]),
-        ("class A:\n    def f(self):  # validator: ignore-block[MP101] one\n        x\n    def g(self):\n        x\n", [2, 3]),
+        ("class A:\n  def f(self):  # validator: ignore-block[MP101] one\n    x\n  def g(self):\n    x\n", [2, 3]),
         ("a = 1\n# validator: ignore-file[MP101] all\n", [1, 2, 3]),
         ("a = 1  # noqa: MP101\nb = 1  # noqa\nc = 1  # noqa: E501\nd = 1  # NOQA:E501,MP101\n", [1, 2, 4]),
         ("a = '# validator: ignore[MP101] no comment'\n", []),
@@ -55,9 +55,7 @@ def test_reason_and_place_are_read() -> None:
     first, second = find(text.encode(), text)
     assert (first.kind, first.selectors, first.reason) == ("ignore", ("MP101", "MP102"), "the reason")
     line = text.split("\n")[0]
-    assert line[first.column - 1 : first.end_column - 1].startswith(
-        "# validator: ignore[MP101, MP102] the reason"
-    )
+    assert line[first.column - 1 : first.end_column - 1].startswith("# validator: ignore[MP101, MP102] the reason")
     assert (second.kind, second.selectors) == ("noqa", ())
 
 

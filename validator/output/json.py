@@ -33,9 +33,7 @@ def as_dict(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "help": finding.help,
         "fix": _fix(finding),
-        "related": [
-            {"path": each.path, "line": each.line, "message": each.message} for each in finding.related
-        ],
+        "related": [{"path": each.path, "line": each.line, "message": each.message} for each in finding.related],
     }
 
 

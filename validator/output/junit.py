@@ -20,9 +20,7 @@ def render(report: Report) -> str:
     for finding in report.findings:
         suite.append(_case(finding))
     if not report.findings:
-        ElementTree.SubElement(
-            suite, "testcase", {"name": "no findings", "classname": "meshproof", "time": "0"}
-        )
+        ElementTree.SubElement(suite, "testcase", {"name": "no findings", "classname": "meshproof", "time": "0"})
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -30,18 +28,12 @@ def render(report: Report) -> str:
 def _case(finding: Finding) -> ElementTree.Element:
     path, line = _text(finding.path), str(finding.span.line)
     name = f"{finding.code} {finding.name} at {line}:{finding.span.column}"
-    case = ElementTree.Element(
-        "testcase", {"name": name, "classname": path, "file": path, "line": line, "time": "0"}
-    )
-    body = "\n".join(
-        text for text in (f"{path}:{line}:{finding.span.column}", finding.message, finding.help) if text
-    )
+    case = ElementTree.Element("testcase", {"name": name, "classname": path, "file": path, "line": line, "time": "0"})
+    body = "\n".join(text for text in (f"{path}:{line}:{finding.span.column}", finding.message, finding.help) if text)
     if finding.severity == "note":
         ElementTree.SubElement(case, "system-out").text = _text(body)
     else:
-        failure = ElementTree.SubElement(
-            case, "failure", {"message": _text(finding.message), "type": finding.severity}
-        )
+        failure = ElementTree.SubElement(case, "failure", {"message": _text(finding.message), "type": finding.severity})
         failure.text = _text(body)
     return case
 

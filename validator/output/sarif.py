@@ -95,8 +95,7 @@ def _result(finding: Finding, report: Report, index: dict[str, int], seen: Count
         ]
     if finding.fix is not None:
         replacements = [
-            {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.text}}
-            for edit in finding.fix.edits
+            {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.text}} for edit in finding.fix.edits
         ]
         change = {"artifactLocation": _artifact(finding.path), "replacements": replacements}
         result["fixes"] = [{"description": {"text": finding.fix.message}, "artifactChanges": [change]}]
