@@ -80,7 +80,14 @@ class Finder:
         root = _root_of(folder)
         while True:
             candidate = os.path.join(root, name)
-            if candidate in self.by_path or candidate in self.folders and candidate != folder and _is_package(candidate):
+            if _is_package(root):
+                pass  # a package is no place that names are looked up in
+            elif (
+                candidate in self.by_path
+                or candidate in self.folders
+                and candidate != folder
+                and _is_package(candidate)
+            ):
                 found[candidate] = None
             if root not in self.folders or os.path.dirname(root) == root:
                 break
@@ -104,7 +111,10 @@ class Finder:
         if path in self.folders or os.path.isdir(path):
             return True
         folder, stem = os.path.split(path)
-        return any(entry.partition(".")[0] == stem and not entry.endswith((".md", ".txt", ".sh", ".yaml", ".json")) for entry in _listing(folder))
+        return any(
+            entry.partition(".")[0] == stem and not entry.endswith((".md", ".txt", ".sh", ".yaml", ".json"))
+            for entry in _listing(folder)
+        )
 
 
 @cache

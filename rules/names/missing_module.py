@@ -2,7 +2,8 @@
 
 What it does
     Reports an import, at any depth, of a module below a package of the project where no file, folder or
-    compiled module of that name lies. One finding per file and module. The same guards as for `missing-name`
+    compiled module of that name lies. One finding per module and function, and one
+    for all that the top level of a file imports. The same guards as for `missing-name`
     silence it, and so do modules that builds generate (`_version`, `*_pb2`).
 
 Why is this bad
@@ -27,18 +28,23 @@ RULE = Rule("MP202", "missing-module", "error", stable_since="0.1.0", tokens=("i
 
 def check_project(project: Project) -> Iterator[Finding]:
     imports = project.analysis(Imports)
-    groups: dict[tuple[str, str], list[Lost]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Lost]]] = {}
     for lost in imports.lost:
         if lost.missing.name is None:
-            groups.setdefault((lost.importer.path, lost.missing.module), []).append(lost)
-    for (_, module), group in groups.items():
-        yield _report(imports, module, group)
+            # at the top level the first import that fails ends it; inside functions each module counts
+            place = "<module>" if lost.row.scope == "<module>" and not lost.hidden else lost.missing.module
+            groups.setdefault((lost.importer.path, place), {}).setdefault(lost.missing.module, []).append(lost)
+    for group in groups.values():
+        yield _report(imports, group)
 
 
-def _report(imports: Imports, module: str, group: list[Lost]) -> Finding:
-    first = group[0]
-    names = list(dict.fromkeys(lost.row.name for lost in group if lost.row.name))
+def _report(imports: Imports, group: dict[str, list[Lost]]) -> Finding:
+    module, rows = next(iter(group.items()))
+    first = rows[0]
+    names = list(dict.fromkeys(lost.row.name for lost in rows if lost.row.name))
     wanted = f" (for {', '.join(f'`{n}`' for n in names[:3])}{' and others' if len(names) > 3 else ''})" if names else ""
+    others = [f"`{name}`" for name in group if name != module]
+    more = f"; nor {', '.join(others)}" if others else ""
     scope = scope_of(first.importer, first.row)
     where = f", which `{scope.name}` imports" if scope is not None else ""
     hidden = "; the handler around the import hides the error" if first.hidden else ""
@@ -47,9 +53,9 @@ def _report(imports: Imports, module: str, group: list[Lost]) -> Finding:
     return RULE.finding(
         first.importer.path,
         first.row.at,
-        f"the project has no module `{module}`{wanted}{where}{hidden}",
+        f"the project has no module `{module}`{wanted}{where}{hidden}{more}",
         help=advice,
-        context=f"{first.row.scope}:{module}",
+        context=f"{first.row.scope}:{','.join(group)}",
     )
 
 
@@ -60,6 +66,9 @@ INCORRECT = (
 class SamplesGenerator:
     pass
 # file: rl/trainer/ppo.py
+from rl.trainer.sampling import SamplesGenerator
+
+
 def make(agent):
     if agent:
         from rl.trainer.sampling_async import SamplesGeneratorAsync, Queue  # error: MP202

@@ -5,7 +5,7 @@ What it does
     that the module it is imported from neither defines, imports, nor has as a submodule. Silent: imports behind
     a handler for ImportError or under a condition that asks whether something is there, modules with a
     `__getattr__` or a star import from outside, generated and compiled modules. A handler for *everything*
-    does not excuse the import: it hides it.
+    does not excuse the import: it hides it. One finding per place and module.
 
 Why is this bad
     ImportError. At the top of a file it ends the job at once; inside a function only the configuration that
@@ -30,37 +30,41 @@ RULE = Rule("MP201", "missing-name", "error", stable_since="0.1.0", tokens=("imp
 
 def check_project(project: Project) -> Iterator[Finding]:
     imports = project.analysis(Imports)
-    seen: set[tuple[str, str, str | None, str]] = set()
+    groups: dict[tuple[str, str, str], dict[str, Lost]] = {}
     for lost in imports.lost:
-        key = (lost.importer.path, lost.missing.module, lost.missing.name, lost.row.scope)
-        if lost.missing.name is not None and key not in seen:
-            seen.add(key)
-            yield _report(imports, lost)
+        if lost.missing.name is not None:
+            key = (lost.importer.path, lost.missing.module, lost.row.scope)
+            groups.setdefault(key, {}).setdefault(lost.missing.name, lost)
+    for group in groups.values():
+        yield _report(imports, group)
 
 
-def _report(imports: Imports, lost: Lost) -> Finding:
-    name, owner, row = lost.missing.name or "", lost.missing.owner, lost.row
-    module = lost.missing.module or row.module
+def _report(imports: Imports, group: dict[str, Lost]) -> Finding:
+    """One finding for all names that one place misses in one module."""
+    name, lost = next(iter(group.items()))
+    owner, row = lost.missing.owner, lost.row
     scope = scope_of(lost.importer, row)
     where = f", which `{scope.name}` imports" if scope is not None else ""
     hidden = "; the handler around the import hides the ImportError" if lost.hidden else ""
-    home = imports.defined_in(name, lost.importer)
+    names = " nor ".join(f"`{each}`" for each in group)
     related = [Related(owner.path, 1, f"`{owner.name}` has no `{name}`")] if owner is not None else []
-    if home is not None:
-        place = home.functions.get(name) or home.classes.get(name)
-        related.append(Related(home.path, place.facts.at[0] if place else 1, f"`{name}` is defined here"))
-        advice = f"import it from `{home.name}`" if home is not owner else ""
-    else:
+    advice = []
+    for each in group:
+        home = imports.defined_in(each, lost.importer)
+        if home is not None:
+            place = home.functions.get(each) or home.classes.get(each)
+            related.append(Related(home.path, place.facts.at[0] if place else 1, f"`{each}` is defined here"))
+            advice.append(f"import `{each}` from `{home.name}`")
+    if not advice:
         choices = [n for n in owner.facts.names if not n.startswith("__")] if owner is not None else []
-        hint = nearest(name, choices)
-        advice = f"define `{name}` in `{module}` or import what took its place{hint}"
+        advice.append(f"define `{name}` there, or import what took its place{nearest(name, choices, 0.7)}")
     return RULE.finding(
         lost.importer.path,
         row.at,
-        f"`{module}` does not define `{name}`{where}{hidden}",
-        help=advice,
+        f"`{lost.missing.module or row.module}` {'defines neither' if len(group) > 1 else 'does not define'} {names}{where}{hidden}",
+        help="; ".join(advice),
         related=related,
-        context=f"{row.scope}:{module}.{name}",
+        context=f"{row.scope}:{lost.missing.module}:{','.join(group)}",
     )
 
 
@@ -87,6 +91,9 @@ from .strategy import FSDP2Strategy
 class FSDP2Strategy:
     pass
 # file: rl/factory.py
+from rl.fsdp.strategy import FSDP2Strategy
+
+
 def get_strategy():
     try:
         from rl.fsdp import FSDPStrategy  # error: MP201

@@ -4,7 +4,8 @@ What it does
     Reports syntax newer than the lower bound of `requires-python` (pyproject.toml), `python_requires`
     (setup.cfg, setup.py) or `target-python` (our own configuration): quotes, backslashes, comments and line
     breaks inside the expressions of f-strings (3.12), type parameters and `type` (3.12), `except*` and starred
-    subscripts (3.11), `match` and parenthesised context managers (3.10), `:=` and `/` (3.8).
+    subscripts (3.11), `match` (3.10), parenthesised context managers (3.9, where it works
+    without being documented), `:=` and `/` (3.8).
 
 Why is this bad
     The file is a SyntaxError on a Python that the project promises to support, at the first import of the

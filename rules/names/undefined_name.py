@@ -4,7 +4,8 @@ What it does
     Reports a name that is read in a file where no scope around the place binds it and Python does not know it:
     no import, assignment, parameter, loop or built-in. Names in annotations that Python evaluates count. Files
     with star imports or with names made at run time (`globals()`, `exec`) are left alone, and so is code behind
-    a handler for NameError. One finding per name and function.
+    a handler for NameError. One finding per name and function,
+    and one where the function first calls it.
 
 Why is this bad
     NameError when the line runs: often after hours, on a path that only one option or one failure takes.
@@ -16,35 +17,48 @@ References
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Iterator
 
 from validator.errors import nearest
-from validator.facts.model import Unresolved
+from validator.facts.model import At, Unresolved
 from validator.finding import Finding
 from validator.rule import Rule
 from validator.source import SourceFile
 
 RULE = Rule("MP204", "undefined-name", "error", stable_since="0.1.0")
 
+_PYTHON_2 = frozenset({"unicode", "basestring", "long", "xrange", "raw_input", "unichr", "reduce", "cmp", "file"})
+_BRANCHES_ON_VERSION = re.compile(r"\bPY[23]\b|version_info|sys\.version")
+
 
 def check_file(source: SourceFile) -> Iterator[Finding]:
-    names = source.facts.names
-    seen: dict[str, Unresolved] = {}
+    choices = [*source.facts.names, *dir(builtins)]
     for row in source.facts.unresolved:
-        if row.name in seen:
+        if row.name in _PYTHON_2 and _BRANCHES_ON_VERSION.search(source.text):
             continue
-        seen[row.name] = row
-        elsewhere = any(i.bound_as == row.name for i in source.facts.imports)
-        hint = "; it is imported in another function only" if elsewhere else ""
-        choices = [*names, *dir(builtins)]
-        where = "" if row.scope == "<module>" else f" in `{row.scope.replace('.<locals>', '')}`"
-        yield RULE.finding(
-            source.path,
-            row.at,
-            f"`{row.name}` is not defined{where}{hint}",
-            help=f"import or define it before it is used{nearest(row.name, choices)}",
-            context=f"{row.scope}:{row.name}",
-        )
+        for at in dict.fromkeys((row.at, _first_call(source, row))):
+            yield _report(source, row, at, choices)
+
+
+def _first_call(source: SourceFile, row: Unresolved) -> At:
+    """Where the function first calls the name (a reader looks there, not at a test before it)."""
+    own = (f for f in source.facts.functions if f.qualname == row.scope)
+    calls = (call.name_at for function in own for call in function.calls if call.target == row.name)
+    return next(calls, row.at)
+
+
+def _report(source: SourceFile, row: Unresolved, at: At, choices: list[str]) -> Finding:
+    elsewhere = any(i.bound_as == row.name for i in source.facts.imports)
+    hint = "; only another function imports it" if elsewhere else ""
+    where = "" if row.scope == "<module>" else f" in `{row.scope.replace('.<locals>', '')}`"
+    return RULE.finding(
+        source.path,
+        at,
+        f"`{row.name}` is not defined{where}{hint}",
+        help=f"import or define it before it is used{nearest(row.name, choices, 0.8)}",
+        context=f"{row.scope}:{row.name}",
+    )
 
 
 INCORRECT = (
@@ -59,6 +73,15 @@ INCORRECT = (
 class Actor:
     def fit(self, queue: Queue) -> torch.Tensor:  # error: MP204
         return torch.ones(device_mesh)  # error: MP204
+""",
+    """import torch.distributed as dist
+
+
+def shard(module):
+    assert fully_shard is not None  # error: MP204
+    for child in module.children():
+        fully_shard(child)  # error: MP204
+    return fully_shard(module)
 """,
 )
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from validator.errors import nearest
 from validator.facts.model import Guard, Import
-from validator.project import Method, Missing, Module, Project
+from validator.project import External, Method, Missing, Module, Project, Unknown
 
 # written by build steps and protocol compilers, or compiled: not part of the source
 _GENERATED = re.compile(r"(^|_)version$|_pb2$|_pb2_grpc$|^__about__$|^_build|version_info|^_C$|^_ext$|^_[A-Z]\w*$|^lib\w+$")
 _CAUGHT = ("ImportError", "ModuleNotFoundError")
-_CONDITIONS = re.compile(r"version|find_spec|hasattr|available|TYPE_CHECKING|HAS_|has_|_installed|sys\.path", re.I)
+_CONDITIONS = re.compile(r"find_spec|hasattr|available|TYPE_CHECKING|HAS_|has_|_installed|sys\.path", re.I)
 _CATCH_ALL = ("*", "Exception", "BaseException")
 
 
@@ -42,7 +42,7 @@ class Imports:
         for module in self.project.modules.values():
             for row in module.facts.imports:
                 missing = self._missing(module, row)
-                if missing is None or _excused(row.guards) or self._generated(module, missing):
+                if missing is None or not row.level and self._is_elsewhere(row) or _excused(row.guards) or self._generated(module, missing):
                     continue
                 if not (missing.name is not None and self._set_from_outside(missing)):
                     yield Lost(module, row, missing, _hidden(row.guards))
@@ -53,6 +53,27 @@ class Imports:
         else:
             found = self.project.imported(importer, row)
         return found if isinstance(found, Missing) else None
+
+    def _is_elsewhere(self, row: Import) -> bool:
+        """Whether the package is an installed one that merely shares its name with a folder of the project.
+
+        Then no import of it finds anything here.
+        """
+        return row.module.partition(".")[0] not in self._found
+
+    @cached_property
+    def _found(self) -> frozenset[str]:
+        """The top-level packages of which some absolute import finds a module or a name in the project."""
+        found: set[str] = set()
+        for module in self.project.modules.values():
+            for row in module.facts.imports:
+                top, _, rest = row.module.partition(".")
+                if row.level or top in found or row.name is None and not rest:
+                    continue
+                symbol = self.project.imported(module, row) if row.name else self.project.import_module(module, row.module)
+                if not isinstance(symbol, Missing | External | Unknown):
+                    found.add(top)
+        return frozenset(found)
 
     @staticmethod
     def _generated(importer: Module, missing: Missing) -> bool:
@@ -98,7 +119,7 @@ class Imports:
         moved = [n for n in names if n.rpartition(".")[2] == last and n.partition(".")[0] == missing.partition(".")[0]]
         if len(moved) == 1:
             return f" (did you mean {moved[0]!r}?)"
-        return nearest(missing, siblings)
+        return nearest(missing, siblings, 0.85)
 
 
 def scope_of(module: Module, row: Import) -> Method | None:

@@ -39,7 +39,7 @@ _STATEMENTS = (
     (11, "`except*`", re.compile(r"^[ \t]*(except[ \t]*\*)", re.M)),
     (11, "a starred expression in a subscript", re.compile(r"([\w)\]]\[\*)\w")),
     (10, "a `match` statement", re.compile(r"^[ \t]*(match[ \t(\[{][^\n]*):[ \t]*\n\s*case\b", re.M)),
-    (10, "parenthesised context managers", re.compile(r"^[ \t]*(with[ \t]*\((?=[^:]*\bas\b[^:()]*\)[ \t]*:))", re.M)),
+    (9, "a parenthesised list of context managers", re.compile(r"^[ \t]*(with[ \t]*\((?=[^:]*\bas\b[^:()]*\)[ \t]*:))", re.M)),
     (8, "an assignment expression (`:=`)", re.compile(r"(:=)")),
     (8, "a positional-only parameter", re.compile(r",\s*(/)(?=\s*[,)])")),
 )  # fmt: skip

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from validator.facts.control import catches, falls_through, stub_kind, terminates
 from validator.facts.decode import conflict_marker, decode
 from validator.facts.grammar import newer_syntax, reads_with_newer_python
 from validator.facts.model import (
-    Argument, Assign, Call, Class, FileFacts, Function, Guard, Import, Param, Problem, Ref, Return, Unresolved,
+    Argument,
+    Assign,
+    Call,
+    Class,
+    FileFacts,
+    Function,
+    Guard,
+    Import,
+    Param,
+    Problem,
+    Ref,
+    Return,
+    Unresolved,
 )  # fmt: skip
 from validator.facts.scopes import Scope, resolves, type_parameters
 from validator.facts.text import Text, path_of
@@ -35,6 +47,7 @@ RELEVANT = (
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _TRY = (ast.Try, ast.TryStar) if hasattr(ast, "TryStar") else (ast.Try,)
+_WRITES_NAMES = frozenset({"exec", "globals", "vars", "setattr"})
 _LEAVES = frozenset({ast.Constant, ast.Load, ast.Store, ast.Del})
 
 
@@ -55,7 +68,9 @@ def extract(source: SourceFile) -> FileFacts:
         if newest > sys.version_info[1] and reads_with_newer_python(text):
             problem = Problem("newer", error.lineno or 1, 1, f"needs Python 3.{newest}")
             return FileFacts(problem=problem, lines=lines, extra={"newer_syntax": features})
-        problem = conflict_marker(text) or Problem("syntax", error.lineno or 1, max(error.offset or 1, 1), error.msg or "invalid syntax")
+        problem = conflict_marker(text) or Problem(
+            "syntax", error.lineno or 1, max(error.offset or 1, 1), error.msg or "invalid syntax"
+        )
     except (RecursionError, MemoryError):
         problem = Problem("nesting", 1, 1, "nested too deeply to be read")
     except ValueError as error:
@@ -134,7 +149,11 @@ class _Extractor:
                     if not isinstance(node.value, ast.List | ast.Tuple):
                         return None
                     found = found or []
-                    found += [(e.value, self.text.at(e)) for e in node.value.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+                    found += [
+                        (e.value, self.text.at(e))
+                        for e in node.value.elts
+                        if isinstance(e, ast.Constant) and isinstance(e.value, str)
+                    ]
         return None if found is None else tuple(found)
 
     # -- scopes --------------------------------------------------------------------------------------------
@@ -212,7 +231,10 @@ class _Extractor:
             self.expr(item.context_expr)
             if item.optional_vars is not None:
                 self.target(item.optional_vars, "with", item.context_expr, node)
-            self.guards = (*self.guards, Guard("with", self.text.segment(item.context_expr), False, node.lineno))
+            self.guards = (
+                *self.guards,
+                Guard("with", self.text.segment(item.context_expr), False, node.lineno),
+            )
         self.block(node.body)
         self.guards = outer
 
@@ -220,7 +242,9 @@ class _Extractor:
         caught = catches(node.handlers)
         hides_names = "NameError" in caught or "UnboundLocalError" in caught
         self.name_errors_caught += hides_names
-        self.guarded(Guard("try", ", ".join(caught), False, node.lineno), node.body) if caught else self.block(node.body)
+        self.guarded(Guard("try", ", ".join(caught), False, node.lineno), node.body) if caught else self.block(
+            node.body
+        )
         self.name_errors_caught -= hides_names
         for handler in node.handlers:
             if handler.type is not None:
@@ -251,7 +275,9 @@ class _Extractor:
 
     def visit_import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self.imports.append(Import(alias.name, None, alias.asname, 0, self.scope.qualname, self.guards, self.text.at(alias)))
+            self.imports.append(
+                Import(alias.name, None, alias.asname, 0, self.scope.qualname, self.guards, self.text.at(alias))
+            )
             self.bind(alias.asname or alias.name.partition(".")[0], "import")
 
     def visit_import_from(self, node: ast.ImportFrom) -> None:
@@ -263,7 +289,15 @@ class _Extractor:
                 self.star_imports.append((module, node.level))
                 continue
             self.imports.append(
-                Import(module, alias.name, alias.asname, node.level, self.scope.qualname, self.guards, self.text.at(alias))
+                Import(
+                    module,
+                    alias.name,
+                    alias.asname,
+                    node.level,
+                    self.scope.qualname,
+                    self.guards,
+                    self.text.at(alias),
+                )
             )
             self.bind(alias.asname or alias.name, "import")
 
@@ -319,7 +353,10 @@ class _Extractor:
         for target in node.targets:
             if isinstance(target, ast.Attribute) and self.full:
                 self.ref(target, "del")
-            self.expr(target.value) if isinstance(target, ast.Attribute | ast.Subscript) else self.children(target)
+            if isinstance(target, ast.Attribute | ast.Subscript):
+                self.expr(target.value)
+            else:
+                self.children(target)
 
     def target(self, target: ast.expr, kind: str, value: ast.expr | None, node: ast.AST, annotation: str = "") -> None:
         """Bind a target. `kind` overrides the kind of the value (`for`, `with`, `aug`)."""
@@ -330,9 +367,10 @@ class _Extractor:
                 if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) and not kind:
                     inner, part = value.elts[index], ""
                 self.target(element, part or kind, inner, node)
-            return
+            return None
         if isinstance(target, ast.Starred):
-            return self.target(target.value, "other", value, node)
+            self.target(target.value, "other", value, node)
+            return
         if isinstance(target, ast.Name):
             self.bind(target.id)
         else:
@@ -358,21 +396,27 @@ class _Extractor:
     def visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for decorator in node.decorator_list:
             self.expr(decorator)
-        params = self.parameters(node.args)
-        if node.returns is not None:
-            self.annotation(node.returns)
         self.bind(node.name, "def")
         owner = self.scope.qualname if self.scope.is_class else ""
         qualname, outer = self.qualified(node.name), (self.scope, self.body, self.guards, self.name_errors_caught)
+        self.enter_generic(node)
+        params = self.parameters(node.args)
+        if node.returns is not None:
+            self.annotation(node.returns)
         self.scope, self.body = self.enter(qualname, self.scope), _Body(qualname, owner)
         self.scope.bound.update(p.name for p in params)
-        self.scope.bound.update(type_parameters(node))
         self.name_errors_caught = 0
         definition_guards, self.guards = self.guards, ()
         self.block(node.body)
         scope, body = self.scope, self.body
         self.scope, self.body, self.guards, self.name_errors_caught = outer
         self.finish(node.name, body, scope, self.text.at(node), self.name_at(node), node, params, definition_guards)
+
+    def enter_generic(self, node: ast.AST) -> None:
+        """PEP 695: the scope between a definition and its surroundings that binds its type parameters."""
+        if names := type_parameters(node):
+            self.scope = self.enter(self.scope.qualname, self.scope, is_comprehension=True)
+            self.scope.bound.update(names)
 
     def finish(self, name: str, body: _Body, scope: Scope, at: Any, name_at: Any, node: Any = None,
                params: tuple[Param, ...] = (), guards: tuple[Guard, ...] = ()) -> None:  # fmt: skip
@@ -390,7 +434,10 @@ class _Extractor:
         """The place of the name in a `def` or `class` line."""
         line = node.lineno
         text = self.text.lines[line - 1]
-        start = text.find(node.name, self.text.column(line, node.col_offset) - 1 + (3 if "Function" in type(node).__name__ else 5))
+        start = text.find(
+            node.name,
+            self.text.column(line, node.col_offset) - 1 + (3 if "Function" in type(node).__name__ else 5),
+        )
         return (line, start + 1, line, start + 1 + len(node.name)) if start >= 0 else self.text.at(node)
 
     def parameters(self, args: ast.arguments) -> tuple[Param, ...]:
@@ -419,21 +466,28 @@ class _Extractor:
 
     def annotation(self, node: ast.expr) -> None:
         """An annotation that Python evaluates: its names must exist (strings and deferred ones are not read)."""
-        if not self.deferred_annotations and not type_parameters_in(self.scope):
+        if not self.deferred_annotations:
             self.expr(node)
 
     def visit_class(self, node: ast.ClassDef) -> None:
-        for expression in [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)]:
-            self.expr(expression)
+        for decorator in node.decorator_list:
+            self.expr(decorator)
         self.bind(node.name, "class")
         qualname, outer = self.qualified(node.name), (self.scope, self.body, self.guards)
-        self.scope, self.body = self.enter(qualname, self.scope, is_class=True), _Body(f"{qualname}.<class>", qualname)
-        self.scope.bound.update(type_parameters(node))
+        self.enter_generic(node)
+        for expression in [*node.bases, *(k.value for k in node.keywords)]:
+            self.expr(expression)
+        self.scope = self.enter(qualname, self.scope, is_class=True)
+        self.body = _Body(f"{qualname}.<class>", qualname)
         definition_guards, self.guards = self.guards, ()
         self.block(node.body)
         scope, body = self.scope, self.body
         self.scope, self.body, self.guards = outer
-        annotations = {s.target.id: self.text.segment(s.annotation) for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)}
+        annotations = {
+            s.target.id: self.text.segment(s.annotation)
+            for s in node.body
+            if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+        }
         self.classes.append(Class(
             node.name, qualname, self.text.at(node), self.name_at(node), tuple(path_of(b) for b in node.bases),
             tuple((k.arg or "**", self.text.segment(k.value)) for k in node.keywords),
@@ -501,7 +555,7 @@ class _Extractor:
         while type(value) is ast.Attribute:
             value = value.value
         self.expr(value, "attribute")
-        if type(func) is ast.Name and func.id in ("exec", "globals", "vars") and (func.id == "exec" or use == "attribute"):
+        if type(func) is ast.Name and func.id in _WRITES_NAMES and _writes_names(func.id, node, use):
             self.dynamic = True
         for argument in node.args:
             self.expr(argument)
@@ -576,14 +630,16 @@ class _Extractor:
             for condition in generator.ifs:
                 self.expr(condition)
                 self.guards = (*self.guards, self.test(condition))
-        for part in ([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]):
+        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
             self.expr(part)
         self.scope, self.guards = outer, guards
 
 
-def type_parameters_in(scope: Scope) -> bool:
-    """Whether a scope is that of a generic definition (its annotations may name type parameters)."""
-    return False if scope.parent is None else "T" in scope.bound and scope.is_class
+def _writes_names(function: str, node: ast.Call, use: str) -> bool:
+    """Whether a call may bind module-level names that no reader can list."""
+    if function == "setattr":  # setattr(sys.modules[__name__], …)
+        return bool(node.args) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.args[0]))
+    return function == "exec" or use in ("attribute", "subscript") and not node.args
 
 
 def _unpacking(target: ast.expr) -> str:
@@ -591,11 +647,6 @@ def _unpacking(target: ast.expr) -> str:
         starred = any(isinstance(e, ast.Starred) for e in target.elts)
         return "unpack:*" if starred else f"unpack:{len(target.elts)}"
     return "value"
-
-
-def names_of(targets: Iterable[ast.expr]) -> list[str]:
-    """The plain names among assignment targets."""
-    return [t.id for t in targets if isinstance(t, ast.Name)]
 
 
 _STATEMENTS: dict[type[ast.AST], Any] = {
@@ -610,6 +661,7 @@ _STATEMENTS: dict[type[ast.AST], Any] = {
     ast.Assert: _Extractor.visit_assert, **dict.fromkeys(_TRY, _Extractor.visit_try),
 }  # fmt: skip
 if hasattr(ast, "TypeAlias"):
+
     def _type_alias(self: _Extractor, node: Any) -> None:
         self.bind(node.name.id)
 

@@ -13,7 +13,7 @@ KNOWN = frozenset(dir(builtins)) | {
     "__file__", "__name__", "__path__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__",
     "__annotations__", "__module__", "__qualname__", "__class__", "__dict__", "__debug__", "__conditional_annotations__",
     "WindowsError", "ExceptionGroup", "BaseExceptionGroup", "EncodingWarning", "PythonFinalizationError",
-    "aiter", "anext", "get_ipython", "display", "reveal_type", "reveal_locals", "_",
+    "aiter", "anext", "get_ipython", "display", "profile", "reveal_type", "reveal_locals", "_",
 }  # fmt: skip
 
 
