@@ -65,8 +65,8 @@ class Module:
         self.imports: dict[tuple[str, str], Import] = {}  # (scope, bound name)
         for row in self.facts.imports:
             self.imports.setdefault((row.scope, row.bound_as), row)
-        for row in self.facts.classes:
-            self.classes[row.qualname] = ClassDef(self, row)
+        for definition in self.facts.classes:
+            self.classes[definition.qualname] = ClassDef(self, definition)
         for function in self.facts.functions:
             method = Method(self, function, self.classes.get(function.owner))
             # of several definitions under one name the last that is no overload or accessor wins
@@ -207,7 +207,10 @@ class ClassDef:
                 first = call.args[0].value if call.args else ""
                 if call.target in ("setattr", "vars") and first in ("self", "cls", self.name):
                     return True
-                if call.target.startswith("self.__dict__.") or call.target in ("object.__setattr__", "super().__setattr__"):
+                if call.target.startswith("self.__dict__.") or call.target in (
+                    "object.__setattr__",
+                    "super().__setattr__",
+                ):
                     return True
             if any(ref.path.startswith("self.__dict__") for ref in method.facts.refs):
                 return True
@@ -283,7 +286,7 @@ Symbol = Module | Method | ClassDef | Value | External | Unknown | Missing
 def _path(symbol: Symbol) -> str:
     if isinstance(symbol, External | Unknown):
         return symbol.path
-    return f"{symbol.module}.{symbol.name}"
+    return repr(symbol)
 
 
 class Project:
@@ -395,7 +398,11 @@ class Project:
             return External(f"{module.path}.{row.name}")
         if isinstance(module, Module):
             found = module.member(row.name)
-            return self._elsewhere(importer, name, row.name, found) if isinstance(found, Missing) and not row.level else found
+            return (
+                self._elsewhere(importer, name, row.name, found)
+                if isinstance(found, Missing) and not row.level
+                else found
+            )
         return module if isinstance(module, Missing) else Unknown(f"{name}.{row.name}")
 
     def _elsewhere(self, importer: Module, name: str, member: str, missing: Missing) -> Symbol:

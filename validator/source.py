@@ -87,7 +87,13 @@ class SourceFile:
         self._text = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "absolute": self.absolute, "_data": None, "_digest": self._digest, "_facts": self._facts}
+        return {
+            "path": self.path,
+            "absolute": self.absolute,
+            "_data": None,
+            "_digest": self._digest,
+            "_facts": self._facts,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["path"], state["absolute"])  # type: ignore[misc]

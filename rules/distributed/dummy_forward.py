@@ -115,7 +115,7 @@ def _judge(function: Method, real: Call, dummy: Call) -> Iterator[Finding]:
         yield RULE.finding(
             function.path, dummy.at,
             f"in {where} the dummy call of `{dummy.target}` throws away a part of the result that the real one uses",
-            help="add every output, multiplied by zero, to what reaches the loss, so that its backward runs on all ranks",
+            help="add every output, times zero, to what reaches the loss, so that its backward runs on all ranks",
             related=related, context=f"{function.qualname}:{dummy.target}:discarded",
         )  # fmt: skip
 

@@ -52,8 +52,9 @@ def evaluate(strategy, group, seed):
 def check_project(project: Project) -> Iterator[Finding]:
     for function in project.functions():
         seen: set[Guard] = set()
-        for row in (*function.facts.calls, *function.facts.refs):
-            for guard in row.guards:
+        rows = [*(c.guards for c in function.facts.calls), *(r.guards for r in function.facts.refs)]
+        for guards in rows:
+            for guard in guards:
                 if guard not in seen:
                     seen.add(guard)
                     match = _GUARD.search(guard.text) if not guard.negated else None

@@ -101,19 +101,31 @@ def _judge(function: Method, loop: ast.For | ast.While, taints: Taints) -> Itera
         if isinstance(node, ast.If) and any(isinstance(s, ast.Break | ast.Return) for s in node.body):
             name = _tensor_content(node.test)
             if name and not taints.reduced(function, name):
-                yield RULE.finding(
-                    function.path, (node.lineno, node.col_offset + 1, node.lineno, node.col_offset + 3),
-                    f"in `{function.qualname}` each rank leaves the loop on the contents of its own `{name}`, while `{path_of(forwards[0].func)}` is still called by the others",
-                    help="reduce the flag over all ranks before testing it (`dist.all_reduce`), or go on with dummy forwards",
-                    related=[Related(function.path, forwards[0].lineno, "a forward that is a collective when the model is sharded")],
-                    context=f"{function.qualname}:{name}",
-                )  # fmt: skip
+                yield _finding(function, node, forwards[0], name)
+
+
+def _finding(function: Method, exit_: ast.If, forward: ast.Call, name: str) -> Finding:
+    model = path_of(forward.func)
+    return RULE.finding(
+        function.path,
+        (exit_.lineno, exit_.col_offset + 1, exit_.lineno, exit_.col_offset + 3),
+        f"in `{function.qualname}` each rank leaves the loop on the contents of its own `{name}`, "
+        f"while the others still call `{model}`",
+        help="reduce the flag over all ranks before testing it (`dist.all_reduce`), or go on with dummy forwards",
+        related=[Related(function.path, forward.lineno, "a forward: a collective when the model is sharded")],
+        context=f"{function.qualname}:{name}",
+    )
 
 
 def _tensor_content(test: ast.expr) -> str:
     """The variable that says which sequences are done and whose contents a test asks for: `done.all()`."""
     for node in ast.walk(test):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CONTENT and not node.args:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CONTENT
+            and not node.args
+        ):
             names = [n.id for n in ast.walk(node.func.value) if isinstance(n, ast.Name)]
             if names and _FINISHED.search(names[0]):
                 return names[0]

@@ -65,7 +65,9 @@ def table(extra: tuple[str, ...] = ()) -> Table:
 
 def _collective(name: str, row: dict[str, Any]) -> Collective:
     group = row.get("group")
-    return Collective(name, (group[0], group[1]) if group else None, bool(row.get("world")), row.get("result") == "uniform")
+    return Collective(
+        name, (group[0], group[1]) if group else None, bool(row.get("world")), row.get("result") == "uniform"
+    )
 
 
 def dimension(text: str) -> str:

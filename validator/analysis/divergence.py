@@ -15,7 +15,21 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.collectives import WORLD, dimension
-from validator.analysis.effects import BREAK, NEXT, RAISE, RETURN, Effects, End, Fork, Loop, Op, Repeat, Step, Trace, Tracer
+from validator.analysis.effects import (
+    BREAK,
+    NEXT,
+    RAISE,
+    RETURN,
+    Effects,
+    End,
+    Fork,
+    Loop,
+    Op,
+    Repeat,
+    Step,
+    Trace,
+    Tracer,
+)
 from validator.analysis.taint import Taint
 from validator.facts.control import terminates
 from validator.facts.model import At
@@ -49,6 +63,9 @@ class Report(NamedTuple):
     context: str
 
 
+_LEAVING = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}
+
+
 def report(found: Divergence) -> Report:
     """What a finding says of a divergence.
 
@@ -66,10 +83,15 @@ def report(found: Divergence) -> Report:
         other_group = f" on `{found.other.group}`" if found.other.group else ""
         others = f"the others go on to `{found.other.name}`{other_group}"
     elif found.exits or found.other.kind in ("break", "next"):
-        others = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}[found.other.kind]
+        others = {
+            "return": "the others return",
+            "next": "the others skip it",
+            "break": "the others leave the loop",
+        }[found.other.kind]
     else:
         others = "the others never call it"
-    message = f"not every rank reaches `{op.name}`{group}: {where} only some ranks, told apart by {test}, get there{through}; {others}"
+    some = f"{where} only some ranks, told apart by {test}, get there{through}"
+    message = f"not every rank reaches `{op.name}`{group}: {some}; {others}"
     related = [Related(function.path, line, f"the ranks part here, on {test}")]
     if op.via:
         related.append(Related(function.path, op.here[0], f"`{op.via[0]}` is called here"))
@@ -170,7 +192,12 @@ def _count(node: ast.AST) -> ast.expr | None:
     """The expression that decides how often a loop goes round: the test of a `while`, the arguments of `range`."""
     if isinstance(node, ast.While):
         return node.test
-    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
+    if (
+        isinstance(node, ast.For)
+        and isinstance(node.iter, ast.Call)
+        and isinstance(node.iter.func, ast.Name)
+        and node.iter.func.id == "range"
+    ):
         return ast.Tuple(node.iter.args, ast.Load())
     return None
 
@@ -262,9 +289,12 @@ class _Comparison:
     def _next(self, trace: Trace, assumed: Assumed) -> Trace:
         """The next part of a trace that matters: unseen operations, empty loops and decided forks are passed over."""
         while True:
-            if isinstance(trace, Step) and not sees(trace.op, self.taint):
-                trace = trace.rest
-            elif isinstance(trace, Repeat) and not self._matters(trace.body):
+            if (
+                isinstance(trace, Step)
+                and not sees(trace.op, self.taint)
+                or isinstance(trace, Repeat)
+                and not self._matters(trace.body)
+            ):
                 trace = trace.rest
             elif isinstance(trace, Fork) and trace.condition.text in assumed:
                 trace = trace.yes if assumed[trace.condition.text] == trace.condition.positive else trace.no
@@ -342,4 +372,3 @@ class _Comparison:
             if later is not None:
                 return (later, b) if b is RETURN else (a, later)
         return None
-

@@ -262,7 +262,11 @@ class _Inlining:
         argument = self.arguments.get(text)
         if argument is not None and argument.kind == "path":
             return argument.value
-        return text if text.startswith("self.") and self.call.receiver in ("self", "super()") else f"{self.target.qualname}: {text}"
+        return (
+            text
+            if text.startswith("self.") and self.call.receiver in ("self", "super()")
+            else f"{self.target.qualname}: {text}"
+        )
 
     def _seen(self, op: Op) -> Op:
         group = op.group
@@ -301,7 +305,16 @@ class Tracer:
 
     def statement(self, node: ast.stmt, after: Trace, loop: Loop | None) -> Trace:
         if isinstance(node, ast.If):
-            return self.expression(node.test, self.fork(node, node.test, self.block(node.body, after, loop), self.block(node.orelse, after, loop), loop))
+            return self.expression(
+                node.test,
+                self.fork(
+                    node,
+                    node.test,
+                    self.block(node.body, after, loop),
+                    self.block(node.orelse, after, loop),
+                    loop,
+                ),
+            )
         if isinstance(node, ast.For | ast.AsyncFor):
             return self.expression(node.iter, self.repeat(node, node.body, self.block(node.orelse, after, loop)))
         if isinstance(node, ast.While):
@@ -327,7 +340,10 @@ class Tracer:
             for case in reversed(node.cases):
                 trace = self.fork(case.pattern, node.subject, self.block(case.body, after, loop), trace, loop)
             return trace
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.Pass):
+        if isinstance(
+            node,
+            ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.Pass,
+        ):
             return after
         if _exits(node):
             return RAISE
@@ -370,7 +386,9 @@ class Tracer:
         if isinstance(node, ast.Lambda | ast.FunctionDef):
             return after
         if isinstance(node, ast.IfExp):
-            fork = self.fork(node, node.test, self.expression(node.body, after), self.expression(node.orelse, after), None)
+            fork = self.fork(
+                node, node.test, self.expression(node.body, after), self.expression(node.orelse, after), None
+            )
             return self.expression(node.test, fork)
         if isinstance(node, ast.BoolOp):
             return self._bool_op(node.values, isinstance(node.op, ast.And), after)
@@ -415,4 +433,8 @@ class Tracer:
 
 def _exits(node: ast.stmt) -> bool:
     """`sys.exit(…)` and its like."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and path_of(node.value.func) in ("sys.exit", "exit", "quit", "os._exit", "os.abort")
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and path_of(node.value.func) in ("sys.exit", "exit", "quit", "os._exit", "os.abort")
+    )

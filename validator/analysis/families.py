@@ -90,12 +90,12 @@ class Families:
         return self.types.returned(function)
 
     def _with_siblings(self, members: list[ClassDef]) -> list[ClassDef]:
-        """The members and every class of the same suffix that is like one of them, whether the factory knows it or not."""
+        """The members and the classes of the same suffix that are like one of them, known to the factory or not."""
         suffix = _suffix(members[0].name)
+        candidates = (c for c in self.project.classes() if _suffix(c.name) == suffix and not is_test(c.path))
         others = [
-            c for c in self.project.classes()
-            if c not in members and not is_test(c.path) and _suffix(c.name) == suffix and any(alike(c, m) for m in members) and not _related(c, members)
-        ]  # fmt: skip
+            c for c in candidates if c not in members and any(alike(c, m) for m in members) and not _related(c, members)
+        ]
         return members + sorted(others, key=lambda c: (c.module.name, c.qualname))
 
     def _from_suffixes(self, taken: set[ClassDef]) -> list[Family]:

@@ -25,9 +25,9 @@ _SIZES = ("size", "shape", "dim", "ndim", "world_size", "dtype", "device")
 _CONTENT = frozenset({"item", "tolist", "any", "all"})
 # names that public trainers give to what each rank reads for itself
 BATCH_NAMES = frozenset({
-    "batch", "batches", "inputs", "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "input_ids",
-    "attention_mask", "labels", "sequences", "micro_batch", "mini_batch", "experience", "experiences", "samples",
-    "multi_modal_inputs", "multimodal_inputs", "unfinished_sequences", "next_tokens",
+    "batch", "batches", "inputs", "images", "image", "videos", "video", "pixel_values", "pixel_values_videos",
+    "input_ids", "attention_mask", "labels", "sequences", "micro_batch", "mini_batch", "experience", "experiences",
+    "samples", "multi_modal_inputs", "multimodal_inputs", "unfinished_sequences", "next_tokens",
 })  # fmt: skip
 # of these, what a sample may lack altogether: absent on the ranks whose batch holds none
 OPTIONAL_DATA = frozenset({
@@ -35,8 +35,19 @@ OPTIONAL_DATA = frozenset({
     "multi_modal_inputs", "multimodal_inputs", "audio", "audios",
 })  # fmt: skip
 _CLOCK = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
-_RANDOM = frozenset({"random.random", "random.randint", "random.choice", "random.uniform", "numpy.random.rand", "numpy.random.random"})
-_SEEDING = frozenset({"seed", "set_seed", "manual_seed", "manual_seed_all", "seed_everything", "enable_full_determinism"})
+_RANDOM = frozenset(
+    {
+        "random.random",
+        "random.randint",
+        "random.choice",
+        "random.uniform",
+        "numpy.random.rand",
+        "numpy.random.random",
+    }
+)
+_SEEDING = frozenset(
+    {"seed", "set_seed", "manual_seed", "manual_seed_all", "seed_everything", "enable_full_determinism"}
+)
 
 
 class Taint(NamedTuple):
@@ -89,7 +100,12 @@ class Taints:
                 assume.append((name, positive is value))
             elif taint is None or (inner is not None and inner.kind == "rank" and taint.kind == "local"):
                 taint = inner or taint
-        member = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn) and taint is None and _is_rank(self._children(test, function))
+        member = (
+            isinstance(test, ast.Compare)
+            and isinstance(test.ops[0], ast.In | ast.NotIn)
+            and taint is None
+            and _is_rank(self._children(test, function))
+        )
         return Condition(text, holds, taint, tuple(assume), member)
 
     def expression(self, node: ast.expr, function: Method) -> Taint | None:
@@ -131,7 +147,11 @@ class Taints:
         return taint if taint is not None else self._batch(node, function)
 
     def _batch(self, node: ast.expr, function: Method) -> Taint | None:
-        if isinstance(node, ast.Name) and node.id in OPTIONAL_DATA and any(p.name == node.id for p in function.facts.params):
+        if (
+            isinstance(node, ast.Name)
+            and node.id in OPTIONAL_DATA
+            and any(p.name == node.id for p in function.facts.params)
+        ):
             return Taint("local", "", "", node.id)
         return None
 
@@ -152,7 +172,12 @@ class Taints:
             return self._rank_call(node, target)
         if name in self.table.stages:
             return Taint("rank", dimension(name) or "pp", "", f"{target}()")
-        if name in ("get", "getenv") and node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value in self.table.environment:
+        if (
+            name in ("get", "getenv")
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value in self.table.environment
+        ):
             return Taint("rank", "", "", str(node.args[0].value))
         if dotted in _CLOCK or (dotted in _RANDOM and not self._seeds):
             return Taint("local", "", "", f"{target}()")
@@ -165,7 +190,20 @@ class Taints:
         if name in _CONTENT and isinstance(node.func, ast.Attribute):
             return self._content(node.func.value, function)
         arguments = [*node.args, *(k.value for k in node.keywords)]
-        if dotted and name not in ("int", "bool", "str", "float", "len", "min", "max", "abs", "sum", "any", "all", "range"):
+        if dotted and name not in (
+            "int",
+            "bool",
+            "str",
+            "float",
+            "len",
+            "min",
+            "max",
+            "abs",
+            "sum",
+            "any",
+            "all",
+            "range",
+        ):
             return None  # an unknown library function may do anything; being silent is the honest answer
         return _strongest(self.expression(a, function) for a in arguments)
 
@@ -225,7 +263,9 @@ class Taints:
                     first = definition.facts.params[0].name if definition.facts.params else "self"
                     rows = [r for r in definition.facts.assigns if r.target == f"{first}.{name}"]
                     if taint := _strongest(self._assigned(definition, r) for r in rows):
-                        return taint._replace(why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else ""))
+                        return taint._replace(
+                            why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else "")
+                        )
         if name in self.table.rank_attributes or (name in self.table.rank_names and not owners):
             return Taint("rank", dimension(name), "", path)
         return None
@@ -238,7 +278,9 @@ class Taints:
             scope = scope.enclosing
         symbol = self.project.lookup(function, name)
         if isinstance(symbol, Value):
-            return _strongest(self._assigned(symbol.module.top, r) for r in symbol.module.top.facts.assigns if r.target == name)
+            return _strongest(
+                self._assigned(symbol.module.top, r) for r in symbol.module.top.facts.assigns if r.target == name
+            )
         return None
 
     def _local(self, function: Method, name: str) -> Taint | None:
@@ -253,7 +295,10 @@ class Taints:
         if taint is not None or not any(p.name == name for p in function.facts.params):
             return taint
         passed = list(self.project.types.passed(function, name))
-        taint = _strongest(self.path(caller, value) if not value.endswith("()") else self._text(caller, value) for caller, value in passed)
+        taint = _strongest(
+            self.path(caller, value) if not value.endswith("()") else self._text(caller, value)
+            for caller, value in passed
+        )
         if taint is None and name in self.table.rank_names and not passed and _speaks_of_ranks(function):
             return Taint("rank", dimension(name), "", name)
         return taint
@@ -270,7 +315,9 @@ class Taints:
         """The call that a row binds, as source; the facts hold only its target."""
         for call in function.facts.calls:
             if call.target == row.value and call.at[:2] >= row.at[:2] and call.at[2:] <= row.at[2:]:
-                arguments = ", ".join((f"{a.keyword}=" if a.keyword not in (None, "*", "**") else "") + a.value for a in call.args)
+                arguments = ", ".join(
+                    (f"{a.keyword}=" if a.keyword not in (None, "*", "**") else "") + a.value for a in call.args
+                )
                 return f"{call.target}({arguments})"
         return f"{row.value}()"
 
@@ -288,7 +335,11 @@ class Taints:
         if function not in self._returns:
             self._returns[function] = None
             rows = function.facts.returns
-            texts = (row.value + "()" if row.kind == "call" else row.value for row in rows if row.kind in ("call", "path", "other"))
+            texts = (
+                row.value + "()" if row.kind == "call" else row.value
+                for row in rows
+                if row.kind in ("call", "path", "other")
+            )
             if self._depth < _DEPTH:
                 self._depth += 1
                 taint = _strongest(self._text(function, t) for t in texts)
@@ -362,7 +413,10 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 def _speaks_of_ranks(function: Method) -> bool:
     """A parameter called `rank` is one where the module is about processes (not a LoRA or a matrix rank)."""
-    return any(i.module.startswith(("torch.distributed", "deepspeed", "megatron", "accelerate")) or i.name == "distributed" for i in function.module.facts.imports)
+    return any(
+        i.module.startswith(("torch.distributed", "deepspeed", "megatron", "accelerate")) or i.name == "distributed"
+        for i in function.module.facts.imports
+    )
 
 
 def normal(test: ast.expr) -> tuple[str, bool]:

@@ -118,7 +118,9 @@ class Types:
 
     def annotated(self, function: Method, annotation: str) -> Classes:
         """The project classes that an annotation names (`Optional[X]`, `X | None`, `"X"`); containers give nothing."""
-        if not annotation or annotation.startswith(("List", "list", "Dict", "dict", "Tuple", "tuple", "Type", "type", "Callable")):
+        if not annotation or annotation.startswith(
+            ("List", "list", "Dict", "dict", "Tuple", "tuple", "Type", "type", "Callable")
+        ):
             return NOTHING
         scope = function.module.top
         found = (self.project.lookup(scope, word) for word in _WORD.findall(annotation))

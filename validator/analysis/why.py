@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from validator.analysis.divergence import Divergences, report
-from validator.analysis.effects import Effects, End, Fork, Op, Repeat, Step, Trace, Tracer, RETURN
+from validator.analysis.effects import RETURN, Effects, End, Fork, Op, Repeat, Step, Trace, Tracer
 from validator.analysis.taint import Condition
 from validator.project import Method, Project
 
@@ -20,7 +20,12 @@ def why(project: Project, path: str, line: int) -> list[str]:
         raise LookupError(f"{path} is not among the files that were read")
     inside = [f for f in module.functions.values() if f.facts.at[0] <= line <= f.facts.at[2] and f.name != "<class>"]
     function = min(inside, key=lambda f: f.facts.at[2] - f.facts.at[0])
-    return [f"{path}:{line} in {function.qualname}", *_calls(project, function, line), *_conditions(project, function, line), *_verdicts(project, function, line)]
+    return [
+        f"{path}:{line} in {function.qualname}",
+        *_calls(project, function, line),
+        *_conditions(project, function, line),
+        *_verdicts(project, function, line),
+    ]
 
 
 def _calls(project: Project, function: Method, line: int) -> Iterator[str]:
@@ -28,7 +33,11 @@ def _calls(project: Project, function: Method, line: int) -> Iterator[str]:
     for call in function.facts.calls:
         if call.at[0] <= line <= call.at[2]:
             targets = project.types.targets(function, call)
-            meant = ", ".join(f"{t.module.name}.{t.qualname}" for t in targets) or project.dotted(function, call.target) or "not resolved"
+            meant = (
+                ", ".join(f"{t.module.name}.{t.qualname}" for t in targets)
+                or project.dotted(function, call.target)
+                or "not resolved"
+            )
             yield f"  call {call.target}: {meant}"
             for op in effects.possible(function, call)[:_SHOWN]:
                 yield f"    may issue {_op(op)}"
@@ -38,7 +47,9 @@ def _conditions(project: Project, function: Method, line: int) -> Iterator[str]:
     effects = project.analysis(Effects)
     node = effects.node(function)
     for branch in ast.walk(node) if node is not None else ():
-        if isinstance(branch, ast.If | ast.While | ast.IfExp) and branch.lineno <= line <= (branch.end_lineno or branch.lineno):
+        if isinstance(branch, ast.If | ast.While | ast.IfExp) and branch.lineno <= line <= (
+            branch.end_lineno or branch.lineno
+        ):
             yield f"  condition at line {branch.lineno}: {_taint(effects.taints.condition(branch.test, function))}"
 
 
@@ -98,4 +109,8 @@ def _way(trace: Trace) -> str:
             assert isinstance(trace, Fork)
             parts.append(f"[{trace.condition.text}? …]")
             trace = trace.no
-    return ", ".join(parts) + ("" if parts else "no collective") + (f", then {trace.kind}" if isinstance(trace, End) else ", …")
+    return (
+        ", ".join(parts)
+        + ("" if parts else "no collective")
+        + (f", then {trace.kind}" if isinstance(trace, End) else ", …")
+    )

@@ -221,10 +221,12 @@ class FileFacts(NamedTuple):
     imports: tuple[Import, ...] = ()
     functions: tuple[Function, ...] = ()
     classes: tuple[Class, ...] = ()
-    names: dict[str, str] = {}  # module-level name -> import, class, def, assign, submodule…
+    # module-level name -> import, class, def, assign
+    names: dict[str, str] = {}  # noqa: RUF012
     exports: tuple[tuple[str, At], ...] | None = None  # literal __all__
     star_imports: tuple[tuple[str, int], ...] = ()  # (module, level)
     unresolved: tuple[Unresolved, ...] = ()
     dynamic: bool = False  # module-level __getattr__, globals() writes, exec: any name may exist
     lines: int = 0
-    extra: dict[str, Any] = {}  # facts of the specialised extractors, by their name
+    # facts of the specialised extractors, by their name
+    extra: dict[str, Any] = {}  # noqa: RUF012

@@ -367,7 +367,7 @@ class _Extractor:
                 if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) and not kind:
                     inner, part = value.elts[index], ""
                 self.target(element, part or kind, inner, node)
-            return None
+            return
         if isinstance(target, ast.Starred):
             self.target(target.value, "other", value, node)
             return

@@ -11,9 +11,10 @@ import builtins
 
 KNOWN = frozenset(dir(builtins)) | {
     "__file__", "__name__", "__path__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__",
-    "__annotations__", "__module__", "__qualname__", "__class__", "__dict__", "__debug__", "__conditional_annotations__",
-    "WindowsError", "ExceptionGroup", "BaseExceptionGroup", "EncodingWarning", "PythonFinalizationError",
-    "aiter", "anext", "get_ipython", "display", "profile", "reveal_type", "reveal_locals", "_",
+    "__annotations__", "__module__", "__qualname__", "__class__", "__dict__", "__debug__",
+    "__conditional_annotations__", "WindowsError", "ExceptionGroup", "BaseExceptionGroup", "EncodingWarning",
+    "PythonFinalizationError", "aiter", "anext", "get_ipython", "display", "profile", "reveal_type",
+    "reveal_locals", "_",
 }  # fmt: skip
 
 
