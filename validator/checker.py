@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 from validator.cache import Cache, digest
 from validator.config import Config
 from validator.discovery import Entry, Globs
-from validator.errors import told
+from validator.errors import UsageError, told
 from validator.facts.model import FileFacts, Problem
 from validator.finding import Finding, Fix
 from validator.project import Project
@@ -162,6 +162,8 @@ def _guarded(
     """The findings of a rule; a crash names the rule and its file and the others go on."""
     try:
         return list(hook(subject))
+    except UsageError:  # a contract that the configuration names cannot be read
+        raise
     except Exception as error:
         name = f"{rule.rule.code} ({rule.rule.name})"
         errors.append(f"internal error: rule {name} failed on {where}: {told(error)}")

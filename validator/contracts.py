@@ -90,7 +90,7 @@ class Contracts:
         return [c for c in self._binding if c.applies in ("", family.name)]
 
     def known(self, family: Family) -> Contract | None:
-        """The contract that tells what the operations of a family mean: a binding one, else the best fitting known one."""
+        """The contract that tells what a family's operations mean: a binding one, else the best fitting known one."""
         bound = self.binding(family)
         if bound:
             return bound[0]
@@ -110,9 +110,9 @@ class Contracts:
 
 def _fit(contract: Contract, family: Family) -> float:
     """The share of the contract's operations that the best fitting member of the family has, with these parameters."""
-    return max(sum(_agrees(op, cls.find(op.name)) for op in contract.operations.values()) for cls in family.members) / max(
-        1, len(contract.operations)
-    )
+    return max(
+        sum(_agrees(op, cls.find(op.name)) for op in contract.operations.values()) for cls in family.members
+    ) / max(1, len(contract.operations))
 
 
 def _agrees(operation: Operation, method: Method | None) -> bool:
@@ -231,7 +231,9 @@ def _operation(name: str, row: dict[str, Any], where: str) -> Operation:
     steps = row.get("step", [])
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise UsageError(f"{where}: step must hold tables such as [[operation.{name}.step]]")
-    return Operation(name, params, result, kind, bool(row.get("optional", False)), tuple(_step(s, where) for s in steps))
+    return Operation(
+        name, params, result, kind, bool(row.get("optional", False)), tuple(_step(s, where) for s in steps)
+    )
 
 
 def _step(row: dict[str, Any], where: str) -> Step:
@@ -247,7 +249,9 @@ def _signature(name: str, text: str, where: str) -> tuple[Param, ...]:
     try:
         node = ast.parse(f"def {text}: ...").body[0]
     except SyntaxError as error:
-        raise UsageError(f"{where}: {text!r} is no signature such as 'backward(loss, model, name=\"model\")'") from error
+        raise UsageError(
+            f"{where}: {text!r} is no signature such as 'backward(loss, model, name=\"model\")'"
+        ) from error
     if not isinstance(node, ast.FunctionDef) or node.name != name:
         raise UsageError(f"{where}: the signature must be that of {name!r}")
     a = node.args
@@ -256,7 +260,9 @@ def _signature(name: str, text: str, where: str) -> tuple[Param, ...]:
     found = [_param(p.arg, "any", d) for p, d in zip(plain, defaults, strict=True)]
     if a.vararg:
         found.append(_param(a.vararg.arg, "*", None))
-    found += [_param(p.arg, "kw", ast.unparse(d) if d else None) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)]
+    found += [
+        _param(p.arg, "kw", ast.unparse(d) if d else None) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)
+    ]
     if a.kwarg:
         found.append(_param(a.kwarg.arg, "**", None))
     return tuple(found)

@@ -46,15 +46,13 @@ def _count(cls: ClassDef) -> Assign | None:
     for method in cls.every_method():
         for row in method.facts.assigns:
             attribute = row.target.removeprefix(f"{self_name(method)}.")
-            if attribute != row.target and "accum" in attribute and "." not in attribute:
-                if "batch" in row.value and "/" in row.value:
-                    return row
+            ours = attribute != row.target and "accum" in attribute and "." not in attribute
+            if ours and "batch" in row.value and "/" in row.value:
+                return row
     return None
 
 
-def _check(
-    project: Project, family: Family, cls: ClassDef, method: Method, count: Assign
-) -> Iterator[Finding]:
+def _check(project: Project, family: Family, cls: ClassDef, method: Method, count: Assign) -> Iterator[Finding]:
     step = _bare_step(method)
     uses = [use for use in open_uses(project, family, method.name) if cls in use.classes]
     if step is None or not uses or any(_caller_counts(use) for use in uses):
@@ -94,7 +92,7 @@ def _shows_accumulation(function: Method) -> bool:
     return any(sign in text for text in texts for sign in _SIGNS)
 
 
-_EXAMPLE = '''
+_EXAMPLE = """
 class FsdpStrategy:
     def __init__(self, batch_size, micro_batch_size, world_size):
         self.accumulated_gradient = batch_size // micro_batch_size // world_size
@@ -114,7 +112,7 @@ def train(args, model, optimizer):
     for batch in model.batches:
         strategy.backward(model(batch), model)
         {call}
-'''
+"""
 _CALL = "strategy.optimizer_step(optimizer, model)"
 _GUARDED = f"if batch.index % strategy.accumulated_gradient == 0:\n            {_CALL}"
 

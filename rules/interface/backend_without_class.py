@@ -111,9 +111,8 @@ def _tests(project: Project, factory: Method) -> Iterator[Test]:
         return
     bound: dict[str, str] = {}
     for each in ast.walk(node):
-        if isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name):
-            if option := _option(each.value):
-                bound[each.targets[0].id] = option
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+            bound[each.targets[0].id] = _option(each.value)
     text = factory.module.source_text
     for each in ast.walk(node):
         if isinstance(each, ast.Compare) and len(each.ops) == 1:
@@ -128,9 +127,9 @@ def _option(node: ast.expr) -> str:
     """The option that an expression reads: `args.backend`, `getattr(args, "backend", …)`; else empty."""
     if isinstance(node, ast.Attribute) and "args" in ast.unparse(node.value):
         return node.attr
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
-        if len(node.args) > 1 and "args" in ast.unparse(node.args[0]) and isinstance(node.args[1], ast.Constant):
-            return str(node.args[1].value)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
+        holder, name = node.args[:2]
+        return str(name.value) if "args" in ast.unparse(holder) and isinstance(name, ast.Constant) else ""
     return ""
 
 
@@ -161,7 +160,7 @@ def _literal(text: str) -> tuple[str, ...] | None:
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list | tuple | set) else None
 
 
-_EXAMPLE = '''
+_EXAMPLE = """
 import argparse
 
 class DeepspeedStrategy:
@@ -179,7 +178,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices={choices}
     get_strategy(parser.parse_args()).backward(None, None)
-'''
+"""
 
 INCORRECT = [
     _EXAMPLE.format(tested='"fsdp"', choices='["deepspeed", "fsdp", "megatron"])  # error: MP113'),

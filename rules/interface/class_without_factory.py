@@ -61,7 +61,7 @@ def _report(cls: ClassDef, family: Family, returned: list[str]) -> Finding:
     )
 
 
-_EXAMPLE = '''
+_EXAMPLE = """
 class DeepspeedStrategy:
     def prepare(self, model): return model
     def backward(self, loss, model): model.backward(loss)
@@ -76,7 +76,7 @@ class FsdpStrategy:{mark}
 
 def get_strategy(args):
     {choice}return DeepspeedStrategy()
-'''
+"""
 _CHOICE = 'if args.backend == "fsdp":\n        return FsdpStrategy()\n    '
 
 INCORRECT = [_EXAMPLE.format(mark="  # error: MP114", choice="")]

@@ -95,8 +95,7 @@ def _report(contract: Contract, cls: ClassDef, method: Method | None, operation:
     )
 
 
-INCORRECT = [
-    """\
+_EXAMPLE = """\
 # file: pyproject.toml
 [tool.validator]
 contracts = ["contract.toml"]
@@ -108,14 +107,19 @@ signature = "backward(loss, model, name='model')"
 [operation.save_ckpt]
 signature = "save_ckpt(model, path)"
 # file: strategy.py
-class FsdpStrategy:  # error: MP115
-    def backward(self, loss, network, name="model"): loss.backward()  # error: MP115
+class {cls}:{missing}
+    def backward(self, loss, {model}, name="model"): loss.backward(){renamed}
+    def {save}(self, model, path, tag=None): model.save(path)
 
 def get_strategy(args):
-    return FsdpStrategy()
-""",
+    return {cls}()
+"""
+_MARK = "  # error: MP115"
+
+INCORRECT = [
+    _EXAMPLE.format(cls="FsdpStrategy", save="save", model="network", missing=_MARK, renamed=_MARK),
 ]
 CORRECT = [
-    INCORRECT[0].replace("  # error: MP115", "").replace("network", "model") + "FsdpStrategy.save_ckpt = None\n",
-    INCORRECT[0].replace("  # error: MP115", "").replace("Strategy", "Thing"),
+    _EXAMPLE.format(cls="FsdpStrategy", save="save_ckpt", model="model", missing="", renamed=""),
+    _EXAMPLE.format(cls="FsdpThing", save="save", model="network", missing="", renamed=""),
 ]

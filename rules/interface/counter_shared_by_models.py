@@ -58,10 +58,10 @@ def _gate(cls: ClassDef, counter: str) -> tuple[Method, int] | None:
     modulo = re.compile(rf"\bself\.{counter}\s*%")
     for method in cls.methods.values():
         facts = method.facts
-        for row in (*facts.calls, *facts.returns, *facts.assigns, *facts.refs):
-            for guard in row.guards:
-                if guard.kind == "if" and modulo.search(guard.text):
-                    return method, guard.line
+        rows = (facts.calls, facts.returns, facts.assigns, facts.refs)
+        for guard in (guard for kind in rows for row in kind for guard in row.guards):
+            if guard.kind == "if" and modulo.search(guard.text):
+                return method, guard.line
     return None
 
 
@@ -97,7 +97,7 @@ def _models(method: Method, uses: list[Use]) -> set[str]:
     return found["name"] if len(found["name"]) > 1 else found["model"] - {"model", "self"}
 
 
-_EXAMPLE = '''
+_EXAMPLE = """
 class FsdpStrategy:
     def __init__(self, every):
         self.every = every
@@ -120,7 +120,7 @@ def train(args, actor, critic):
     strategy.backward(actor.loss, actor, name="actor")
     strategy.optimizer_step(actor.optimizer, name="actor")
     {second}
-'''
+"""
 _CRITIC = 'strategy.backward(critic.loss, critic, name="critic")'
 _ONE = {"start": "0", "increment": "self.count += 1", "test": "self.count"}
 _EACH = {"start": "{}", "increment": "self.count[name] = self.count.get(name, 0) + 1", "test": "self.count[name]"}

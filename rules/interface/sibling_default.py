@@ -106,13 +106,13 @@ def _report(
 
 _BASE = 'def all_reduce(self, data, op="mean"): return self.engine.reduce(data, op)'
 _USE = "return strategy.all_reduce(model.loss)"
-_OTHER = '''
+_OTHER = """
 def all_reduce(
     self,
     data,
     op="sum",  # error: MP104
 ): return self.group.reduce(data, op)
-'''
+"""
 
 INCORRECT = [pair(_BASE, _OTHER, _USE)]
 CORRECT = [

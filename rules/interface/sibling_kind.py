@@ -1,4 +1,4 @@
-"""A member that is a property, a coroutine, a generator or a static method in one sibling and something else in another.
+"""A member that is a property, a coroutine or a generator in one sibling and something else in another.
 
 What it does
     Compares what kind of thing a name is over the members of a family: property or method, `async` or not,
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from rules.interface._examples import pair
 from validator.analysis.families import Family
-from validator.analysis.uses import Read, Use, Uses, called_in, open_reads, open_uses, where
+from validator.analysis.uses import Read, Use, called_in, open_reads, open_uses, where
 from validator.contracts import Contracts, implementations, standard
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
@@ -39,7 +39,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             methods = implementations(family, name)
             kinds = {cls: _kind(method) for cls, method in methods.items()}
             if len(set(kinds.values())) > 1:
-                uses = [*open_uses(project, family, name), *open_reads(project, family, name)]
+                uses: list[Use | Read] = [*open_uses(project, family, name)]
+                uses += open_reads(project, family, name)
                 yield from _check(project, family, methods, kinds, uses)
 
 

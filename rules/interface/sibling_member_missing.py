@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from rules.interface._examples import pair
 from validator.analysis.families import Family
 from validator.analysis.members import Members
-from validator.analysis.uses import Read, Use, Uses, called_in, open_reads, open_uses, where
+from validator.analysis.uses import Read, Use, called_in, open_reads, open_uses, where
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Project
 from validator.rule import Rule

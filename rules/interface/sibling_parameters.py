@@ -45,9 +45,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                     yield from _compare(project, family, methods, uses)
 
 
-def _compare(
-    project: Project, family: Family, methods: dict[ClassDef, Method], uses: list[Use]
-) -> Iterator[Finding]:
+def _compare(project: Project, family: Family, methods: dict[ClassDef, Method], uses: list[Use]) -> Iterator[Finding]:
     declared = project.analysis(Contracts).operation(family, next(iter(methods.values())).name)
     shapes = {cls: _shape(parameters(method)) for cls, method in methods.items()}
     first = standard(project, family, shapes, _shape(declared.params) if declared is not None else None)

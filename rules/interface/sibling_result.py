@@ -44,7 +44,9 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _simple(method: Method) -> bool:
     facts = method.facts
-    return keeps_signature(method) and not (facts.is_generator or facts.is_async or facts.is_property or facts.is_abstract)
+    return keeps_signature(method) and not (
+        facts.is_generator or facts.is_async or facts.is_property or facts.is_abstract
+    )
 
 
 def _shape(method: Method) -> str:
@@ -122,14 +124,20 @@ def _problem(
     sibling = f"`{first.name}`"
     if not used or not expected or expected == shape:
         other = next((c for c, m in methods.items() if shape == "nothing" and _gives(m)), None)
-        return (f"`{other.name}` returns a value that `{used[0].caller.qualname}` uses", used[0]) if other and used else None
+        return (
+            (f"`{other.name}` returns a value that `{used[0].caller.qualname}` uses", used[0])
+            if other and used
+            else None
+        )
     return f"{sibling} returns {_named(expected)}, and `{used[0].caller.qualname}` uses it", used[0]
 
 
 def _gives(method: Method) -> bool:
     """Whether every path of a method ends in returning something."""
     rows = method.facts.returns
-    return bool(rows) and not method.facts.falls and all(row.kind not in ("none",) and row.value != "None" for row in rows)
+    return (
+        bool(rows) and not method.facts.falls and all(row.kind not in ("none",) and row.value != "None" for row in rows)
+    )
 
 
 _BASE = "def load_ckpt(self, model, path): return path, model.load(path)"

@@ -99,16 +99,16 @@ def _report(
     )
 
 
-_BASE = '''
+_BASE = """
 def all_reduce(self, data, op="mean"):
     if op == "max":
         return self.engine.maximum(data)
     return self.engine.total(data) / (self.world_size if op == "mean" else 1)
-'''
-_SUM = '''
+"""
+_SUM = """
 def all_reduce(self, data, op="mean"):{mark}
     return data.total() / (self.world_size if op == "mean" else 1)
-'''
+"""
 
 INCORRECT = [
     pair(_BASE, _SUM.format(mark="  # error: MP112"), 'return strategy.all_reduce(model.loss, op="max")'),

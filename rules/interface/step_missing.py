@@ -126,9 +126,7 @@ def _is_idle(project: Project, family: Family, cls: ClassDef, method: Method) ->
     return not any(method.name in c.methods for c in cls.descendants())
 
 
-def _taken_elsewhere(
-    project: Project, family: Family, cls: ClassDef, step: str
-) -> tuple[ClassDef, Method] | None:
+def _taken_elsewhere(project: Project, family: Family, cls: ClassDef, step: str) -> tuple[ClassDef, Method] | None:
     """The sibling, and its operation, from which every sibling with the step calls it."""
     siblings = [c for c in family.members if c is not cls and step in c.methods]
     operations: set[str] | None = None

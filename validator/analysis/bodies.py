@@ -1,4 +1,4 @@
-"""What the body of a function reads and compares: asked of its syntax tree, for the few functions where facts do not do."""
+"""What the body of a function reads and compares: asked of its syntax tree, where the facts do not do."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def _compared(node: ast.AST, param: str) -> Iterator[tuple[str, bool]]:
                     yield from ((text, True) for text in _strings(part.value))
     elif isinstance(node, ast.Subscript) and _is(node.slice, param) and isinstance(node.value, ast.Dict):
         yield from _keys(node.value)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Dict):
-        if node.func.attr == "get" and node.args and _is(node.args[0], param):
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        if isinstance(node.func.value, ast.Dict) and node.args and _is(node.args[0], param):
             yield from _keys(node.func.value)
 
 

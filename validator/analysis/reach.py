@@ -1,4 +1,4 @@
-"""What a method may do in the end: itself, the methods of its object that it calls, and the project's functions below."""
+"""What a method may run in the end: itself, methods of its object, and the project's functions below."""
 
 from __future__ import annotations
 
@@ -77,6 +77,11 @@ def reads_attribute(function: Method, name: str) -> bool:
     if any(r.context == "load" and (r.path == path or r.path.startswith(path + ".")) for r in function.facts.refs):
         return True
     for call in function.facts.calls:
-        if call.target == "getattr" and len(call.args) > 1 and call.args[0].value == own and call.args[1].value.strip("'\"") == name:
+        if (
+            call.target == "getattr"
+            and len(call.args) > 1
+            and call.args[0].value == own
+            and call.args[1].value.strip("'\"") == name
+        ):
             return True
     return False

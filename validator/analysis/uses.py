@@ -130,7 +130,9 @@ class Uses:
 
 
 def _on_self(function: Method, call: Call) -> bool:
-    return bool(function.facts.params) and call.receiver == function.facts.params[0].name and not function.facts.is_static
+    return (
+        bool(function.facts.params) and call.receiver == function.facts.params[0].name and not function.facts.is_static
+    )
 
 
 def _prefixes(path: str, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -144,7 +146,9 @@ def _prefixes(path: str, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
 def is_test(path: str) -> bool:
     """Whether a file holds tests: what it builds and calls says little about the real program."""
     parts = path.split("/")
-    return any(part in ("test", "tests", "testing") for part in parts[:-1]) or parts[-1].startswith(("test_", "conftest"))
+    return any(part in ("test", "tests", "testing") for part in parts[:-1]) or parts[-1].startswith(
+        ("test_", "conftest")
+    )
 
 
 def backend_words(family: Family) -> frozenset[str]:
@@ -168,9 +172,7 @@ def is_guarded(guards: Iterable[Guard], words: Iterable[str], catching: frozense
     return False
 
 
-def open_uses(
-    project: Project, family: Family, name: str, catching: frozenset[str] = _CATCHING
-) -> list[Use]:
+def open_uses(project: Project, family: Family, name: str, catching: frozenset[str] = _CATCHING) -> list[Use]:
     """The uses that nothing guards and that are no tests: what the family really has to bear."""
     words = backend_words(family)
     uses = project.analysis(Uses).of(family, name)
@@ -198,7 +200,11 @@ def lead(project: Project, family: Family) -> ClassDef:
 
 def where(use: Use | Read) -> str:
     """The caller as messages name it."""
-    return f"`{use.caller.qualname}`" if use.caller.qualname != "<module>" else f"the top level of `{use.caller.module.name}`"
+    return (
+        f"`{use.caller.qualname}`"
+        if use.caller.qualname != "<module>"
+        else f"the top level of `{use.caller.module.name}`"
+    )
 
 
 def called_in(uses: Iterable[Use | Read], most: int = 3) -> list[Related]:
