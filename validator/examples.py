@@ -3,7 +3,7 @@
 An example is source text, one file named `example.py` or several, each begun by a line `# file: a/b.py`. Each
 line that the rule must report ends in `# error: CODE` (`# error: CODE, CODE` for two findings). What text
 cannot say stands behind the name: `size=60000000` makes the file that long, `link=other.py` makes it a symbolic
-link, `error=CODE` expects a finding on line 1.
+link, `error=CODE` expects a finding on line 1. A `pyproject.toml` among the files is the configuration.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ SOURCE_RULES = [each for each in BUILTIN if each.family == "source"]
 
 
 def loaded(code: str, name: str, tokens: tuple[str, ...] = (), **hooks: Callable[..., Any]) -> LoadedRule:
-    return LoadedRule(Rule(code, name, "error", "0.1.0", tokens), ModuleType(name), "interface", "", **hooks)  # type: ignore[arg-type]
+    rule = Rule(code, name, "error", "0.1.0", tokens)
+    return LoadedRule(rule, ModuleType(name), "interface", "", **hooks)  # type: ignore[arg-type]
 
 
 def each_line(source: SourceFile) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def only_calls(node: cst.CSTNode, finding: Finding) -> Any:
         ("a = 1\nbreakpoint()\nb = 2\n", "breakpoint()", "a = 1\nb = 2\n"),
         ("def f():\n    breakpoint()\n", "breakpoint()", "def f():\n    pass\n"),
         ("def f():\n    a = 1; breakpoint()\n", "breakpoint()", "def f():\n    a = 1\n"),
-        ("if a:\n    b\nelif c:\n    breakpoint()\nelse:\n    d\n", "breakpoint()", "if a:\n    b\nelif c:\n    pass\nelse:\n    d\n"),
+        ("if a: b\nelif c:\n    stop()\nelse:\n    d\n", "stop()", "if a: b\nelif c:\n    pass\nelse:\n    d\n"),
         ("def f(a):\n\tx = '''\n  keep\n'''\n\tbreakpoint()\n", "breakpoint()", "def f(a):\n\tx = '''\n  keep\n'''\n"),
         ("import pdb\nx = 1\n", "import pdb", "x = 1\n"),
         ("try:\n    a\nexcept E:\n    breakpoint()\n", "breakpoint()", "try:\n    a\nexcept E:\n    pass\n"),
