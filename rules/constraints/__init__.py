@@ -26,12 +26,13 @@ from rules.constraints.core import (
     check_against,
 )
 from rules.constraints.core import nearest as _nearest
+from rules.constraints.core import proposals as _proposals
 from rules.constraints.quantities import CHOICES, NAMES, Quantities, data_parallel, model_parallel
 
 __all__ = [
     "BACKENDS", "CHOICES", "FRAMEWORKS", "NAMES", "SECTIONS", "TABLE", "Backend", "Condition", "Constraint",
     "Outcome", "Proposal", "Quantities", "Report", "Unchecked", "Violation", "check", "constraint",
-    "data_parallel", "model_parallel", "nearest",
+    "data_parallel", "explain", "model_parallel", "nearest",
 ]  # fmt: skip
 
 SECTIONS: dict[str, tuple[Constraint, ...]] = {
@@ -57,6 +58,11 @@ def constraint(identifier: str) -> Constraint:
 def check(quantities: Quantities, *, propose: bool = True) -> Report:
     """What the table says about a configuration, with the nearest values that would mend each violation."""
     return check_against(TABLE, quantities, propose=propose)
+
+
+def explain(violation: Violation, quantities: Quantities) -> Violation:
+    """A violation found with `propose=False`, with its proposals: the search costs milliseconds."""
+    return violation._replace(proposals=tuple(_proposals(TABLE, violation.constraint, quantities)))
 
 
 def nearest(identifier: str, quantities: Quantities, quantity: str) -> tuple[object, ...]:

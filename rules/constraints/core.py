@@ -260,4 +260,4 @@ def _upwards(constraint: Constraint, q: Quantities, quantity: str, present: int)
         if name != quantity and isinstance(size, int) and not isinstance(size, bool):
             period *= max(size, 1)
     start = max(present, 0) + 1
-    return range(start, start + min(_MAX_STEPS, max(period, 1024)))
+    return range(start, start + min(_MAX_STEPS, max(period, 256)))

@@ -42,7 +42,8 @@ def _backends() -> str:
     for name, backend in BACKENDS.items():
         mlp = "divides by tp" if backend.even_mlp else "any"
         rows.append(
-            f"| {name} | {backend.kv_heads} | {', '.join(sorted(backend.splits))} | {mlp} | {backend.source} |"
+            f"| {name} | {backend.kv_heads} | {', '.join(sorted(backend.splits))} "
+            f"| {mlp} | {backend.source} |"
         )
     return "\n".join(rows) + "\n"
 

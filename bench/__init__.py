@@ -1,0 +1,1 @@
+"""The harness: measures training strategies, and says beforehand what a configuration should take."""

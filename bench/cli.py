@@ -1,0 +1,52 @@
+"""The dispatcher of `python -m bench`: a table of commands, each imported only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
+}
+"""Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""
+
+DEFAULT = "run"
+"""The command of `python -m bench FLAGS`, once it is in the table."""
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def usage() -> str:
+    """The list of commands."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    first, last = "usage: python -m bench COMMAND [FLAGS]", "COMMAND --help shows its flags."
+    return "\n".join([first, "", *lines, "", last])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command. Exit status 0 done, 1 a failed row, 2 wrong usage, 130 interrupted."""
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help") and (not rest or DEFAULT not in COMMANDS):
+        print(usage())
+        return OK
+    if name.startswith("-") and DEFAULT in COMMANDS:
+        name, rest = DEFAULT, list(arguments)
+    if name not in COMMANDS:
+        print(f"bench: {_unknown(name)}", file=sys.stderr)
+        return USAGE
+    command = importlib.import_module(f"bench.commands.{name.replace('-', '_')}")
+    try:
+        status: int = command.main(rest)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
+    return f"no command {name!r}; {hint}"

@@ -1,0 +1,266 @@
+"""`python -m bench plan`: legal splits of a model over GPUs, with predicted memory and work, best first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench.memory import GIB
+from bench.planning import Plan, Refusal, Request, plan, variant_name
+from rules.models import ModelError, ModelFacts, resolve
+
+BACKENDS = ("deepspeed", "fsdp2", "ddp")
+_UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
+
+
+class UsageError(ValueError):
+    """A flag whose value cannot be used; the message names it."""
+
+
+def memory_size(text: str) -> float:
+    """Bytes in `80GB`, `141 GiB` or a plain number of GB. Raises argparse.ArgumentTypeError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip(), re.IGNORECASE)
+    if not match or match[2].upper() not in _UNITS or float(match[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no memory size: write 80GB or 141GiB")
+    return float(match[1]) * _UNITS[match[2].upper()]
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on. Raises argparse.ArgumentTypeError."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench plan`."""
+    p = argparse.ArgumentParser(prog="python -m bench plan", description=__doc__, allow_abbrev=False)
+    p.add_argument("--model", required=True, help="a known name, a config.json, a checkpoint directory")
+    p.add_argument("--gpus", "--num-gpus", type=positive, required=True, help="GPUs altogether")
+    p.add_argument("--gpus-per-node", type=positive, default=8)
+    p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
+    p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
+    p.add_argument("--micro-batch-size", type=positive, default=1, help="samples per GPU and forward pass")
+    p.add_argument("--train-batch-size", type=positive, help="samples per step; default: no accumulation")
+    p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(BACKENDS)}")
+    p.add_argument("--zero-stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
+    p.add_argument("--num-layers", type=positive, help="cut the model to this many layers")
+    p.add_argument("--tp", "--tp-size", type=positive, help="only this tensor-parallel size")
+    p.add_argument("--ring", "--ring-attn-size", type=positive, help="only this ring size")
+    p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16")
+    p.add_argument("--master", choices=("fp32", "bf16"), default="fp32", help="type of the optimizer's copy")
+    p.add_argument("--attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
+    p.add_argument("--ring-impl", choices=("zigzag", "llama3", "ring", "sdpa"), default="zigzag")
+    p.add_argument("--compile", choices=("none", "blocks", "full", "deepcompile"), default="none")
+    p.add_argument("--packing", action=argparse.BooleanOptionalAction, default=True)
+    p.add_argument("--gradient-checkpointing", choices=("auto", "on", "off"), default="auto",
+                   help="auto: where it would not fit without")  # fmt: skip
+    p.add_argument("--sequence-parallel", action="store_true", help="split norms' activations over tp ranks")
+    p.add_argument("--no-reshard", action="store_true", help="FSDP2 keeps parameters gathered")
+    p.add_argument("--offload-optimizer", action="store_true")
+    p.add_argument("--offload-param", action="store_true")
+    p.add_argument("--format", choices=tuple(FORMATS), default="text")
+    p.add_argument("--top", type=positive, help="show only the best rows")
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
+    options = parser().parse_args(arguments)
+    try:
+        request = _request(options)
+        legal, refused = plan(request)
+    except (ModelError, UsageError) as error:
+        print(f"bench plan: {error}", file=sys.stderr)
+        return 2
+    legal, refused = _only(legal, refused, options)
+    print(FORMATS[options.format](request, legal[: options.top], refused))
+    return 0
+
+
+def _request(options: argparse.Namespace) -> Request:
+    if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
+        raise UsageError(
+            f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
+            f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
+        )
+    facts = resolve(options.model)
+    if options.num_layers:
+        facts = facts.with_layers(options.num_layers)
+    backends = _listed(options.backend, "--backend", BACKENDS)
+    stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
+    variants = [
+        (backend, stage) for backend in backends for stage in (stages if backend == "deepspeed" else [None])
+    ]
+    longest = facts.max_position_embeddings or 4096
+    return Request(
+        facts=facts, gpus=options.gpus, gpus_per_node=options.gpus_per_node, gpu_memory=options.gpu_memory,
+        variants=tuple(variants), seq_len=options.seq_len or min(4096, longest),
+        micro_batch_size=options.micro_batch_size, train_batch_size=options.train_batch_size,
+        dtype=options.dtype, master=options.master, attn=options.attn, packing=options.packing,
+        compile=options.compile, ring_impl=options.ring_impl,
+        checkpointing={"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
+        sequence_parallel=options.sequence_parallel, reshard=not options.no_reshard,
+        offload_optimizer=options.offload_optimizer, offload_param=options.offload_param,
+    )  # fmt: skip
+
+
+def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:
+    chosen = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    wrong = [part for part in chosen if part not in allowed]
+    if wrong or not chosen:
+        raise UsageError(f"{flag} {text!r}: choose from {', '.join(allowed)}")
+    return chosen
+
+
+def _only(
+    legal: list[Plan], refused: list[Refusal], options: argparse.Namespace
+) -> tuple[list[Plan], list[Refusal]]:
+    def wanted(tp: int, ring: int) -> bool:
+        return (options.tp or tp) == tp and (options.ring or ring) == ring
+
+    return (
+        [one for one in legal if wanted(one.layout.tp, one.layout.ring)],
+        [one for one in refused if wanted(one.tp, one.ring)],
+    )
+
+
+HEADINGS = (
+    "backend", "dp", "tp", "ring", "ckpt", "fits", "GPU GB", "params", "grads", "optim", "activ", "logits",
+    "working", "GFLOP/token", "MB/token", "speed",
+)  # fmt: skip
+
+
+def _cells(one: Plan, best: float) -> tuple[str, ...]:
+    """One row; `best` is the shortest time per token among the rows."""
+    m = one.memory
+    parts = (m.parameters, m.gradients, m.optimizer, m.activations, m.logits, m.working)
+    return (
+        one.backend, str(one.layout.dp), str(one.layout.tp), str(one.layout.ring),
+        "on" if one.layout.checkpointing else "off", "yes" if one.fits else "NO",
+        f"{one.reserved / 1e9:.1f}", *(f"{part / 1e9:.1f}" for part in parts),
+        f"{one.flops.hardware / 1e9:.2f}", f"{one.traffic.total / 1e6:.2f}",
+        f"{100 * best / one.seconds:.0f}%",
+    )  # fmt: skip
+
+
+def _rows(legal: list[Plan]) -> list[tuple[str, ...]]:
+    best = min((one.seconds for one in legal), default=0.0)
+    return [_cells(one, best) for one in legal]
+
+
+def _title(request: Request) -> str:
+    facts = request.facts
+    step = f", train batch {request.train_batch_size}" if request.train_batch_size else ""
+    return (
+        f"{facts.name}: {facts.parameters / 1e9:.2f}B parameters, {facts.layers} layers; {request.gpus} GPUs "
+        f"of {request.gpu_memory / 1e9:.0f} GB; {request.micro_batch_size} × {request.seq_len} tokens per "
+        f"micro-batch{step}"
+    )
+
+
+def _grouped(refused: list[Refusal]) -> list[tuple[str, list[str], Refusal]]:
+    """Refusals by constraint: which configurations it rules out, and one of them as the example."""
+    groups: dict[str, list[Refusal]] = {}
+    for one in refused:
+        groups.setdefault(one.constraint, []).append(one)
+    return [(identifier, _names(group), group[0]) for identifier, group in groups.items()]
+
+
+def _names(group: list[Refusal]) -> list[str]:
+    backends: dict[tuple[int, int], list[str]] = {}
+    for one in group:
+        backends.setdefault((one.tp, one.ring), []).append(variant_name(one.backend, one.zero_stage))
+    every = {name for names in backends.values() for name in names}
+    return [
+        f"tp {tp} ring {ring}" + ("" if set(names) == every else f" ({', '.join(names)})")
+        for (tp, ring), names in backends.items()
+    ]
+
+
+_NOTES = (
+    "GB are 10⁹ bytes per GPU; GPU GB is the sum of the parts with fragmentation and the CUDA context.",
+    "speed is an estimate of tokens per second against the best row; MB are sent per token and GPU.",
+)
+
+
+def as_text(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
+    """A table for a terminal, then the refused configurations by constraint."""
+    rows = [HEADINGS, *_rows(legal)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
+    lines = [_title(request), *_NOTES, ""]
+    for row in rows:
+        lines.append("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
+                               for i, (cell, w) in enumerate(zip(row, widths, strict=True))))  # fmt: skip
+    if not legal:
+        lines.append("no legal configuration")
+    warnings = dict(warning for one in legal for warning in one.warnings)
+    if warnings:
+        lines += ["", *(f"warning [{identifier}] {text}" for identifier, text in warnings.items())]
+    if refused:
+        lines += ["", f"ruled out ({len(refused)}):"]
+    for identifier, names, example in _grouped(refused):
+        lines.append(f"  [{identifier}] {'; '.join(names)}")
+        lines.append(f"      e.g. {example.message}" + (f"; {example.help}" if example.help else ""))
+    return "\n".join(lines)
+
+
+def as_markdown(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
+    """Two tables: legal configurations, and refused ones by constraint."""
+    lines = [f"## {_title(request)}", "", f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]
+    lines += [f"| {' | '.join(row)} |" for row in _rows(legal)]
+    if refused:
+        lines += ["", "| constraint | ruled out | example |", "| --- | --- | --- |"]
+    lines += [
+        f"| {identifier} | {'; '.join(names)} | {example.message} |"
+        for identifier, names, example in _grouped(refused)
+    ]
+    return "\n".join(lines)
+
+
+def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
+    """`{"version": 1, "model", "request", "plans": […], "refused": […]}`; sizes in bytes, work per token."""
+    document = {
+        "version": 1,
+        "model": _model(request.facts),
+        "request": {
+            "gpus": request.gpus, "gpus_per_node": request.gpus_per_node, "gpu_memory": request.gpu_memory,
+            "seq_len": request.seq_len, "micro_batch_size": request.micro_batch_size,
+            "train_batch_size": request.train_batch_size, "dtype": request.dtype, "master": request.master,
+            "attn": request.attn, "packing": request.packing, "compile": request.compile,
+        },
+        "plans": [_plan(one) for one in legal],
+        "refused": [one.__dict__ for one in refused],
+    }  # fmt: skip
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _model(facts: ModelFacts) -> dict[str, Any]:
+    return {
+        "name": facts.name, "layers": facts.layers, "parameters": facts.parameters,
+        "active_parameters": facts.active_parameters, "source": facts.source,
+    }  # fmt: skip
+
+
+def _plan(one: Plan) -> dict[str, Any]:
+    layout = one.layout
+    return {
+        "backend": layout.backend,
+        "zero_stage": layout.zero_stage if layout.backend == "deepspeed" else None,
+        "dp": layout.dp, "tp": layout.tp, "ring": layout.ring, "grad_accum": layout.grad_accum,
+        "gradient_checkpointing": layout.checkpointing, "fits": one.fits,
+        "memory": {**one.memory.__dict__, "allocated": one.memory.allocated, "reserved": one.reserved},
+        "flops_per_token": {"model": one.flops.model, "hardware": one.flops.hardware, **one.flops.__dict__},
+        "seconds_per_token": one.seconds,
+        "bytes_per_token": {**one.traffic.__dict__, "total": one.traffic.total},
+        "warnings": [{"constraint": identifier, "message": text} for identifier, text in one.warnings],
+    }  # fmt: skip
+
+
+FORMATS: dict[str, Callable[[Request, list[Plan], list[Refusal]], str]] = {
+    "text": as_text, "json": as_json, "markdown": as_markdown,
+}  # fmt: skip
