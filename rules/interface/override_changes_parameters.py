@@ -1,0 +1,202 @@
+"""An override that renames or drops parameters of the interface it implements.
+
+What it does
+    Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
+    abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
+    position, and a parameter that the override no longer takes although callers pass it through the base class.
+    Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
+
+Why is this bad
+    Whoever calls through the base class, by keyword, gets TypeError with this one implementation only.
+
+References
+    https://mypy.readthedocs.io/en/stable/class_basics.html#overriding-statically-typed-methods
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.binding import parameters, signature
+from validator.analysis.members import own_object
+from validator.analysis.uses import is_test
+from validator.facts.model import Call, Param
+from validator.finding import Finding, Related
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP122", "override-changes-parameters", "warning", stable_since="0.1.0")
+
+Site = tuple[Method, Call]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    changed = [pair for pair in _overrides(project) if _lost(*pair)]
+    calls = _calls(project, {method.name for method, _ in changed})
+    for method, base in changed:
+        renamed = _renamed(method, base)
+        passing = [(site, name) for site, name in _passing(project, method, base, calls) if name in _lost(method, base)]
+        if passing:
+            yield _report(method, base, renamed, *passing[0])
+        elif renamed and base.cls is not None and _is_interface(base.cls):
+            yield _report(method, base, renamed, None, "")
+
+
+def _overrides(project: Project) -> Iterator[tuple[Method, Method]]:
+    """Public methods with the nearest method that they override; those that take anything left out."""
+    for cls in project.classes():
+        if len(cls.mro) < 2 or is_test(cls.path):
+            continue
+        for name, method in cls.methods.items():
+            base = next((c.methods[name] for c in cls.mro[1:] if name in c.methods), None)
+            if base is None or name.startswith("_") or not (_plain(method) and _plain(base)):
+                continue
+            if not any(p.kind in ("*", "**") for p in (*method.facts.params, *base.facts.params)):
+                yield method, base
+
+
+def _plain(method: Method) -> bool:
+    facts = method.facts
+    return not (facts.is_static or facts.is_classmethod or facts.is_property or facts.is_overload)
+
+
+def _lost(method: Method, base: Method) -> dict[str, Param]:
+    """Parameters that the base takes by name and the override does not."""
+    kept = {p.name for p in parameters(method)}
+    return {p.name: p for p in parameters(base) if p.name not in kept and not p.name.startswith("_") and p.kind != "pos"}
+
+
+def _renamed(method: Method, base: Method) -> dict[str, str]:
+    """Old to new name of the parameters that only changed their names: same position, new to the base."""
+    lost = _lost(method, base)
+    known = {p.name for p in parameters(base)}
+    pairs = zip(parameters(base), parameters(method), strict=False)
+    return {
+        old.name: new.name
+        for old, new in pairs
+        if old.name in lost and old.kind == new.kind == "any" and new.name not in known and not new.name.startswith("_")
+    }
+
+
+def _is_interface(cls: ClassDef) -> bool:
+    return any(m.facts.is_abstract or m.facts.stub == "raise" for m in cls.methods.values())
+
+
+def _calls(project: Project, names: set[str]) -> dict[str, list[Site]]:
+    """The calls of methods of these names that pass something by keyword, tests left out."""
+    found: dict[str, list[Site]] = {}
+    for function in project.functions():
+        if is_test(function.path):
+            continue
+        for call in function.facts.calls:
+            if call.receiver and call.method in names and any(a.keyword not in (None, "*", "**") for a in call.args):
+                found.setdefault(call.method, []).append((function, call))
+    return found
+
+
+def _passing(
+    project: Project, method: Method, base: Method, calls: dict[str, list[Site]]
+) -> Iterator[tuple[Site, str]]:
+    """Who passes a parameter by keyword on an object that may be of the class of `method`."""
+    assert method.cls is not None
+    for function, call in calls.get(base.name, ()):
+        if call.receiver == own_object(function):
+            reaches = function.cls in method.cls.mro and method.cls.find(function.name) is function
+        else:
+            reaches = call.receiver != "super()" and base.cls in project.types.of(function, call.receiver)
+        if reaches:
+            for argument in call.args:
+                if argument.keyword is not None:
+                    yield (function, call), argument.keyword
+
+
+def _report(method: Method, base: Method, renamed: dict[str, str], site: Site | None, passed: str) -> Finding:
+    assert method.cls is not None
+    assert base.cls is not None
+    if passed and passed not in renamed:
+        what = f"drops the parameter `{passed}` of `{base.cls.name}.{signature(base)}`"
+    else:
+        pairs = ", ".join(f"`{old}` to `{new}`" for old, new in renamed.items())
+        what = f"renames parameters of `{base.cls.name}.{base.name}`: {pairs}"
+    related = [Related(base.path, base.facts.name_at[0], f"`{base.cls.name}.{base.name}` is declared here")]
+    if site is not None:
+        function, call = site
+        what += f"; `{function.qualname}` passes `{passed}=`"
+        related.append(Related(function.path, call.at[0], f"`{passed}=` is passed here"))
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"`{method.cls.name}.{method.name}` {what}",
+        help=f"give it the parameters of `{base.cls.name}.{signature(base)}`",
+        related=related,
+        context=f"{method.qualname}:{','.join(_lost(method, base))}",
+    )
+
+
+INCORRECT = (
+    """\
+class BaseEngine:
+    def train_batch(self, data, loss_function):
+        return self.forward_backward(data, loss_function)
+
+    def forward_backward(self, data, loss_function):
+        raise NotImplementedError
+
+
+class FSDPEngine(BaseEngine):
+    def train_batch(self, data, loss_fn):  # error: MP122
+        return self.forward_backward(data, loss_fn)
+
+    def forward_backward(self, data, loss_function):
+        return loss_function(data)
+""",
+    """\
+class Engine:
+    def save(self, path, rank=0):
+        return path, rank
+
+
+class ShardedEngine(Engine):
+    def save(self, path):  # error: MP122
+        return path
+
+
+def finish(engine: Engine, strategy):
+    engine.save("out", rank=strategy.rank)
+""",
+)
+
+CORRECT = (
+    # the names are the base's; one more parameter has a default; the rest goes through
+    """\
+class BaseEngine:
+    def train_batch(self, data, loss_function):
+        raise NotImplementedError
+
+    def save(self, path, rank):
+        raise NotImplementedError
+
+
+class FSDPEngine(BaseEngine):
+    def train_batch(self, data, loss_function, strategy=None):
+        return loss_function(data)
+
+    def save(self, *args, **kwargs):
+        return args
+""",
+    # no interface, and nobody names the parameter
+    """\
+class Engine:
+    def save(self, path, rank=0):
+        return path, rank
+
+
+class ShardedEngine(Engine):
+    def save(self, folder):
+        return folder
+
+
+def finish(engine: Engine, strategy):
+    engine.save(strategy.path)
+""",
+)
