@@ -1,0 +1,110 @@
+"""A collective on a sub-group whose root is given as a literal rank.
+
+What it does
+    Reports `src=0` or `dst=0` (any literal) in `broadcast`, `scatter`, `gather` and `reduce` on a group of one
+    parallel dimension (tensor, data, context, pipeline, expert). Silent where the function first makes sure that the
+    other dimensions are at their first rank, and for `group_src`, which counts inside the group.
+
+Why is this bad
+    `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
+    raises, or waits for a rank that is no member.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from validator.analysis.collectives import dimension, group_of
+from validator.analysis.effects import Effects
+from validator.analysis.places import is_aside, outermost, text_of
+from validator.facts.model import Argument, Call
+from validator.finding import Finding
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP510", "constant-root-in-subgroup", "error", "0.1.0", tokens=("dist.", "distributed", "comm"))
+
+# name of the collective -> the parameter with the root and its position
+_ROOTS = {
+    "broadcast": ("src", 1), "broadcast_object_list": ("src", 1), "scatter": ("src", 2),
+    "scatter_object_list": ("src", 2), "gather": ("dst", 2), "gather_object": ("dst", 2), "reduce": ("dst", 1),
+}  # fmt: skip
+_FIRST_RANK = re.compile(r"rank(\(\w*\))?\s*(==|!=|>)\s*0|in\s+\w*ranks|group_ranks|get_process_group_ranks")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    effects = project.analysis(Effects)
+    seen: set[tuple[Method, str]] = set()
+    for function, rows in effects.direct.items():
+        for call, row in rows.values():
+            root = _root(row.name, call)
+            if root is None or root.kind != "const" or not root.value.isdigit():
+                continue
+            group = group_of(row, call)
+            outer = outermost(function)
+            if not dimension(group) or (outer, group) in seen or is_aside(function.path):
+                continue
+            if _FIRST_RANK.search(text_of(outer)):
+                continue
+            seen.add((outer, group))
+            yield RULE.finding(
+                function.path,
+                root.at,
+                f"`{row.name}` in `{function.qualname}` names rank {root.value} of the job as its root, but works on"
+                f" `{group}`: only one of these groups holds that rank",
+                help=f"pass the root's rank inside the group as `group_{_ROOTS[row.name][0]}={root.value}`"
+                " (torch 2.6), or translate it with `dist.get_global_rank(group, …)`",
+                context=f"{function.qualname}:{row.name}:{group}",
+            )
+
+
+def _root(name: str, call: Call) -> Argument | None:
+    if name not in _ROOTS or call.keyword(f"group_{_ROOTS[name][0]}") is not None:
+        return None
+    parameter, position = _ROOTS[name]
+    found = call.keyword(parameter)
+    return found or (call.positional[position] if position < len(call.positional) else None)
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+
+def share(tensor, tp_group):
+    dist.broadcast(tensor, src=0, group=tp_group)  # error: MP510
+""",
+    """
+import torch.distributed as dist
+
+def share(objects, mesh):
+    dp_group = mesh.get_group("dp")
+    dist.broadcast_object_list(objects, 0, dp_group)  # error: MP510
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+
+def share(tensor, tp_group):
+    dist.broadcast(tensor, src=dist.get_global_rank(tp_group, 0), group=tp_group)
+""",
+    """
+import torch.distributed as dist
+
+def share(tensor, tp_group):
+    dist.broadcast(tensor, group=tp_group, group_src=0)
+""",
+    """
+import torch.distributed as dist
+
+def share(tensor, model_update_group, gloo):
+    dist.broadcast(tensor, src=0, group=model_update_group)
+    dist.broadcast(tensor, src=0, group=gloo)
+    dist.broadcast(tensor, src=0)
+""",
+]

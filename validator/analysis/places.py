@@ -1,0 +1,80 @@
+"""Where a function stands: what kind of folder, inside which functions, and its own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from validator.analysis.uses import is_test
+from validator.facts.model import Assign, At, Call, Guard
+from validator.project import Method, Project
+
+# folders whose code nobody imports: shown to people, run by hand
+_ASIDE = frozenset({
+    "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
+    "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
+})  # fmt: skip
+_DEBUGGING = re.compile(r"debug|breakpoint|interactive|DEBUG|isatty|__main__", re.IGNORECASE)
+
+
+def is_aside(path: str) -> bool:
+    """Whether a file is no part of a package: a test, an example, a benchmark, a script, somebody else's code."""
+    return is_test(path) or not _ASIDE.isdisjoint(path.split("/")[:-1]) or path.endswith("setup.py")
+
+
+def outermost(function: Method) -> Method:
+    """The function that holds this one and is held by none."""
+    while function.enclosing is not None and function.enclosing.qualname != "<module>":
+        function = function.enclosing
+    return function
+
+
+def text_of(function: Method) -> str:
+    """The source of a function; of the whole file for the top level of a module."""
+    first, _, last, _ = function.facts.at
+    return "\n".join(function.module.source.lines[first - 1 : last])
+
+
+def every_guard(function: Method, guards: Iterable[Guard]) -> Iterator[Guard]:
+    """The conditions around a place, those around the functions that hold it included."""
+    yield from guards
+    scope: Method | None = function
+    while scope is not None:
+        yield from scope.facts.guards
+        scope = scope.enclosing
+
+
+def is_for_debugging(function: Method, guards: Iterable[Guard]) -> bool:
+    """Whether a condition around a place says that it serves debugging."""
+    return any(_DEBUGGING.search(guard.text) for guard in every_guard(function, guards) if guard.kind == "if")
+
+
+def within(inner: At, outer: At) -> bool:
+    """Whether one place lies inside another."""
+    return outer[:2] <= inner[:2] and inner[2:] <= outer[2:]
+
+
+def call_bound(function: Method, row: Assign) -> Call | None:
+    """The call whose result an assignment binds."""
+    if row.kind != "call" and not row.kind.startswith("unpack"):
+        return None
+    return next((c for c in function.facts.calls if c.target == row.value and within(c.at, row.at)), None)
+
+
+class Words:
+    """Which files of a project mention a word, so that rules look closely at few."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._known: dict[str, bool] = {}
+
+    def anywhere(self, *names: str) -> bool:
+        """Whether any function outside tests calls one of the names (last links of paths)."""
+        return not self._called.isdisjoint(names)
+
+    @cached_property
+    def _called(self) -> frozenset[str]:
+        return frozenset(
+            call.method for function in self.project.functions() if not is_test(function.path) for call in function.facts.calls
+        )
