@@ -285,12 +285,14 @@ _COMPILE: tuple[Constraint, ...] = (
     ),
     Constraint(
         id="deepcompile-autotp",
-        rule="tp == 1 with deepcompile's ZeRO passes",
+        rule="tp == 1 with deepcompile's ZeRO passes (its AutoTP pass excludes them)",
         needs=("tp",),
         when=(Condition("compile", "==", "deepcompile"), _DEEPSPEED),
         holds=lambda q: (q.tp or 1) <= 1,
-        message="DeepCompile's ZeRO passes cannot yet be combined with tensor parallelism (tp {tp})",
+        message="tp {tp} with DeepCompile: its AutoTP pass cannot yet be combined with its ZeRO passes, so the "
+        "tensor-parallel collectives stay outside the graph",
         adjust=("tp", "compile"),
+        severity="warning",
         candidates={"compile": ("blocks", "none")},
         sources=("deepspeed 0.19.8 runtime/engine.py:5842-5844 get_deepspeed_compile_backend",),
     ),

@@ -146,7 +146,7 @@ _SWITCHES = (
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "zero_stage": (0, 1, 2, 3),
     "dtype": ("bf16", "fp16", "fp32"),
-    "attn": ("flash_attention_2", "sdpa", "eager"),
+    "attn": ("flash_attention_2", "sdpa", "flex", "eager"),
     "compile": ("none", "blocks", "full", "deepcompile"),
     "device": ("cuda", "cpu"),
     "ring_impl": ("zigzag", "llama3", "ring", "sdpa"),

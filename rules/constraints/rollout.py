@@ -79,7 +79,7 @@ TABLE: tuple[Constraint, ...] = (
         "{engines} "
         "engines × tp {engine_tp} do not fit on {cluster_gpus} GPUs: placement groups would wait for ever",
         adjust=("actor_gpus", "engines", "engine_tp", "cluster_gpus"),
-        sources=(f"{_PPO}:49-51 placement_group",),
+        sources=(f"{_PPO}:48-50 placement_group",),
     ),
     Constraint(
         id="engine-world",
@@ -173,6 +173,6 @@ TABLE: tuple[Constraint, ...] = (
         "training, which queues the rest",
         adjust=("generation_batch_size", "rollout_batch_size", "asynchronous"),
         candidates={"asynchronous": (True,)},
-        sources=(f"{_PPO}:699-703",),
+        sources=(f"{_PPO}:694-698",),
     ),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import string
 import subprocess
 import sys
@@ -310,6 +311,49 @@ def test_an_entry_is_whole(rule: Constraint) -> None:
     fields = {field for _, field, _, _ in string.Formatter().parse(rule.message) if field}
     assert fields <= named | {"data_parallel", "model_parallel"}  # so that no message prints None
     assert constraint(rule.id) is rule
+
+
+EXTREMES = {
+    "version<": lambda value: ("0.0.1",),
+    "version>=": lambda value: (value,),
+    "in": lambda value: value,
+    "not in": lambda value: ("something else",),
+    "==": lambda value: (value,),
+    "!=": lambda value: ("fsdp2", "something else"),
+    ">": lambda value: (value + 1, value + 2),
+    ">=": lambda value: (value,),
+    "<": lambda value: (value - 1,),
+}
+
+
+def candidates(rule: Constraint, name: str) -> list[object]:
+    """Values with which a constraint can be tried: those its conditions ask for, else small ones."""
+    asked = [v for c in rule.when if c.quantity == name for v in EXTREMES[c.operator](c.value)]
+    if asked:
+        return asked
+    if name.endswith("_version"):
+        return ["0.1", "2.4", "4.0", "5.30", "99.0"]
+    if name in CHOICES:
+        return [*CHOICES[name], *((4, -1) if name == "zero_stage" else ())]
+    if name in ("backend", "framework"):
+        return ["deepspeed", "fsdp2"]
+    if name.startswith("colocate") or name == "attn_softcap":
+        return [True, False]
+    return [0, 1, 2, 3, 4, 6, 8, 12, 257]
+
+
+@pytest.mark.parametrize("rule", TABLE, ids=lambda rule: rule.id)
+def test_an_entry_can_hold_and_can_be_violated(rule: Constraint) -> None:
+    names = sorted({*rule.needs, *rule.given, *(condition.quantity for condition in rule.when)})
+    draw = random.Random(0)
+    pools = {name: candidates(rule, name) for name in names}
+    kinds = set()
+    for _ in range(5000):
+        q = Quantities(**{name: draw.choice(pool) for name, pool in pools.items()})  # type: ignore[arg-type]
+        kinds.add(rule.outcome(q).kind)
+        if {"holds", "violated"} <= kinds:
+            return
+    pytest.fail(f"only {sorted(kinds)} in 5000 tries")
 
 
 def test_importing_the_table_needs_only_the_standard_library() -> None:
