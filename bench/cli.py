@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "run": "measure configurations: forward, backward, optimizer, memory, loss (the default command)",
+    "convert": "rewrite recorded batches as safetensors",
     "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""

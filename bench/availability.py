@@ -1,0 +1,50 @@
+"""What a configuration needs of this machine, looked up without importing torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+from bench.configuration import Configuration
+
+INSTALL = {
+    "torch": "pip install 'meshproof[bench]'",
+    "transformers": "pip install 'meshproof[bench]'",
+    "deepspeed": "pip install 'meshproof[bench]'",
+    "flash_attn": "pip install --no-build-isolation 'meshproof[gpu]' on a machine with CUDA",
+    "liger_kernel": "pip install liger-kernel on a machine with CUDA",
+}
+COMPILERS = ("c++", "g++", "clang++", "cl")
+
+
+def installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _modules(configuration: Configuration) -> list[str]:
+    needed = ["torch", "transformers"]
+    if configuration.backend == "deepspeed":
+        needed.append("deepspeed")
+    if configuration.attn == "flash_attention_2":
+        needed.append("flash_attn")
+    if configuration.head == "liger":
+        needed.append("liger_kernel")
+    return needed
+
+
+def lacking(configuration: Configuration, gpus: int) -> str | None:
+    """The first thing that is not there, with the line that would bring it; None when everything is."""
+    for module in _modules(configuration):
+        if not installed(module):
+            return f"{module} is not installed: {INSTALL[module]}"
+    on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
+    if configuration.device == "cuda" and not gpus:
+        return "no GPU is visible: run with --device cpu"
+    if on_gpu and configuration.num_gpus > gpus:
+        return f"{configuration.num_gpus} GPUs are needed, {gpus} are visible: set --num-gpus {gpus}"
+    if configuration.attn.startswith("flash_attention") and not on_gpu:
+        return f"{configuration.attn} needs a GPU: use --attn sdpa"
+    compiles = configuration.compile != "none" or configuration.head == "compiled"
+    if compiles and not on_gpu and not any(map(shutil.which, COMPILERS)):
+        return "torch.compile on a CPU needs a C++ compiler: install g++ or clang"
+    return None

@@ -1,0 +1,271 @@
+"""`python -m bench run`: measure one configuration, or every combination of the values given."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench import availability, environment
+from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, tomllib
+
+ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex")
+COMPILES = ("none", "blocks", "full", "deepcompile")
+AXES = ("backend", "zero_stage", "num_gpus", "tp", "ring", "num_layers", "model", "attn", "compile", "packing", "seq_len")
+"""Settings that take a comma-separated list; their combinations make the sweep."""
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _wholes(text: str) -> list[int]:
+    return [_whole(part.strip()) for part in text.split(",")]
+
+
+def _stages(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if any(part not in ("0", "1", "2", "3") for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: ZeRO stages are 0, 1, 2 and 3")
+    return [int(part) for part in parts]
+
+
+def _texts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _choices(allowed: tuple[str, ...]) -> Any:
+    def read(text: str) -> list[str]:
+        parts = _texts(text)
+        wrong = [part for part in parts if part not in allowed]
+        if wrong or not parts:
+            raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(allowed)}")
+        return parts
+
+    return read
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench run`. A comma-separated list makes one row per value and combination."""
+    p = argparse.ArgumentParser(prog="python -m bench run", description=__doc__, allow_abbrev=False)
+    what = p.add_argument_group("what runs (lists make a sweep)")
+    what.add_argument("--backend", type=_texts, help="deepspeed, fsdp2, ddp, or package.module:Class")
+    what.add_argument("--zero-stage", "--zero_stage", type=_stages, help="of deepspeed; default 2")
+    what.add_argument("--num-gpus", "--num_gpus", type=_wholes, help="processes; without GPUs they run on the CPU")
+    what.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", "--ds_tensor_parallel_size", type=_wholes)
+    what.add_argument("--ring", "--ring-size", "--ring_attn_size", type=_wholes)
+    what.add_argument("--num-layers", "--num_layers", type=_wholes)
+    what.add_argument("--model", "--pretrain", type=_texts, help="preset, config.json, directory or hub name")
+    what.add_argument("--attn", type=_choices(ATTENTIONS))
+    what.add_argument("--flash-attn", dest="flash_attn", action=argparse.BooleanOptionalAction)
+    what.add_argument("--compile", type=_choices(COMPILES), nargs="?", const=["blocks"])
+    what.add_argument("--deepcompile", action="store_true", help="the same as --compile=deepcompile")
+    what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction)
+    what.add_argument("--seq-len", "--seq_len", type=_wholes, help="positions of a synthetic row; default 2048")
+    how = p.add_argument_group("how it trains")
+    how.add_argument("--dtype", "--param_dtype", choices=("bf16", "fp16", "fp32"))
+    how.add_argument("--head", choices=("full", "chunked", "compiled", "liger"))
+    how.add_argument("--loss", help="sft, ppo or module:function")
+    how.add_argument("--optimizer", choices=("adamw", "sgd"))
+    how.add_argument("--lr", "--learning_rate", type=float)
+    how.add_argument("--max-norm", "--max_norm", type=float)
+    how.add_argument("--no-backward", dest="backward", action="store_false", default=None)
+    how.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
+    how.add_argument("--cpu-offload", "--adam_offload", action="store_true", default=None)
+    how.add_argument("--no-reshard", dest="reshard_after_forward", action="store_false", default=None)
+    how.add_argument("--sequence-parallel", "--sequence_parallel", action="store_true", default=None)
+    how.add_argument("--tp-plan", dest="tp_plan", choices=("hf", "optimized", "llama"))
+    how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
+    how.add_argument("--micro-batch-size", "--micro_train_batch_size", type=_whole)
+    how.add_argument("--train-batch-size", "--train_batch_size", type=_whole)
+    data = p.add_argument_group("inputs")
+    data.add_argument("--inputs", help="recorded batches, a directory or file; default: synthetic ones")
+    data.add_argument("--max-inputs", type=_whole)
+    data.add_argument("--full-length", action="store_true", default=None, help="synthetic rows without padding")
+    data.add_argument("--shuffle-inputs", action="store_true", default=None)
+    data.add_argument("--simulate-ranks", type=_whole, help="orders on one process, padded to the longest")
+    data.add_argument("--random-seed", "--seed", type=int)
+    measuring = p.add_argument_group("measuring")
+    measuring.add_argument("--warmup", type=_whole)
+    measuring.add_argument("--steps", type=_whole)
+    measuring.add_argument("--processes", type=_whole, default=2, help="process groups per row; default 2")
+    measuring.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    measuring.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
+    measuring.add_argument("--config", type=Path, help="TOML file with any of these settings; flags win")
+    measuring.add_argument("--force", action="store_true", help="measure again what is there already")
+    measuring.add_argument("--retry-failed", action="store_true")
+    measuring.add_argument("--dry-run", action="store_true", help="show the rows, run none")
+    measuring.add_argument("--quiet", action="store_true")
+    measuring.add_argument("--trust-remote-code", action="store_true", default=None)
+    measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    return p
+
+
+NOT_SETTINGS = frozenset(
+    {"output", "config", "force", "retry_failed", "dry_run", "quiet", "local_rank", "processes", "flash_attn", "deepcompile"}
+)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say, the file's settings below them; aliases resolved."""
+    given = {k: v for k, v in vars(options).items() if v is not None and k not in NOT_SETTINGS}
+    if options.flash_attn is not None and "attn" not in given:
+        given["attn"] = ["flash_attention_2" if options.flash_attn else "sdpa"]
+    if options.deepcompile:
+        given["compile"] = ["deepcompile"]
+    if options.config is None:
+        return given
+    try:
+        with options.config.open("rb") as file:
+            read = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"--config {options.config}: {error}") from None
+    return {**{key.replace("-", "_"): value for key, value in read.items()}, **given}
+
+
+def _defaults(gpus: int) -> dict[str, Any]:
+    """What is there decides: GPUs run the 8B shape with four layers, two CPU processes a tiny model."""
+    if gpus:
+        flash = availability.installed("flash_attn")
+        return {
+            "backend": "fsdp2", "num_gpus": gpus, "model": "llama-3.1-8b", "num_layers": 4, "dtype": "bf16",
+            "attn": "flash_attention_2" if flash else "sdpa",
+        }  # fmt: skip
+    return {
+        "backend": "fsdp2", "num_gpus": 2, "model": "llama-tiny", "dtype": "fp32", "attn": "sdpa", "seq_len": 256,
+        "device": "cpu", "steps": 8, "warmup": 3,
+    }  # fmt: skip
+
+
+def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
+    """All combinations, each once. ZeRO stages multiply deepspeed's rows only.
+
+    Raises `ConfigurationError` for a setting that does not exist or a file that is not there.
+    """
+    defaults = _defaults(gpus)
+    if "model" in settings:
+        defaults.pop("num_layers", None)
+    merged = {**defaults, **settings}
+    if merged.get("inputs"):
+        path = Path(merged["inputs"])
+        if not path.exists():
+            raise ConfigurationError(f"--inputs {path}: no such file or directory")
+        merged["inputs"], merged["input_hash"] = str(path.resolve()), hash_inputs(path)
+    axes = [axis for axis in AXES if axis in merged]
+    lists = [merged[axis] if isinstance(merged[axis], list) else [merged[axis]] for axis in axes]
+    rest = {k: v for k, v in merged.items() if k not in axes}
+    found = []
+    for values in itertools.product(*lists):
+        cell = {**rest, **dict(zip(axes, values, strict=True))}
+        configuration = parse(cell)
+        if configuration.backend != "deepspeed":
+            configuration = replace(configuration, zero_stage=Configuration.zero_stage)
+        found.append(configuration)
+    return list(dict.fromkeys(found))
+
+
+def _check_backends(configurations: Iterable[Configuration]) -> None:
+    known = ("deepspeed", "fsdp2", "ddp")
+    for configuration in configurations:
+        if configuration.backend not in known and ":" not in configuration.backend:
+            raise ConfigurationError(
+                f"--backend {configuration.backend}: use {', '.join(known)} or package.module:Class"
+            )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 all rows ok or unsupported, 1 a failed row, 2 wrong usage, 130 interrupted."""
+    options = parser().parse_args(arguments)
+    gpus = len(environment.gpus())
+    try:
+        settings = _settings(options)
+        if "RANK" in os.environ:
+            return _one_rank(settings, options, gpus)
+        configurations = expand(settings, gpus)
+        _check_backends(configurations)
+        options.output.mkdir(parents=True, exist_ok=True)
+    except (ConfigurationError, OSError) as error:
+        print(f"bench run: {error}", file=sys.stderr)
+        return USAGE
+    if options.dry_run:
+        return _dry_run(configurations, gpus)
+    return _sweep(configurations, options)
+
+
+def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> int:
+    from bench.sweep import Interrupted, Sweep
+    from bench.table import render
+
+    sweep = Sweep(
+        configurations, options.output, processes=options.processes, force=options.force,
+        retry_failed=options.retry_failed, quiet=options.quiet,
+    )  # fmt: skip
+    try:
+        rows = sweep.run()
+    except Interrupted as stop:
+        print(render(stop.rows))
+        print(f"interrupted: the same command with --retry-failed goes on; results are in {options.output}")
+        return INTERRUPTED
+    print(render(rows))
+    return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
+
+
+def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
+    """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
+    from bench import results
+    from bench.table import render
+
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    configurations = expand({**settings, "num_gpus": world}, gpus)
+    _check_backends(configurations)
+    if len(configurations) != 1:
+        raise ConfigurationError("under a launcher one configuration runs at a time: give no lists")
+    configuration = configurations[0]
+    folder = configuration.directory(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    from bench.worker import work
+
+    work(configuration, folder, 0)
+    if int(os.environ["RANK"]) == 0:
+        described = environment.describe(configuration.random_seed)
+        result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
+        results.write_json(folder / "result.json", result)
+        results.write_suite(folder / "benchmarks.json", result)
+        print(render([result]))
+    sys.stdout.flush()
+    os._exit(OK)  # the group is gone, and some backends' exit hooks hang without it
+
+
+def _dry_run(configurations: list[Configuration], gpus: int) -> int:
+    """Every row with its predicted memory per GPU, or the reason why it cannot run."""
+    from tabulate import tabulate
+
+    from bench.configuration import model_facts
+    from bench.memory import Layout, estimate
+    from bench.sweep import refusal
+
+    rows = []
+    for c in configurations:
+        refused = refusal(c, gpus)
+        if refused is not None:
+            rows.append([c.label(), c.content_hash(), "-", f"unsupported: {refused[0]}"])
+            continue
+        layout = Layout(
+            backend=c.backend, zero_stage=c.zero_stage, dp=c.dp, tp=c.tp, ring=c.ring, micro_batch_size=c.rows,
+            seq_len=c.seq_len, grad_accum=c.batch // (c.rows * c.dp), dtype=c.dtype,
+            compiled=c.compile != "none", eager_attention=c.attn == "eager",
+            checkpointing=c.gradient_checkpointing, sequence_parallel=c.sequence_parallel,
+            reshard=c.reshard_after_forward, offload_optimizer=c.cpu_offload,
+        )  # fmt: skip
+        predicted = estimate(model_facts(c.model, c.num_layers), layout).allocated
+        rows.append([c.label(), c.content_hash(), f"{predicted / 1e9:.2f}", "would run"])
+    print(tabulate(rows, headers=["configuration", "hash", "predicted GB per GPU", ""], disable_numparse=True))
+    return OK

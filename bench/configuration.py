@@ -1,0 +1,135 @@
+"""One configuration of a measurement: what is run, and the name of its result directory. No torch needed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
+
+from rules.models import ModelFacts, from_config, resolve
+
+SCHEMA = 1
+PRESETS = Path(__file__).with_name("presets.toml")
+
+
+class ConfigurationError(ValueError):
+    """A flag or setting that cannot be used; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Everything that a result depends on. Equal configurations have equal hashes and share a result directory.
+
+    Sizes count processes, batches samples, `seq_len` tokens. None means: decided by the inputs or the machine.
+    """
+
+    backend: str = "ddp"
+    num_gpus: int = 1
+    tp: int = 1
+    ring: int = 1
+    zero_stage: int = 2
+    model: str = "llama-tiny"
+    num_layers: int | None = None
+    attn: str = "sdpa"
+    compile: str = "none"
+    packing: bool = True
+    dtype: str = "bf16"
+    head: str = "chunked"
+    loss: str = "sft"
+    optimizer: str = "adamw"
+    lr: float = 1e-4
+    weight_decay: float = 0.0
+    max_norm: float = 1.0
+    backward: bool = True
+    gradient_checkpointing: bool = False
+    cpu_offload: bool = False
+    reshard_after_forward: bool = True
+    sequence_parallel: bool = False
+    tp_plan: str = "hf"
+    micro_batch_size: int | None = None
+    train_batch_size: int | None = None
+    seq_len: int = 2048
+    full_length: bool = False
+    inputs: str | None = None
+    input_hash: str | None = None
+    max_inputs: int | None = None
+    shuffle_inputs: bool = False
+    simulate_ranks: int = 1
+    random_seed: int = 42
+    warmup: int = 3
+    steps: int = 10
+    device: str = "auto"
+    trust_remote_code: bool = False
+
+    @property
+    def dp(self) -> int:
+        return max(self.num_gpus // (self.tp * self.ring), 1)
+
+    @property
+    def rows(self) -> int:
+        """Samples of one forward pass; recorded batches keep their own number where none is asked for."""
+        return self.micro_batch_size or (1 if self.inputs else 4)
+
+    @property
+    def batch(self) -> int:
+        """Samples of one optimizer step."""
+        return self.train_batch_size or self.rows * self.dp
+
+    def content_hash(self) -> str:
+        """Twelve hexadecimal digits over all fields and the schema of results."""
+        canonical = json.dumps([SCHEMA, asdict(self)], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def label(self) -> str:
+        """A short name for people; not unique, the directory's name adds the hash."""
+        backend = f"zero{self.zero_stage}" if self.backend == "deepspeed" else self.backend.rpartition(":")[2]
+        parts = [backend, f"{self.num_gpus}x"]
+        parts += [f"tp{self.tp}"] * (self.tp > 1) + [f"ring{self.ring}"] * (self.ring > 1)
+        parts += [f"L{self.num_layers}"] * (self.num_layers is not None)
+        parts += [self.attn.replace("flash_attention_", "fa")]
+        parts += [self.compile] * (self.compile != "none") + ["packed" if self.packing else "padded"]
+        return "-".join(parts)
+
+    def directory(self, output: Path) -> Path:
+        return output / f"{self.label()}-{self.content_hash()}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+
+def parse(values: Mapping[str, Any]) -> Configuration:
+    """A configuration from plain values; raises `ConfigurationError` for names that do not exist."""
+    known = {field.name for field in fields(Configuration)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigurationError(f"no such setting: {', '.join(unknown)}")
+    return replace(Configuration(), **values)
+
+
+def model_facts(model: str, num_layers: int | None) -> ModelFacts:
+    """The sizes of a model without torch: a preset of bench, or whatever `rules.models` knows.
+
+    Raises `rules.models.ModelError`, a one-line message.
+    """
+    with PRESETS.open("rb") as file:
+        presets = tomllib.load(file)
+    facts = from_config(presets[model], model) if model in presets else resolve(model)
+    return facts.with_layers(num_layers) if num_layers else facts
+
+
+def hash_inputs(path: Path) -> str:
+    """Twelve digits over the names and sizes and contents of the recorded inputs under `path`."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(entry for entry in path.iterdir() if entry.is_file())
+    for file in files:
+        digest.update(file.name.encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,59 @@
+"""What a result was measured on and by which command, for its metadata."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("meshproof", "torch", "transformers", "deepspeed", "flash-attn", "ring-flash-attn", "liger-kernel", "pyperf")
+GPU_FIELDS = (
+    "name", "driver_version", "clocks.sm", "clocks.mem", "clocks_event_reasons.active", "temperature.gpu",
+    "power.draw", "memory.total",
+)  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _output(*command: str) -> str | None:
+    """What a program prints, or None where it is absent or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def gpus() -> list[dict[str, str]]:
+    """Name, driver, clocks, throttle reasons and so on of each GPU; empty without any."""
+    text = _output("nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits")
+    rows = [line.split(", ") for line in text.splitlines()] if text else []
+    return [dict(zip(GPU_FIELDS, row, strict=False)) for row in rows]
+
+
+def describe(seed: int) -> dict[str, Any]:
+    """Plain values only. The git revision is that of the working directory, where it is a checkout."""
+    return {
+        "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count() or 0,
+        "versions": versions(),
+        "gpus": gpus(),
+        "topology": _output("nvidia-smi", "topo", "-m") or "",
+        "git_revision": _output("git", "rev-parse", "HEAD") or "",
+        "seed": seed,
+    }

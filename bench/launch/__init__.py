@@ -1,0 +1,1 @@
+"""Starting the ranks of one configuration: one module per engine, each a function `command`."""

@@ -1,0 +1,127 @@
+"""The clock, the memory and the machine's own peak: how one rank measures itself."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+STATUS = Path("/proc/self/status")
+CLEAR_REFS = Path("/proc/self/clear_refs")
+STEADY = 0.05
+MAX_WARMUP_FACTOR = 4
+
+
+class Clock:
+    """Seconds per phase of a step: device events on GPUs, where the host runs ahead; the wall clock elsewhere.
+
+    Nothing waits for the device between phases. `take` waits once and returns the sums since it was last called.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self._marks: list[tuple[str, Any, Any]] = []
+
+    def _now(self) -> Any:
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = self._now()
+        yield
+        self._marks.append((name, start, self._now()))
+
+    def take(self) -> dict[str, float]:
+        """Seconds by phase; several stretches of one phase are added up."""
+        if self.cuda:
+            torch.cuda.synchronize()
+        totals: dict[str, float] = defaultdict(float)
+        for name, start, end in self._marks:
+            totals[name] += start.elapsed_time(end) / 1000.0 if self.cuda else end - start
+        self._marks.clear()
+        return dict(totals)
+
+
+class Memory:
+    """Peak bytes by phase: allocated and reserved on a GPU; the process's resident set on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.allocated: dict[str, int] = {}
+        self.reserved: dict[str, int] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        reset_peak(self.device)
+        yield
+        allocated, reserved = peak(self.device)
+        self.allocated[name] = max(allocated, self.allocated.get(name, 0))
+        self.reserved[name] = max(reserved, self.reserved.get(name, 0))
+
+
+def reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif CLEAR_REFS.exists():
+        CLEAR_REFS.write_text("5")
+
+
+def peak(device: torch.device) -> tuple[int, int]:
+    """(allocated, reserved) bytes since the last reset; on a CPU both are the peak resident set."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    if STATUS.exists():
+        for line in STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                resident = int(line.split()[1]) * 1024
+                return resident, resident
+    import resource
+
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resident *= 1 if os.uname().sysname == "Darwin" else 1024
+    return resident, resident
+
+
+def is_steady(times: list[float]) -> bool:
+    """Whether the last three step times lie within 5% of their median."""
+    if len(times) < 3:
+        return False
+    last = times[-3:]
+    middle = statistics.median(last)
+    return max(abs(value - middle) for value in last) <= STEADY * middle
+
+
+def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of a large square matrix product, the median of ten: what `% of peak` refers to."""
+    size = 8192 if device.type == "cuda" else 512
+    left = torch.randn(size, size, device=device).to(dtype)
+    right = torch.randn(size, size, device=device).to(dtype)
+    clock = Clock(device)
+    times = []
+    for _ in range(13):
+        with clock.phase("product"):
+            left @ right
+        times.append(clock.take()["product"])
+    return float(2 * size**3 / statistics.median(times[3:]))
+
+
+def graph_report() -> dict[str, int]:
+    """Graph breaks and recompilations that torch.compile has counted in this process so far."""
+    counters = torch._dynamo.utils.counters
+    return {
+        "graphs": int(counters["stats"].get("unique_graphs", 0)),
+        "graph_breaks": sum(counters["graph_break"].values()),
+        "recompiles": max(int(counters["stats"].get("calls_captured", 0) > 0), 0)
+        and sum(counters["recompiles"].values()),
+    }

@@ -1,0 +1,141 @@
+"""A list of configurations, run in turn, each ending as a row."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import environment, results, supervise
+from bench.availability import lacking
+from bench.configuration import Configuration, model_facts
+from bench.progress import Progress
+from rules.constraints import Quantities, check
+from rules.models import ModelError
+
+KEPT = ("ok", "unsupported")
+
+
+class Interrupted(Exception):
+    """Ctrl-C: carries the rows so far."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        super().__init__("interrupted")
+        self.rows = rows
+
+
+def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
+    """Why the configuration cannot run here, as (reason, hint); the table of constraints comes first."""
+    on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
+    try:
+        facts = model_facts(configuration.model, configuration.num_layers)
+    except ModelError as error:
+        return str(error), "--model"
+    known: dict[str, Any] = {
+        "backend": configuration.backend if ":" not in configuration.backend else None,
+        "world_size": configuration.num_gpus, "tp": configuration.tp, "ring": configuration.ring,
+        "device": "cuda" if on_gpu else "cpu", "dtype": configuration.dtype, "attn": configuration.attn,
+        "packing": configuration.packing, "compile": configuration.compile,
+        "sequence_parallel": configuration.sequence_parallel, "offload_optimizer": configuration.cpu_offload,
+        "zero_stage": configuration.zero_stage if configuration.backend == "deepspeed" else None,
+        "train_batch_size": configuration.batch, "micro_batch_size": configuration.rows,
+        "pads_sequence": True, "dynamic_batch": False, "max_length_type": "int",
+    }  # fmt: skip
+    if configuration.ring > 1:
+        known |= {"ring_impl": "zigzag" if on_gpu else "sdpa", "ring_import_shim": True, "ring_hf_adapter": False}
+    for package, version in environment.versions().items():
+        name = f"{package.replace('-', '_')}_version"
+        if name in Quantities.__dataclass_fields__:
+            known[name] = version
+    merged = {**facts.quantities(), **{k: v for k, v in known.items() if v is not None}}
+    for violation in check(Quantities.of(**merged).with_unit_sizes()).errors:
+        return f"{violation.message} [{violation.constraint.id}]", violation.help()
+    missing = lacking(configuration, gpus)
+    return (missing, "") if missing else None
+
+
+class Sweep:
+    """Configurations with their result directories under `output`."""
+
+    def __init__(
+        self,
+        configurations: Sequence[Configuration],
+        output: Path,
+        *,
+        processes: int,
+        force: bool = False,
+        retry_failed: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self.configurations = list(configurations)
+        self.output = output
+        self.processes = processes
+        self.force, self.retry_failed = force, retry_failed
+        self.gpus = len(environment.gpus())
+        self.progress = Progress(len(self.configurations) * processes, quiet)
+        self.rows: dict[str, dict[str, Any]] = {}
+
+    def run(self) -> list[dict[str, Any]]:
+        """All rows in order. Process n of every configuration runs before process n + 1 of any: what drifts on
+        the machine then touches all of them alike. Raises `Interrupted` on Ctrl-C."""
+        waiting = [c for c in self.configurations if not self._settled(c)]
+        try:
+            for number in range(self.processes):
+                for place, configuration in enumerate(list(waiting)):
+                    if configuration.content_hash() in self.rows:
+                        continue
+                    self.progress.begin(number * len(waiting) + place, configuration.label())
+                    self._run_process(configuration, number)
+        except KeyboardInterrupt:
+            raise Interrupted(self._ordered()) from None
+        finally:
+            self.progress.end()
+        return self._ordered()
+
+    def _ordered(self) -> list[dict[str, Any]]:
+        hashes = [c.content_hash() for c in self.configurations]
+        return [self.rows[h] for h in hashes if h in self.rows]
+
+    def _settled(self, configuration: Configuration) -> bool:
+        """Whether the row needs no run: it is refused, or there already."""
+        folder = configuration.directory(self.output)
+        refused = refusal(configuration, self.gpus)
+        if refused is not None:
+            self._finish(configuration, status="unsupported", message=refused[0], hint=refused[1])
+            return True
+        old = None if self.force else results.read_result(folder)
+        if old is not None and (old["status"] in KEPT or not self.retry_failed):
+            self.rows[configuration.content_hash()] = old
+            return True
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+        return False
+
+    def _run_process(self, configuration: Configuration, number: int) -> None:
+        folder = configuration.directory(self.output)
+        log = str(folder / f"log.{number}.txt")
+        try:
+            verdict = supervise.run_group(folder, number, configuration.num_gpus, self.progress.update)
+        except KeyboardInterrupt:
+            self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)
+            raise
+        if verdict.status != "ok":
+            rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
+            self._finish(
+                configuration, status=verdict.status, message=rank + verdict.message, phase=verdict.phase,
+                hint=verdict.hint(), log=log,
+            )  # fmt: skip
+        elif number == self.processes - 1:
+            self._finish(configuration, status="ok", log=log)
+
+    def _finish(self, configuration: Configuration, **verdict: Any) -> None:
+        folder = configuration.directory(self.output)
+        runs = results.read_runs(folder) if verdict["status"] == "ok" else []
+        described = environment.describe(configuration.random_seed)
+        result = results.build_result(configuration, runs, environment=described, **verdict)
+        results.write_json(folder / "result.json", result)
+        if result["status"] == "ok":
+            results.write_suite(folder / "benchmarks.json", result)
+        self.rows[configuration.content_hash()] = result

@@ -1,0 +1,45 @@
+"""Results as the table at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+HEADERS = (
+    "configuration", "layers", "status", "forward ms", "backward ms", "optimizer ms", "tokens/s/GPU", "padded/s/GPU",
+    "TFLOP/s", "of peak", "peak GB", "loss",
+)  # fmt: skip
+
+
+def _milliseconds(summary: dict[str, Any], phase: str) -> str:
+    entry = summary.get(phase)
+    return f"{entry['median'] * 1e3:.1f} ±{entry['spread'] * 100:.0f}%" if entry else "-"
+
+
+def row(result: dict[str, Any]) -> list[str]:
+    """One line; for a row that measured nothing, the status and dashes."""
+    layers = result["configuration"]["num_layers"]
+    head = [result["label"], "all" if layers is None else str(layers), result["status"]]
+    summary = result.get("summary")
+    if not summary:
+        return [*head, *["-"] * (len(HEADERS) - len(head))]
+    return [
+        *head, *(_milliseconds(summary, phase) for phase in ("forward", "backward", "optimizer")),
+        f"{summary['real_tokens_per_second']:,.0f}", f"{summary['padded_tokens_per_second']:,.0f}",
+        f"{summary['model_flops_per_second'] / 1e12:.3g}", f"{summary['peak_share']:.0%}",
+        f"{summary['peak_memory'] / 1e9:.2f}", f"{summary['first_loss']:.4f} → {summary['last_loss']:.4f}",
+    ]  # fmt: skip
+
+
+def render(results: Sequence[dict[str, Any]]) -> str:
+    """The table, and below it one line per row that did not end well, with what to change."""
+    from tabulate import tabulate
+
+    text = tabulate([row(r) for r in results], headers=HEADERS, disable_numparse=True)
+    notes = []
+    for result in results:
+        if result["status"] != "ok":
+            hint = f" ({result['hint']})" if result["hint"] else ""
+            log = f"; log: {result['log']}" if result["log"] else ""
+            notes.append(f"{result['label']}: {result['status']}: {result['message']}{hint}{log}")
+    return "\n".join([text, *([""] if notes else []), *notes])

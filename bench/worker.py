@@ -1,0 +1,208 @@
+"""What one rank runs: build, warm up, measure, report. It does not know which launcher started it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench import losses, measure
+from bench.configuration import Configuration, parse
+from bench.heartbeat import Heartbeat
+from bench.inputs.source import InputSource, to_inputs
+from bench.model import build_actor, count_parameters
+from bench.strategies import Strategy, StrategyConfig, get_strategy, processes
+from bench.training import StepResult, train_step
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def strategy_config(configuration: Configuration) -> StrategyConfig:
+    """The part of a configuration that a strategy is told."""
+    return StrategyConfig(
+        backend=configuration.backend, world_size=configuration.num_gpus, tp=configuration.tp,
+        ring=configuration.ring, zero_stage=configuration.zero_stage, train_batch_size=configuration.batch,
+        micro_batch_size=configuration.rows, dtype=configuration.dtype, max_norm=configuration.max_norm,  # type: ignore[arg-type]
+        cpu_offload=configuration.cpu_offload, reshard_after_forward=configuration.reshard_after_forward,
+        sequence_parallel=configuration.sequence_parallel, tp_plan=configuration.tp_plan,  # type: ignore[arg-type]
+        compile=configuration.compile, attn=configuration.attn, packing=configuration.packing,  # type: ignore[arg-type]
+        device=configuration.device, seed=configuration.random_seed,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+class Run:
+    """One process's measurement of a configuration."""
+
+    def __init__(self, configuration: Configuration, heartbeat: Heartbeat) -> None:
+        self.configuration = configuration
+        self.heartbeat = heartbeat
+        self.loss = losses.find_loss(configuration.loss)
+        self.strategy: Strategy = get_strategy(strategy_config(configuration))
+        self.losses: list[float] = []
+        self.grad_norms: list[float] = []
+        self.counts: list[dict[str, int]] = []
+
+    def build(self) -> None:
+        """Join the group and make model, optimizer and inputs."""
+        configuration, strategy = self.configuration, self.strategy
+        strategy.setup_distributed()
+        self.heartbeat.beat("load")
+        actor = build_actor(
+            model=configuration.model, num_layers=configuration.num_layers, attn=configuration.attn,
+            device=strategy.device, dtype=DTYPES[configuration.dtype], head=configuration.head,  # type: ignore[arg-type]
+            seed=configuration.random_seed, gradient_checkpointing=configuration.gradient_checkpointing,
+            trust_remote_code=configuration.trust_remote_code, ring=configuration.ring,
+        )  # fmt: skip
+        self.parameters = count_parameters(actor)
+        optimizer = strategy.create_optimizer(
+            actor, configuration.optimizer, lr=configuration.lr, weight_decay=configuration.weight_decay
+        )
+        vocabulary = int(actor.config.vocab_size)
+        self.attention = str(actor.config._attn_implementation)
+        self.actor, self.optimizer, _ = strategy.prepare((actor, optimizer, None))
+        source = InputSource(configuration, vocabulary, strategy.dp_rank)
+        self.steps = source.micro_batches(strategy.accumulated_gradient)
+
+    def step(self, phase: Any) -> StepResult:
+        """One optimizer step on the next inputs, which are made before its clock starts."""
+        strategy = self.strategy
+        inputs = [
+            to_inputs(
+                batch, self.configuration, use_actions=self.loss.use_actions,
+                ring_rank=strategy.ring_attn_rank, ring_size=strategy.ring_size,
+            )
+            for batch in next(self.steps)
+        ]  # fmt: skip
+        self.counts.append(
+            {
+                "real": sum(i.real_tokens for i in inputs), "positions": sum(i.positions for i in inputs),
+                "squares": sum(i.sum_squared_lengths for i in inputs),
+            }
+        )  # fmt: skip
+        result = train_step(
+            strategy, self.actor, self.optimizer, None, inputs, self.loss.function, phase=phase,
+            backward=self.configuration.backward,
+        )  # fmt: skip
+        self.losses.append(float(result.loss))
+        if result.grad_norm is not None:
+            self.grad_norms.append(float(result.grad_norm))
+        return result
+
+    def warm_up(self) -> list[dict[str, float]]:
+        """At least `warmup` steps, and on until three in a row are alike (at most four times as many)."""
+        clock, times = measure.Clock(self.strategy.device), []
+        least = self.configuration.warmup
+        while len(times) < least * measure.MAX_WARMUP_FACTOR:
+            self.step(clock.phase)
+            times.append(clock.take())
+            self.heartbeat.beat("warmup", len(times), least)
+            if len(times) >= least and self._agree(measure.is_steady([sum(t.values()) for t in times])):
+                break
+        return times
+
+    def _agree(self, steady: bool) -> bool:
+        """Ranks go on together: all are steady or none is."""
+        return self.strategy.all_reduce(0.0 if steady else 1.0, "max") == 0.0
+
+    def measure(self) -> list[dict[str, float]]:
+        clock, times = measure.Clock(self.strategy.device), []
+        for number in range(self.configuration.steps):
+            self.step(clock.phase)
+            times.append(clock.take())
+            self.heartbeat.beat("measure", number + 1, self.configuration.steps)
+        return times
+
+    def memory(self) -> dict[str, dict[str, int]]:
+        """Peak bytes by phase in one more step, the maximum over ranks."""
+        memory = measure.Memory(self.strategy.device)
+        self.step(memory.phase)
+        everywhere = [self.strategy.all_reduce(d, "max") for d in (memory.allocated, memory.reserved)]
+        return {
+            name: {phase: int(value) for phase, value in values.items()}
+            for name, values in zip(("allocated", "reserved"), everywhere, strict=True)
+        }
+
+
+def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any]:
+    """The measurement of this process: values of every phase in seconds, as the slowest rank saw them."""
+    started = time.perf_counter()
+    run = Run(configuration, heartbeat)
+    run.build()
+    heartbeat.beat("warmup")
+    built = time.perf_counter()
+    warmups = run.warm_up()
+    warm = time.perf_counter()
+    counted = len(run.counts)
+    times = run.measure()
+    counts = run.counts[counted:]
+    measured_losses = list(run.losses)
+    heartbeat.beat("report")
+    peak = measure.matmul_peak(run.strategy.device, DTYPES[configuration.dtype])
+    slowest = [run.strategy.all_reduce(step, "max") for step in times]
+    totals = run.strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
+    # Every rank of a ring and of a tensor-parallel group counts the same batch.
+    shared = configuration.ring * configuration.tp
+    return {
+        "times": slowest,
+        "warmups": warmups,
+        "memory": run.memory(),
+        "losses": measured_losses,
+        "grad_norms": run.grad_norms[: len(measured_losses)],
+        "tokens": {name: value / shared for name, value in totals.items()},
+        "parameters": run.parameters,
+        "matmul_flops": peak,
+        "effective": {
+            "attention": run.attention, "device": str(run.strategy.device), "graphs": measure.graph_report(),
+            "warmup_steps": len(warmups),
+        },
+        "seconds": {"build": built - started, "warmup": warm - built},
+    }  # fmt: skip
+
+
+@contextmanager
+def _reported(heartbeat: Heartbeat) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        heartbeat.fail(error)
+        raise
+
+
+def work(configuration: Configuration, folder: Path, number: int) -> None:
+    """Measure on this rank and, on rank 0, write `run.<number>.json` into `folder`."""
+    rank = int(os.environ.get("RANK", "0"))
+    heartbeat = Heartbeat(folder, rank)
+    with _reported(heartbeat):
+        result = execute(configuration, heartbeat)
+        if rank == 0:
+            target = folder / f"run.{number}.json"
+            part = target.with_suffix(".part")
+            part.write_text(json.dumps(result), encoding="utf-8")
+            part.replace(target)
+        processes.leave()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the result directory, which holds configuration.json")
+    parser.add_argument("number", type=int, help="which process of several this is")
+    options = parser.parse_args(arguments)
+    values = json.loads((options.folder / "configuration.json").read_text(encoding="utf-8"))
+    work(parse(values), options.folder, options.number)
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Backends' exit hooks have nothing left to do once the group is gone, and some of them hang.
+    os._exit(status)
