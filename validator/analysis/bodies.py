@@ -77,11 +77,18 @@ def _compared(node: ast.AST, param: str) -> Iterator[tuple[str, bool]]:
             for part in ast.walk(case.pattern):
                 if isinstance(part, ast.MatchValue):
                     yield from ((text, True) for text in _strings(part.value))
-    elif isinstance(node, ast.Subscript) and _is(node.slice, param) and isinstance(node.value, ast.Dict):
-        yield from _keys(node.value)
+    elif (table := _looked_up(node, param)) is not None:
+        yield from _keys(table)
+
+
+def _looked_up(node: ast.AST, param: str) -> ast.Dict | None:
+    """The table in `{"max": …}[param]` or `{"max": …}.get(param)`."""
+    table: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and _is(node.slice, param):
+        table = node.value
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        if isinstance(node.func.value, ast.Dict) and node.args and _is(node.args[0], param):
-            yield from _keys(node.func.value)
+        table = node.func.value if node.args and _is(node.args[0], param) else None
+    return table if isinstance(table, ast.Dict) else None
 
 
 def _is(node: ast.expr, name: str) -> bool:

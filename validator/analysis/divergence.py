@@ -236,7 +236,7 @@ def sees(op: Op, taint: Taint) -> bool:
         return True
     own = dimension(op.group)
     if taint.kind == "local":
-        return own in ("dp", "tp", "cp")
+        return own in ("", taint.dim) if taint.dim else own in ("dp", "tp", "cp")
     return bool(own) and own == taint.dim if taint.dim else bool(own)
 
 

@@ -352,9 +352,10 @@ class Tracer:
     def fork(self, node: ast.AST, test: ast.expr, yes: Trace, no: Trace, loop: Loop | None) -> Trace:
         if yes is no:
             return yes
-        if _ALONE.search(normal(test)[0]):
+        alone = _alone(test)
+        if alone is not None:
             # one process alone waits for nobody: what it does there is compared with nothing
-            return no if normal(test)[1] else yes
+            return no if alone else yes
         fork = Fork(self.effects.taints.condition(test, self.function), yes, no)
         self.forks.append((node, fork, loop))
         return fork
@@ -429,6 +430,16 @@ class Tracer:
     def _at(self, node: ast.Call) -> At:
         text = self.function.module.source_text
         return text.at(node)
+
+
+def _alone(test: ast.expr) -> bool | None:
+    """Whether a test holds (True) or fails (False) only in a job of one process; None where it says nothing of it."""
+    parts = test.values if isinstance(test, ast.BoolOp) else [test]
+    for part in parts:
+        text, positive = normal(part)
+        if _ALONE.search(text) and (len(parts) == 1 or positive is isinstance(getattr(test, "op", None), ast.And)):
+            return positive
+    return None
 
 
 def _exits(node: ast.stmt) -> bool:

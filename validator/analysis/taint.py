@@ -10,12 +10,13 @@ does not.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.collectives import Table, dimension, table
-from validator.facts.model import Assign, Call
+from validator.facts.model import Assign, At, Call
 from validator.facts.text import path_of
 from validator.project import Method, Project, Value
 
@@ -34,6 +35,7 @@ OPTIONAL_DATA = frozenset({
     "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
     "multi_modal_inputs", "multimodal_inputs", "audio", "audios",
 })  # fmt: skip
+_BATCH = re.compile(r"(^|_)(batch|rollout_data|experience|sample|inputs)$")
 _CLOCK = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _RANDOM = frozenset(
     {
@@ -81,6 +83,7 @@ class Taints:
         self.table: Table = table(tuple(getattr(project.config, "collectives", None) or ()))
         self._paths: dict[tuple[Method, str], Taint | None] = {}
         self._returns: dict[Method, Taint | None] = {}
+        self._values: dict[tuple[str, At], ast.expr | None] = {}
         self._depth = 0
 
     # -- conditions ----------------------------------------------------------------------------------------
@@ -181,6 +184,9 @@ class Taints:
             return Taint("rank", "", "", str(node.args[0].value))
         if dotted in _CLOCK or (dotted in _RANDOM and not self._seeds):
             return Taint("local", "", "", f"{target}()")
+        if name in ("get", "map") and self._optional_entry(node, function):
+            # what a batch holds differs between the stages of a pipeline, if between any ranks
+            return Taint("local", "pp", "", ast.unparse(node))
         reached = self.project.types.targets(function, fact) if fact is not None else []
         if reached:
             taint = _strongest(self.returned(m) for m in reached)
@@ -206,6 +212,14 @@ class Taints:
         ):
             return None  # an unknown library function may do anything; being silent is the honest answer
         return _strongest(self.expression(a, function) for a in arguments)
+
+    def _optional_entry(self, node: ast.Call, function: Method) -> bool:
+        """`batch.get("log_probs")`, `map(batch.get, …)`: an entry that the batches of some ranks may lack."""
+        getter = node.args[0] if isinstance(node.func, ast.Name) and node.args else node.func
+        if not (isinstance(getter, ast.Attribute) and getter.attr == "get" and isinstance(getter.value, ast.Name)):
+            return False
+        owner = getter.value.id
+        return bool(_BATCH.search(owner)) and any(p.name == owner for p in function.facts.params)
 
     def _content(self, node: ast.expr, function: Method) -> Taint | None:
         """`.item()` on data of the batch that no collective has reduced."""
@@ -306,20 +320,22 @@ class Taints:
     def _assigned(self, function: Method, row: Assign) -> Taint | None:
         if row.kind == "path":
             return self.path(function, row.value) if row.value != row.target else None
-        if row.kind in ("call", "other"):
-            text = row.value if row.kind == "other" else self._source(function, row)
-            return self._text(function, text)
+        if row.kind in ("call", "other") or row.kind.startswith("unpack"):
+            value = self._value(function, row)
+            return self.expression(value, function) if value is not None else None
         return None
 
-    def _source(self, function: Method, row: Assign) -> str:
-        """The call that a row binds, as source; the facts hold only its target."""
-        for call in function.facts.calls:
-            if call.target == row.value and call.at[:2] >= row.at[:2] and call.at[2:] <= row.at[2:]:
-                arguments = ", ".join(
-                    (f"{a.keyword}=" if a.keyword not in (None, "*", "**") else "") + a.value for a in call.args
-                )
-                return f"{call.target}({arguments})"
-        return f"{row.value}()"
+    def _value(self, function: Method, row: Assign) -> ast.expr | None:
+        """The expression that an assignment binds, read from the source again: facts hold only its outline."""
+        key = (function.path, row.at)
+        if key not in self._values:
+            first, column, last, end = row.at
+            lines = function.module.source_text.lines[first - 1 : last]
+            lines[-1] = lines[-1][: end - 1] if last > first else lines[-1][column - 1 : end - 1]
+            if last > first:
+                lines[0] = lines[0][column - 1 :]
+            self._values[key] = _bound_value("\n".join(lines))
+        return self._values[key]
 
     def _text(self, function: Method, text: str) -> Taint | None:
         try:
@@ -394,6 +410,17 @@ def _strongest(taints: Iterator[Taint | None] | list[Taint | None]) -> Taint | N
             if taint.kind == "rank":
                 break
     return best
+
+
+def _bound_value(statement: str) -> ast.expr | None:
+    """The right side of an assignment given as text."""
+    try:
+        node = ast.parse(statement).body[0]
+    except (SyntaxError, ValueError, RecursionError, IndexError):
+        return None
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.NamedExpr):
+        return node.value.value
+    return node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
 
 
 def _is_rank(taint: Taint | None) -> bool:

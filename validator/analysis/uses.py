@@ -187,15 +187,27 @@ def open_reads(project: Project, family: Family, name: str) -> list[Read]:
 
 
 def lead(project: Project, family: Family) -> ClassDef:
-    """The member that the others are measured by where nothing else decides: the one that annotations name most."""
+    """The member that others are measured by where nothing else decides: the one that annotations name most, else
+    the one that the factory returns by default."""
     counts = dict.fromkeys(family.members, 0)
     names = {cls.name: cls for cls in family.members}
     for function in project.functions():
         for param in function.facts.params:
-            for word in _IDENTIFIER.findall(param.annotation):
+            for word in _IDENTIFIER.findall(param.annotation) if param.annotation else ():
                 if word in names:
                     counts[names[word]] += 1
-    return max(family.members, key=lambda cls: (counts[cls], len(cls.attributes)))
+    defaults = _defaults(project, family)
+    return max(family.members, key=lambda cls: (counts[cls], cls in defaults, len(cls.attributes)))
+
+
+def _defaults(project: Project, family: Family) -> set[ClassDef]:
+    """The members that the factory makes where none of its conditions holds."""
+    found: set[ClassDef] = set()
+    for call in family.factory.facts.calls if family.factory is not None else ():
+        asked = any(guard.kind == "if" and not guard.negated for guard in call.guards)
+        symbol = None if asked or family.factory is None else project.lookup(family.factory, call.target)
+        found.update(cls for cls in family.members if cls is symbol)
+    return found
 
 
 def where(use: Use | Read) -> str:

@@ -1,0 +1,137 @@
+# === rounds_by_rank | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    for _ in range(dist.get_rank() + 1):
+        dist.all_reduce(torch.ones(1))  # error: MP501
+
+# === rounds_by_size | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    for _ in range(dist.get_world_size()):
+        dist.all_reduce(torch.ones(1))
+
+# === while_by_rank | hang
+import torch.distributed as dist
+
+def main():
+    todo = dist.get_rank()
+    while todo > 0:
+        dist.barrier()  # error: MP501
+        todo -= 1
+
+# === while_by_configuration | finish
+import torch.distributed as dist
+
+def main(todo=3):
+    while todo > 0:
+        dist.barrier()
+        todo -= 1
+
+# === one_source_after_another | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    rank = dist.get_rank()
+    for source in range(dist.get_world_size()):
+        value = torch.ones(1) if rank == source else torch.empty(1)
+        dist.broadcast(value, src=source)
+
+# === only_the_source_calls | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    rank = dist.get_rank()
+    for source in range(dist.get_world_size()):
+        if rank == source:
+            dist.broadcast(torch.ones(1), src=source)  # error: MP501
+
+# === loop_on_leader | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    tensors = [torch.ones(1), torch.ones(1)]
+    if dist.get_rank() == 0:
+        for tensor in tensors:
+            dist.broadcast(tensor, src=0)  # error: MP501
+
+# === loops_in_both_arms | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    tensors = [torch.ones(1), torch.ones(1)]
+    if dist.get_rank() == 0:
+        for tensor in tensors:
+            dist.broadcast(tensor, src=0)
+    else:
+        for _ in range(2):
+            dist.broadcast(torch.empty(1), src=0)
+
+# === comprehension_on_leader | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    rank = dist.get_rank()
+    if rank == 0:
+        handles = [dist.all_reduce(torch.ones(1)) for _ in range(2)]  # error: MP501
+
+# === comprehension_by_all | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    handles = [dist.all_reduce(torch.ones(1)) for _ in range(2)]
+    if dist.get_rank() == 0:
+        print(handles)
+
+# === short_circuit | hang
+import torch.distributed as dist
+
+def reduce():
+    dist.barrier()  # error: MP501
+    return True
+
+def main():
+    ok = dist.get_rank() == 0 and reduce()
+
+# === short_circuit_other_way | finish
+import torch.distributed as dist
+
+def reduce():
+    dist.barrier()
+    return True
+
+def main():
+    ok = reduce() and dist.get_rank() == 0
+
+# === conditional_expression | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    value = dist.all_reduce(torch.ones(1)) if dist.get_rank() == 0 else None  # error: MP501
+
+# === conditional_value | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    value = torch.ones(1) if dist.get_rank() == 0 else torch.zeros(1)
+    dist.all_reduce(value)
+
+# === handler_reduces | finish
+import torch.distributed as dist
+
+def main():
+    try:
+        dist.barrier()
+    finally:
+        dist.barrier()
