@@ -7,13 +7,20 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from bench.memory import GIB
 from bench.planning import Plan, Refusal, Request, plan, variant_name
-from rules.models import ModelError, ModelFacts, resolve
+from rules.models import ModelError, ModelFacts, find, from_config, resolve
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 BACKENDS = ("deepspeed", "fsdp2", "ddp")
+_PRESETS = Path(__file__).resolve().parent.parent / "presets.toml"
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
 
 
@@ -88,7 +95,7 @@ def _request(options: argparse.Namespace) -> Request:
             f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
             f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
         )
-    facts = resolve(options.model)
+    facts = _preset(options.model) or resolve(options.model)
     if options.num_layers:
         facts = facts.with_layers(options.num_layers)
     backends = _listed(options.backend, "--backend", BACKENDS)
@@ -107,6 +114,14 @@ def _request(options: argparse.Namespace) -> Request:
         sequence_parallel=options.sequence_parallel, reshard=not options.no_reshard,
         offload_optimizer=options.offload_optimizer, offload_param=options.offload_param,
     )  # fmt: skip
+
+
+def _preset(name: str) -> ModelFacts | None:
+    """A shape of the harness's own that is no published checkpoint (`llama-tiny`), read without torch."""
+    if find(name) is not None or not _PRESETS.is_file():
+        return None
+    presets = tomllib.loads(_PRESETS.read_text(encoding="utf-8"))
+    return from_config(presets[name], name, str(presets[name].get("source", ""))) if name in presets else None
 
 
 def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:
@@ -153,11 +168,15 @@ def _rows(legal: list[Plan]) -> list[tuple[str, ...]]:
     return [_cells(one, best) for one in legal]
 
 
+def _count(number: int) -> str:
+    return f"{number / 1e9:.2f}B" if number >= 1e9 else f"{number / 1e6:.2f}M"
+
+
 def _title(request: Request) -> str:
     facts = request.facts
     step = f", train batch {request.train_batch_size}" if request.train_batch_size else ""
     return (
-        f"{facts.name}: {facts.parameters / 1e9:.2f}B parameters, {facts.layers} layers; {request.gpus} GPUs "
+        f"{facts.name}: {_count(facts.parameters)} parameters, {facts.layers} layers; {request.gpus} GPUs "
         f"of {request.gpu_memory / 1e9:.0f} GB; {request.micro_batch_size} × {request.seq_len} tokens per "
         f"micro-batch{step}"
     )

@@ -217,6 +217,11 @@ def test_a_configuration_on_disk(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "1 × 512 tokens" in capsys.readouterr().out
 
 
+def test_a_preset_of_the_harness(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "llama-tiny", "--gpus", "2", "--backend", "fsdp2"]) == 0
+    assert capsys.readouterr().out.startswith("llama-tiny: 0.63M parameters, 2 layers")
+
+
 def test_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(["plam"]) == 2
     assert "did you mean plan?" in capsys.readouterr().err
