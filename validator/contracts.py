@@ -71,6 +71,7 @@ class Contract(NamedTuple):
     name: str
     applies: str
     operations: dict[str, Operation]
+    extends: str = ""
     binding: bool = False
 
 
@@ -90,7 +91,7 @@ class Contracts:
         return [c for c in self._binding if c.applies in ("", family.name)]
 
     def known(self, family: Family) -> Contract | None:
-        """The contract that tells what a family's operations mean: a binding one, else the best fitting known one."""
+        """The contract that tells what the operations mean: a binding one, else the best fitting one."""
         bound = self.binding(family)
         if bound:
             return bound[0]
@@ -103,6 +104,15 @@ class Contracts:
         contract = self._by_family.get(family)
         return contract.operations.get(name) if contract is not None else None
 
+    def steps(self, family: Family, name: str) -> tuple[Step, ...]:
+        """What an operation must do: by the contract that fits, else by a general one that fits by names."""
+        known = self._by_family.get(family)
+        if known is None:
+            general = (c for c in builtin() if c.applies == family.name and not c.extends)
+            known = next((c for c in general if _named(c, family) >= _FIT), None)
+        operation = known.operations.get(name) if known is not None else None
+        return operation.steps if operation is not None else ()
+
     @cached_property
     def _by_family(self) -> dict[Family, Contract | None]:
         return {family: self.known(family) for family in self.project.families.all}
@@ -113,6 +123,12 @@ def _fit(contract: Contract, family: Family) -> float:
     return max(
         sum(_agrees(op, cls.find(op.name)) for op in contract.operations.values()) for cls in family.members
     ) / max(1, len(contract.operations))
+
+
+def _named(contract: Contract, family: Family) -> float:
+    """The share of the contract's operations that some member of the family has by name."""
+    names = frozenset().union(*(cls.attributes for cls in family.members))
+    return sum(name in names for name in contract.operations) / max(1, len(contract.operations))
 
 
 def _agrees(operation: Operation, method: Method | None) -> bool:
@@ -167,7 +183,8 @@ def load(path: str) -> Contract:
     name = _text(table, "name", path)
     operations: dict[str, Operation] = {}
     applies = _text(table, "applies", path, "")
-    if base := _text(table, "extends", path, ""):
+    base = _text(table, "extends", path, "")
+    if base:
         parent = _base(base, path)
         operations.update(parent.operations)
         applies = applies or parent.applies
@@ -176,7 +193,7 @@ def load(path: str) -> Contract:
         raise UsageError(f"{path}: operation must hold tables such as [operation.backward]")
     for key, row in rows.items():
         operations[key] = _operation(key, row, f"{path}: operation.{key}")
-    return Contract(name, applies, operations)
+    return Contract(name, applies, operations, base)
 
 
 def _base(name: str, path: str) -> Contract:

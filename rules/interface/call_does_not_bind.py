@@ -97,8 +97,8 @@ def _of_family(function: Method, call: Call, found: list[Callee], members: set[C
     """Calls on objects of a family are bound against each of its members by a rule of their own (MP103)."""
     if call.receiver in (own_object(method_of(function)), "super()"):
         return False
-    places = [c.place.cls if isinstance(c.place, Method) else c.place for c in found]
-    return any(cls in members for cls in places) and not any(c.name == getattr(c.place, "name", "") for c in found)
+    methods = [c.place for c in found if isinstance(c.place, Method) and c.place.name != "__init__"]
+    return any(method.cls in members for method in methods)
 
 
 def _unpacked_tuple(function: Method, call: Call) -> Iterator[Finding]:

@@ -61,6 +61,17 @@ def _kind(method: Method) -> str:
     return "a class method" if facts.is_classmethod else "a static method" if facts.is_static else "a plain method"
 
 
+def _asked_for(kinds: dict[ClassDef, str], uses: list[Use | Read]) -> str | None:
+    """The kind that callers expect: a property where nobody calls it, no property where all call it."""
+    calls = [use for use in uses if isinstance(use, Use)]
+    if calls and len(calls) < len(uses):
+        return None
+    fitting = [kind for kind in kinds.values() if (kind == "a property") != bool(calls)]
+    awaited = any(use.call.use == "await" for use in calls)
+    plain = [kind for kind in fitting if kind != "a plain method" or not awaited]
+    return min(plain, key=lambda kind: kind != "a plain method", default=None)
+
+
 def _check(
     project: Project,
     family: Family,
@@ -70,7 +81,7 @@ def _check(
 ) -> Iterator[Finding]:
     declared = project.analysis(Contracts).operation(family, next(iter(methods.values())).name)
     wanted = {"property": "a property", "method": "a plain method"}.get(declared.kind if declared else "")
-    first = standard(project, family, kinds, wanted)
+    first = standard(project, family, kinds, wanted or _asked_for(kinds, uses))
     expected = kinds[first]
     seen: set[Method] = set()
     for cls, method in methods.items():

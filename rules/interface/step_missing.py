@@ -40,14 +40,14 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _declared(project: Project, family: Family) -> Iterator[Finding]:
     for name in project.analysis(Uses).names(family):
-        operation = project.analysis(Contracts).operation(family, name)
-        methods = implementations(family, name) if operation is not None and operation.steps else {}
+        steps = project.analysis(Contracts).steps(family, name)
+        methods = implementations(family, name) if steps else {}
         for cls, method in methods.items():
-            if method.facts.stub or method.cls is not cls or operation is None:
+            if method.facts.stub or method.cls is not cls:
                 continue
             felt = [use for use in open_uses(project, family, name) if cls in use.classes]
             below = project.analysis(Reach).below(cls, method)
-            missing = [step.what for step in operation.steps if not _performed(below, step)]
+            missing = [step.what for step in steps if not _performed(below, step)]
             if felt and missing:
                 yield RULE.finding(
                     method.path,
