@@ -11,7 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("meshproof", "torch", "transformers", "deepspeed", "flash-attn", "ring-flash-attn", "liger-kernel", "pyperf")
+PACKAGES = (
+    "meshproof",
+    "torch",
+    "transformers",
+    "deepspeed",
+    "flash-attn",
+    "ring-flash-attn",
+    "liger-kernel",
+    "pyperf",
+)
 GPU_FIELDS = (
     "name", "driver_version", "clocks.sm", "clocks.mem", "clocks_event_reasons.active", "temperature.gpu",
     "power.draw", "memory.total",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,9 +12,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 from bench.strategies.ring_attention import ATTENTION_NAME
@@ -98,7 +99,7 @@ class Actor(nn.Module):
         return self.model.config
 
     def get_input_embeddings(self) -> nn.Module:
-        module: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
+        module: nn.Module = self.model.get_input_embeddings()
         return module
 
     def forward(
@@ -106,10 +107,10 @@ class Actor(nn.Module):
     ) -> ActorOutput:
         """`input_ids` and `labels` (rows, positions); `kwargs` go to the model's body."""
         body = self.model.base_model
-        hidden = body(input_ids=input_ids, use_cache=False, **kwargs).last_hidden_state  # type: ignore[operator]
+        hidden = body(input_ids=input_ids, use_cache=False, **kwargs).last_hidden_state
         flat, targets = hidden.flatten(0, 1), labels.flatten()
         if self.head == "liger" and not return_entropy:
-            scores = [_liger_log_probs(flat, self.model.lm_head, targets, self.temperature)]  # type: ignore[arg-type]
+            scores = [_liger_log_probs(flat, self.model.lm_head, targets, self.temperature)]
             return ActorOutput(scores[0].view(labels.shape), None)
         step = flat.shape[0] if self.head == "full" else HEAD_CHUNK
         log_probs, entropies = [], []
@@ -135,7 +136,7 @@ class Actor(nn.Module):
         self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         # The module is called, not its weight used: sharding backends gather parameters in module hooks.
-        logits = self.model.lm_head(hidden[None])[0]  # type: ignore[operator]
+        logits = self.model.lm_head(hidden[None])[0]
         cap = getattr(self.config, "final_logit_softcapping", None)
         return self._score(logits, targets, self.temperature, cap, return_entropy)
 
@@ -152,7 +153,7 @@ class Actor(nn.Module):
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
         """Recompute each layer in the backward pass (not reentrant: hooks of sharding backends need that)."""
         options = gradient_checkpointing_kwargs or {"use_reentrant": False}
-        self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)  # type: ignore[operator]
+        self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
 
 
 def _score(
@@ -239,8 +240,8 @@ def layers_of(network: nn.Module) -> nn.ModuleList:
 def network_of(model: nn.Module) -> nn.Module:
     """The causal language model inside whatever wraps it."""
     while not isinstance(model, Actor) and hasattr(model, "module"):
-        model = model.module  # type: ignore[assignment]
-    return model.model if isinstance(model, Actor) else model  # type: ignore[return-value]
+        model = model.module
+    return model.model if isinstance(model, Actor) else model
 
 
 def count_parameters(network: nn.Module) -> int:

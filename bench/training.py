@@ -39,9 +39,7 @@ def count_loss_tokens(strategy: Strategy, micro_batches: Sequence[ModelInputs]) 
     return (total / strategy.tp_size).clamp_min(1.0)
 
 
-def forward_loss(
-    actor: nn.Module, inputs: ModelInputs, loss_function: LossFunction, ring: bool
-) -> torch.Tensor:
+def forward_loss(actor: nn.Module, inputs: ModelInputs, loss_function: LossFunction, ring: bool) -> torch.Tensor:
     """The sum of the loss over this rank's tokens of one micro-batch."""
     output = actor(input_ids=inputs.input_ids, labels=inputs.labels, **inputs.model_kwargs(ring))
     return loss_function(output.log_probs, inputs)

@@ -98,7 +98,8 @@ class Run:
 
     def warm_up(self) -> list[dict[str, float]]:
         """At least `warmup` steps, and on until three in a row are alike (at most four times as many)."""
-        clock, times = measure.Clock(self.strategy.device), []
+        clock = measure.Clock(self.strategy.device)
+        times: list[dict[str, float]] = []
         least = self.configuration.warmup
         while len(times) < least * measure.MAX_WARMUP_FACTOR:
             self.step(clock.phase)

@@ -13,11 +13,28 @@ from typing import Any
 
 from bench import availability, environment
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, tomllib
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex")
 COMPILES = ("none", "blocks", "full", "deepcompile")
-AXES = ("backend", "zero_stage", "num_gpus", "tp", "ring", "num_layers", "model", "attn", "compile", "packing", "seq_len")
+AXES = (
+    "backend",
+    "zero_stage",
+    "num_gpus",
+    "tp",
+    "ring",
+    "num_layers",
+    "model",
+    "attn",
+    "compile",
+    "packing",
+    "seq_len",
+)
 """Settings that take a comma-separated list; their combinations make the sweep."""
 
 
@@ -110,7 +127,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 NOT_SETTINGS = frozenset(
-    {"output", "config", "force", "retry_failed", "dry_run", "quiet", "local_rank", "processes", "flash_attn", "deepcompile"}
+    {
+        "output",
+        "config",
+        "force",
+        "retry_failed",
+        "dry_run",
+        "quiet",
+        "local_rank",
+        "processes",
+        "flash_attn",
+        "deepcompile",
+    }
 )
 
 

@@ -72,9 +72,7 @@ class Batch:
         return None
 
 
-def make_batch(
-    sequences: torch.Tensor, attention_mask: torch.Tensor, action_mask: torch.Tensor, source: str
-) -> Batch:
+def make_batch(sequences: torch.Tensor, attention_mask: torch.Tensor, action_mask: torch.Tensor, source: str) -> Batch:
     """A checked batch; masks of any type are taken that hold nothing but 0 and 1."""
     for name, mask in (("attention_mask", attention_mask), ("action_mask", action_mask)):
         if not bool(((mask == 0) | (mask == 1)).all()):

@@ -35,9 +35,7 @@ def _storage_from_bytes(data: bytes) -> torch.UntypedStorage | torch.TypedStorag
     return storage
 
 
-def _rebuild_tensor(
-    storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any
-) -> torch.Tensor:
+def _rebuild_tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> torch.Tensor:
     """A tensor over `storage`, its bounds checked; gradient flags and hooks in the pickle are ignored."""
     if not isinstance(storage, torch.TypedStorage):
         raise pickle.UnpicklingError("a tensor without a typed storage")
@@ -50,7 +48,7 @@ def _rebuild_tensor(
         raise pickle.UnpicklingError("a tensor that is larger than its storage")
     if all(size) and offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) >= elements:
         raise pickle.UnpicklingError("a tensor that reaches beyond its storage")
-    flat = torch.empty(0, dtype=storage.dtype).set_(bytes_, 0, (elements,), (1,))  # type: ignore[call-overload]
+    flat = torch.empty(0, dtype=storage.dtype).set_(bytes_, 0, (elements,), (1,))
     return flat.as_strided(size, stride, offset).clone()
 
 
@@ -110,7 +108,7 @@ def read_batch(path: Path) -> Batch:
         if not isinstance(content.get(field), torch.Tensor):
             found = type(content[field]).__name__ if field in content else "nothing"
             raise InputError(f"{path}: field {field!r} should hold a tensor, found {found}")
-    return make_batch(*(content[field] for field in FIELDS), source=str(path))
+    return make_batch(content["sequences"], content["attention_mask"], content["action_mask"], str(path))
 
 
 def list_inputs(path: Path) -> list[Path]:
@@ -167,6 +165,6 @@ def capture(
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d_%H%M%S_%f")
     path = Path(directory) / f"actor_inputs_rank{rank}_{stamp}.safetensors"
-    batch = make_batch(*(t.detach().cpu() for t in (sequences, attention_mask, action_mask)), source="capture")
+    batch = make_batch(sequences.detach().cpu(), attention_mask.detach().cpu(), action_mask.detach().cpu(), "capture")
     write_batch(batch, path)
     return path

@@ -42,13 +42,9 @@ class Kernel(Protocol):
 class CpuFlash:
     """The flash kernel that scaled-dot-product attention uses on CPUs (fp32 and bf16)."""
 
-    def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float
-    ) -> Block:
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
         return Block(
-            *torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                query, key, value, 0.0, causal, scale=scale
-            )
+            *torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)
         )
 
     def backward(
@@ -65,9 +61,7 @@ class CpuFlash:
 class CudaFlash:
     """PyTorch's own flash kernel on GPUs (bf16 and fp16), where the flash-attn package is absent."""
 
-    def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float
-    ) -> Block:
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
         output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, 0.0, causal, False, scale=scale
         )
@@ -89,9 +83,7 @@ class CudaFlash:
 class Plain:
     """Matrix products over blocks of queries: any device and dtype, no kernel needed; slow and exact."""
 
-    def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float
-    ) -> Block:
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
         outputs, lses = [], []
         for start in range(0, query.shape[2], QUERY_BLOCK):
             scores = _scores(query, key, start, causal, scale)

@@ -17,9 +17,7 @@ class ShardedSampler(Sampler[int]):
     or, with `drop_last=False`, filled up from the start so that every rank gets the same number.
     """
 
-    def __init__(
-        self, size: int, num_replicas: int, rank: int, shuffle: bool, seed: int, drop_last: bool
-    ) -> None:
+    def __init__(self, size: int, num_replicas: int, rank: int, shuffle: bool, seed: int, drop_last: bool) -> None:
         if size < 1:
             raise ValueError("the data set is empty: nothing to load")
         self.size, self.num_replicas, self.rank = size, num_replicas, rank

@@ -138,7 +138,7 @@ class DeepspeedStrategy:
 
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """Add the gradient of `loss`; the engine scales it so that the micro-batches of a step average."""
-        model.backward(loss)  # type: ignore[operator]
+        model.backward(loss)
         self._micro_steps[optimizer] = self._micro_steps.get(optimizer, 0) + 1
 
     def optimizer_step(
@@ -207,9 +207,7 @@ class DeepspeedStrategy:
     ) -> str:
         """Everything that exact resumption needs; `max_mem` in GiB over all checkpoints of the directory."""
         parts = state.Parts(model, self.device, self.config.seed, optimizer, scheduler, dataloader)
-        return state.save(
-            parts, save_dir, tag, client_state, max_num=max_num, max_mem=max_mem, save_latest=save_latest
-        )
+        return state.save(parts, save_dir, tag, client_state, max_num=max_num, max_mem=max_mem, save_latest=save_latest)
 
     def load_ckpt(
         self,

@@ -43,7 +43,7 @@ def _is_engine(model: nn.Module) -> bool:
 
 
 def _module(model: nn.Module) -> nn.Module:
-    return model.module if _is_engine(model) else model  # type: ignore[return-value]
+    return model.module if _is_engine(model) else model
 
 
 def _is_partitioned(parameter: torch.Tensor) -> bool:
@@ -148,7 +148,8 @@ def clip_(engine: Any, max_norm: float, tp_group: dist.ProcessGroup | None) -> t
 
     Slices count over the tensor-parallel group, gradients that all of its ranks hold count once.
     """
-    whole, sliced = [], []
+    whole: list[torch.Tensor] = []
+    sliced: list[torch.Tensor] = []
     for parameter in engine.module.parameters():
         gradient = parameter.grad if parameter.grad is not None else getattr(parameter, "_hp_grad", None)
         if gradient is not None:
@@ -322,9 +323,7 @@ def load(
     return str(path), record["client_state"]
 
 
-def _load_one(
-    engine: Any, path: Path, name: str, parameter: torch.Tensor, keys: set[str], stored: set[str]
-) -> None:
+def _load_one(engine: Any, path: Path, name: str, parameter: torch.Tensor, keys: set[str], stored: set[str]) -> None:
     names = [n for n in (f"model.{name}", *(f"optimizer.{name}.{key}" for key in sorted(keys))) if n in stored]
     shape = _whole_shape(parameter)
     read = checkpoint.read_alone(path, {n: torch.empty(shape) for n in names})

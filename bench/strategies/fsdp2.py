@@ -226,9 +226,7 @@ class FSDP2Strategy:
         self, model: nn.Module, optimizer: Optimizer | None, scheduler: Any | None, dataloader: ResumableLoader | None
     ) -> resume.Training:
         parameters: dict[str, torch.Tensor] = dict(model.named_parameters())
-        return resume.Training(
-            parameters, self.device, self.config.seed, optimizer, scheduler, dataloader, self.scaler
-        )
+        return resume.Training(parameters, self.device, self.config.seed, optimizer, scheduler, dataloader, self.scaler)
 
     def all_reduce(self, data: Any, op: str = "mean") -> Any:
         """Over all ranks, for tensors, numbers and dictionaries; `op` is mean, sum or max."""
@@ -282,4 +280,3 @@ def _fill(parameter: torch.Tensor, value: torch.Tensor) -> None:
     # No rank sends: each cuts its shard out of the copy that it has read itself.
     shard = distribute_tensor(cast, parameter.device_mesh, parameter.placements, src_data_rank=None)
     local.copy_(shard.to_local())
-

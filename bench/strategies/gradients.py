@@ -61,9 +61,7 @@ def get_grad_norm(parameters: Iterable[torch.Tensor], norm_type: float = 2.0) ->
     return stacked.max() if infinite else stacked.sum().sqrt()
 
 
-def clip_grad_by_total_norm_(
-    parameters: Iterable[torch.Tensor], max_norm: float, total_norm: torch.Tensor
-) -> None:
+def clip_grad_by_total_norm_(parameters: Iterable[torch.Tensor], max_norm: float, total_norm: torch.Tensor) -> None:
     """Scale every gradient in place by `max_norm / total_norm` where that is below 1; no host sync."""
     locals_ = [to_local_if_dtensor(p.grad) for p in parameters if p.grad is not None]
     if locals_:

@@ -15,9 +15,7 @@ class MasterWeights:
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, dtype: torch.dtype) -> None:
         old = names_by_parameter(model)
         self.masters = {
-            name: p.detach().float().clone().requires_grad_()
-            for name, p in model.named_parameters()
-            if p.requires_grad
+            name: p.detach().float().clone().requires_grad_() for name, p in model.named_parameters() if p.requires_grad
         }
         model.to(dtype)
         self.pairs = [(p, self.masters[name]) for name, p in model.named_parameters() if name in self.masters]

@@ -36,9 +36,7 @@ def join(device: torch.device, timeout: timedelta) -> int:
     if not dist.is_initialized():
         backend = "nccl" if device.type == "cuda" else "gloo"
         if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            dist.init_process_group(
-                backend, timeout=timeout, device_id=device if device.type == "cuda" else None
-            )
+            dist.init_process_group(backend, timeout=timeout, device_id=device if device.type == "cuda" else None)
         else:
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
     return dist.get_world_size()

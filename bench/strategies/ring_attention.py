@@ -88,9 +88,7 @@ def _wait(works: list[Any]) -> None:
         work.wait()
 
 
-def _pieces(
-    lengths: Sequence[int], source: int, rank: int
-) -> Iterator[tuple[slice, slice, bool]]:
+def _pieces(lengths: Sequence[int], source: int, rank: int) -> Iterator[tuple[slice, slice, bool]]:
     """For each local document: query rows, key rows and causality of this rank against `source`'s keys.
 
     Own keys are a causal square, because both chunks keep their order. Keys from an earlier rank: their
@@ -159,9 +157,7 @@ class RingAttention(torch.autograd.Function):
             for rows, columns, causal in _pieces(ctx.lengths, source, ring.rank):
                 k, v = travelling[0][:, :, columns], travelling[1][:, :, columns]
                 merged = Block(result[:, :, rows].contiguous(), lse[:, :, rows].contiguous())
-                piece = kernel.backward(
-                    grad[:, :, rows], query[:, :, rows], k, v, merged, causal, ctx.scale
-                )
+                piece = kernel.backward(grad[:, :, rows], query[:, :, rows], k, v, merged, causal, ctx.scale)
                 grad_query[:, :, rows] += piece.query
                 grad_travelling[0][:, :, columns] += piece.key
                 grad_travelling[1][:, :, columns] += piece.value
@@ -197,7 +193,7 @@ def _flash_kernels() -> Any | None:
         return None
     # Version 0.1.8 imports this name, which transformers 5.4 removed, for an adapter that is not used here.
     if not hasattr(flash_utils, "is_flash_attn_greater_or_equal_2_10"):
-        flash_utils.is_flash_attn_greater_or_equal_2_10 = lambda: True  # type: ignore[attr-defined]
+        flash_utils.is_flash_attn_greater_or_equal_2_10 = lambda: True
     try:
         from ring_flash_attn import zigzag_ring_flash_attn_varlen_func
     except ImportError:
@@ -233,11 +229,12 @@ def _attention_forward(
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     local = query.shape[2]
     lengths = ring_lengths if ring_lengths is not None else (local,)
-    if query.is_cuda and query.dtype != torch.float32 and cu_seq_lens_q is not None and has_flash_kernels():
+    kernel = _flash_kernels() if query.is_cuda and query.dtype != torch.float32 else None
+    if kernel is not None and cu_seq_lens_q is not None:
         if query.shape[0] != 1:
             raise ValueError("the zig-zag kernels take packed documents: a batch of one row")
         packed = (states[0].transpose(0, 1) for states in (query, key, value))
-        output = _flash_kernels()(  # type: ignore[misc]
+        output = kernel(
             *packed, cu_seq_lens_q, max_length_q or max(lengths), softmax_scale=scale, causal=True,
             group=_current.group,
         )  # fmt: skip
@@ -248,7 +245,7 @@ def _attention_forward(
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:
     """Causality and document bounds are the kernel's business: transformers is to build no mask."""
-    return None
+    return
 
 
 def register() -> None:

@@ -80,9 +80,7 @@ def _style(name: str, sequence_parallel: bool) -> ParallelStyle | None:
             PrepareModuleOutput(output_layouts=along, desired_output_layouts=Replicate()),
         )
     if name == "scatter_input":
-        return PrepareModuleInput(
-            input_layouts=(Replicate(),), desired_input_layouts=(along,), use_local_output=True
-        )
+        return PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(along,), use_local_output=True)
     if name == "gather_input":
         return PrepareModuleInput(input_layouts=(along,), desired_input_layouts=(Replicate(),))
     if name == "gather_hidden_states":
@@ -168,7 +166,7 @@ def _matching(model: nn.Module, pattern: str) -> list[str]:
 
 def _is_tied(model: nn.Module) -> bool:
     """Whether embedding and head share one tensor; sharding would part them, so they stay replicated."""
-    head, embedding = getattr(model, "lm_head", None), model.get_input_embeddings()  # type: ignore[operator]
+    head, embedding = getattr(model, "lm_head", None), model.get_input_embeddings()
     return head is not None and head.weight is embedding.weight
 
 

@@ -31,8 +31,8 @@ def save_pretrained(
         if processes.rank() == 0:
             kept[name] = tensor.detach().to("cpu", SAVED_DTYPES[dtype], copy=True)
     if processes.rank() == 0:
-        network.config.dtype = SAVED_DTYPES[dtype]  # type: ignore[union-attr]
-        network.save_pretrained(output_dir, state_dict=kept)  # type: ignore[operator]
+        network.config.dtype = SAVED_DTYPES[dtype]
+        network.save_pretrained(output_dir, state_dict=kept)
         if tokenizer is not None:
             tokenizer.save_pretrained(output_dir)
     if dist.is_initialized():

@@ -43,7 +43,12 @@ def start(config: StrategyConfig, model: str = "llama-tiny", schedule: str | Non
     strategy = get_strategy(config)
     strategy.setup_distributed()
     actor = build_actor(
-        model=model, num_layers=2, attn="sdpa", device=strategy.device, dtype=DTYPES[config.dtype], ring=config.ring
+        model=model,
+        num_layers=2,
+        attn="sdpa",
+        device=strategy.device,
+        dtype=DTYPES[config.dtype],
+        ring=config.ring,
     )
     optimizer = strategy.create_optimizer(actor, lr=LR, weight_decay=0.1)
     scheduler = make_scheduler(schedule, optimizer)
@@ -121,9 +126,7 @@ def resume(config: StrategyConfig, folder: str, write: bool, steps: tuple[int, i
     per_step = config.train_batch_size // config.micro_batch_size
     losses, rates = [], []
     for step in batches(last - first, per_step, config.micro_batch_size, skip=first):
-        result = train_step(
-            strategy, actor, optimizer, scheduler, micro_batches(strategy, step), sft
-        )
+        result = train_step(strategy, actor, optimizer, scheduler, micro_batches(strategy, step), sft)
         losses.append(float(result.loss))
         rates.append(optimizer.param_groups[0]["lr"])
     if write:

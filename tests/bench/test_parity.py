@@ -94,9 +94,7 @@ def test_sequence_parallelism_gives_the_same_gradients(
     assert max(results[0]["gradient_errors"]) < 1e-4
 
 
-def test_gradients_that_skip_the_ring_are_caught(
-    reference: tuple[dict[str, list[float]], str]
-) -> None:
+def test_gradients_that_skip_the_ring_are_caught(reference: tuple[dict[str, list[float]], str]) -> None:
     """The comparison can fail: sharded over data-parallel ranks alone, ring ranks train on part of the gradient."""
     _, path = reference
     results = run_group(2, unreduced_ring, make("fsdp2", 2, "ring2"), path)
@@ -115,4 +113,3 @@ def unreduced_ring(config: StrategyConfig, path: str) -> dict[str, list[float]]:
 
     FSDP2Strategy.setup_distributed = without_ring  # type: ignore[method-assign]
     return jobs.train(config, "llama-tiny", 1, path, None)
-

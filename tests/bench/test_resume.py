@@ -43,9 +43,7 @@ def rates(schedule: str, steps: int) -> list[float]:
     return found
 
 
-def resumed(
-    name: str, folder: str, write: bool, steps: tuple[int, int], schedule: str
-) -> dict[str, list[float]]:
+def resumed(name: str, folder: str, write: bool, steps: tuple[int, int], schedule: str) -> dict[str, list[float]]:
     config = CONFIGS[name]
     return run_group(config.world_size, jobs.resume, config, folder, write, steps, schedule)[0]
 
@@ -133,5 +131,5 @@ def test_a_missing_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match="holds no checkpoint marked as latest"):
         find(str(tmp_path), None)
-    with pytest.raises(CheckpointError, match="training.json is missing"):
+    with pytest.raises(CheckpointError, match=r"training\.json is missing"):
         find(str(tmp_path), "step3")
