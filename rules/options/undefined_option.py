@@ -1,0 +1,216 @@
+"""An option that is read and that the parser of the entry point does not define.
+
+What it does
+    Follows the namespace that `parse_args()` returns through assignments, attributes, arguments and results to
+    every `args.x` in the project, one parser for each entry point. Reports `x` where no parser whose namespace
+    may come there defines it, and where the calls that start at an entry point lead to the read although that
+    entry point's own parser lacks it (not where a condition on anything but options decides). Known: groups, subparsers, `parents=`, helpers that add options, loops
+    over literal names, `dest=`, `set_defaults`, `args.x = …` and `setattr` anywhere, dotted options that become
+    nested namespaces. Silent: parsers that code outside the project adds to, places behind `hasattr`,
+    `"x" in args` or `except AttributeError`, reads by `getattr` with a default.
+
+Why is this bad
+    AttributeError, when the line runs. A strategy shared by all entry points that reads an option of one of
+    them breaks all the others.
+
+References
+    https://docs.python.org/3/library/argparse.html#the-namespace-object
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from validator.analysis.namespaces import Held, Namespaces, Read
+from validator.analysis.options import Parser
+from validator.errors import nearest
+from validator.facts.model import Guard
+from validator.finding import Finding, Related
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP301", "undefined-option", "error", stable_since="0.1.0", tokens=("parse_args", "parse_known_args", "args."))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    namespaces = project.analysis(Namespaces)
+    seen: set[tuple[str, str, str]] = set()
+    for read in namespaces.reads:
+        key = (read.function.path, read.function.qualname, f"{read.receiver}.{read.name}")
+        if read.default or key in seen or {read.name, "*"} & namespaces.written:
+            continue
+        lacking = [h for h in read.held if not _defines(h, read.name)]
+        if not lacking or _excused(read.guards, read.name):
+            continue
+        everywhere = len(lacking) == len(read.held)
+        if not everywhere and _depends(read):
+            continue  # what decides may be what tells the entry points apart
+        sure = lacking if everywhere else [h for h in lacking if read.function in namespaces.reached(h.parser)]
+        if sure and not any(h.parser.open for h in sure):
+            seen.add(key)
+            yield _report(read, sure, everywhere)
+
+
+def _defines(held: Held, name: str) -> bool:
+    dest = held.below(name)
+    return dest in held.parser.dests or dest in held.parser.inner
+
+
+def _excused(guards: tuple[Guard, ...], name: str) -> bool:
+    word = re.compile(rf"hasattr\(|getattr\(|['\"][\w.]*\b{re.escape(name)}['\"]")
+    for guard in guards:
+        if guard.kind == "try" and any(e in guard.text for e in ("AttributeError", "Exception", "*")):
+            return True
+        if guard.kind == "if" and word.search(guard.text):
+            return True
+    return False
+
+
+def _depends(read: Read) -> bool:
+    """Whether the read is taken under a condition about something else than options."""
+    return any(g.kind == "if" and f"{read.receiver}." not in g.text for g in read.guards)
+
+
+def _report(read: Read, lacking: list[Held], everywhere: bool) -> Finding:
+    parsers = sorted({h.parser for h in lacking}, key=lambda p: p.name)
+    option = lacking[0].below(read.name)
+    where = "" if read.function.qualname == "<module>" else f", which `{read.function.qualname}` reads"
+    names = _names(parsers)
+    reached = "" if everywhere else ", whose code leads there"
+    choices = sorted({dest for p in parsers for dest in p.dests})
+    near = nearest(option, choices) or nearest(read.name, [c.rpartition(".")[2] for c in choices])
+    return RULE.finding(
+        read.function.path,
+        (read.at[0], read.at[1], read.at[0], read.at[1] + len(read.receiver) + 1 + len(read.name)),
+        f"`{read.receiver}.{read.name}`{where}, is no option of {names}{reached}",
+        help=f"add `--{option}` to the parser, or read an option that exists{near}",
+        related=[Related(p.module.path, p.at[0], f"the parser of `{p.name}`") for p in parsers[:5]],
+        context=f"{read.function.qualname}:{read.receiver}.{read.name}",
+    )
+
+
+def _names(parsers: list[Parser]) -> str:
+    names = [f"`{p.name}`" for p in parsers]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+INCORRECT = (
+    """import argparse
+
+
+def train(args):
+    print(args.kl_estimate)  # error: MP301
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kl_estimator", default="k1")
+    args = parser.parse_args()
+    train(args)
+""",
+    """# file: rl/__init__.py
+# file: rl/strategy.py
+class Strategy:
+    def __init__(self, args):
+        self.args = args
+
+    def prepare(self, model):
+        return self.config(model)
+
+    def config(self, model):
+        return {"stage": self.args.zero_stage, "compile": self.args.deepcompile}  # error: MP301
+
+
+def get_strategy(args):
+    return Strategy(args=args)
+# file: rl/train_ppo.py
+import argparse
+
+from rl.strategy import get_strategy
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--zero_stage", type=int)
+parser.add_argument("--deepcompile", action="store_true")
+get_strategy(parser.parse_args()).prepare(None)
+# file: rl/train_sft.py
+import argparse
+
+from rl.strategy import get_strategy
+
+
+def add_options(parser):
+    group = parser.add_argument_group("zero")
+    group.add_argument("--zero_stage", type=int)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    args = parser.parse_args()
+    strategy = get_strategy(args)
+    strategy.prepare(None)
+""",
+    """import argparse
+from types import SimpleNamespace
+
+
+def hierarchize(args):
+    root = {}
+    for key, value in vars(args).items():
+        root.setdefault(key.partition(".")[0], {})[key.partition(".")[2]] = value
+    return SimpleNamespace(**{key: SimpleNamespace(**value) for key, value in root.items()})
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ds.zero_stage", type=int)
+args = hierarchize(parser.parse_args())
+print(args.ds.zero_stage, args.zero_stage)  # error: MP301
+print(args.ds.offload)  # error: MP301
+""",
+)
+
+CORRECT = (
+    """import argparse
+
+parser = argparse.ArgumentParser()
+for prefix in ("actor", "critic"):
+    parser.add_argument(f"--{prefix}.optim", default="adam")
+    parser.add_argument(f"--{prefix}.no_fused", dest=f"{prefix}.fused", action="store_false")
+args, rest = parser.parse_known_args()
+print(args.actor.optim, args.critic.fused, vars(args))
+args.world = 8
+print(args.world)
+if hasattr(args, "extra"):
+    print(args.extra)
+""",
+    """import argparse
+
+import megatron
+
+
+def options():
+    parser = argparse.ArgumentParser(parents=[base()])
+    megatron.add_options(parser)
+    return parser
+
+
+def main():
+    args = options().parse_args()
+    parser = options()
+    args = parser.parse_args()
+    return args.anything
+""",
+    """import argparse
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command")
+    run = commands.add_parser("run")
+    run.add_argument("-n", "--dry-run", action="store_true")
+    run.set_defaults(function=print)
+    args = parser.parse_args(argv)
+    return args.function(args.dry_run, args.command)
+""",
+)
