@@ -39,9 +39,7 @@ def matrix_parameters(facts: ModelFacts) -> int:
     return facts.active_parameters - embedding - facts.counts.norms
 
 
-def per_token(
-    facts: ModelFacts, context: float, *, causal: bool = True, checkpointing: bool = False
-) -> TokenFlops:
+def per_token(facts: ModelFacts, context: float, *, causal: bool = True, checkpointing: bool = False) -> TokenFlops:
     """Operations per token at a sequence of `context` tokens (for a pack: Σl²/Σl, see `mean_context`)."""
     weights = 6.0 * matrix_parameters(facts)
     attention = 12.0 * facts.layers * _score_width(facts) * context / (2 if causal else 1)
@@ -146,9 +144,7 @@ def seconds_per_token(
         computing
         + sent.tensor_parallel / rate(layout.tp)
         + _exposed(sent.ring / rate(ring_group), flops.attention / speeds.flops, speeds.overlapped_ring)
-        + _exposed(
-            sent.data_parallel / rate(ring_group * layout.dp), computing, speeds.overlapped_data_parallel
-        )
+        + _exposed(sent.data_parallel / rate(ring_group * layout.dp), computing, speeds.overlapped_data_parallel)
     )
 
 

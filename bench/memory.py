@@ -106,9 +106,7 @@ class Estimate:
     @property
     def allocated(self) -> float:
         """The peak that the allocator hands out."""
-        return (
-            self.parameters + self.gradients + self.optimizer + self.activations + self.logits + self.working
-        )
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.logits + self.working
 
     def reserved(self, constants: Constants = CONSTANTS) -> float:
         """What the GPU must have: the peak with fragmentation, and what lies outside the allocator."""
@@ -135,9 +133,7 @@ def estimate(facts: ModelFacts, layout: Layout, constants: Constants = CONSTANTS
     working = states.working + facts.vocab * facts.hidden / layout.tp * ITEM_SIZE[layout.dtype]
     in_backward = states.gradients_in_backward + activations + logits + working
     if in_backward >= states.gradients_in_step:
-        return Estimate(
-            states.parameters, states.gradients_in_backward, states.optimizer, activations, logits, working
-        )
+        return Estimate(states.parameters, states.gradients_in_backward, states.optimizer, activations, logits, working)
     return Estimate(states.parameters, states.gradients_in_step, states.optimizer, 0.0, 0.0, 0.0)
 
 

@@ -100,9 +100,7 @@ def _request(options: argparse.Namespace) -> Request:
         facts = facts.with_layers(options.num_layers)
     backends = _listed(options.backend, "--backend", BACKENDS)
     stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
-    variants = [
-        (backend, stage) for backend in backends for stage in (stages if backend == "deepspeed" else [None])
-    ]
+    variants = [(backend, stage) for backend in backends for stage in (stages if backend == "deepspeed" else [None])]
     longest = facts.max_position_embeddings or 4096
     return Request(
         facts=facts, gpus=options.gpus, gpus_per_node=options.gpus_per_node, gpu_memory=options.gpu_memory,
@@ -132,9 +130,7 @@ def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:
     return chosen
 
 
-def _only(
-    legal: list[Plan], refused: list[Refusal], options: argparse.Namespace
-) -> tuple[list[Plan], list[Refusal]]:
+def _only(legal: list[Plan], refused: list[Refusal], options: argparse.Namespace) -> tuple[list[Plan], list[Refusal]]:
     def wanted(tp: int, ring: int) -> bool:
         return (options.tp or tp) == tp and (options.ring or ring) == ring
 
@@ -235,8 +231,7 @@ def as_markdown(request: Request, legal: list[Plan], refused: list[Refusal]) -> 
     if refused:
         lines += ["", "| constraint | ruled out | example |", "| --- | --- | --- |"]
     lines += [
-        f"| {identifier} | {'; '.join(names)} | {example.message} |"
-        for identifier, names, example in _grouped(refused)
+        f"| {identifier} | {'; '.join(names)} | {example.message} |" for identifier, names, example in _grouped(refused)
     ]
     return "\n".join(lines)
 

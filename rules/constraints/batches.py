@@ -47,8 +47,8 @@ TABLE: tuple[Constraint, ...] = (
         or (q.train_batch_size or 0) < _step(q)
         or divides(_step(q), q.train_batch_size or 0),
         message="train_batch_size {train_batch_size} is not a multiple of micro_batch_size "
-        "{micro_batch_size} × "
-        "{data_parallel} data-parallel ranks (world_size {world_size} / {model_parallel})",
+        "{micro_batch_size} × {data_parallel} data-parallel ranks (world_size {world_size} / "
+        "{model_parallel})",
         adjust=("train_batch_size", "micro_batch_size"),
         sources=(
             "deepspeed 0.19.8 runtime/config.py:602 _batch_assertion, runtime/engine.py:1330 "
@@ -63,8 +63,8 @@ TABLE: tuple[Constraint, ...] = (
         given=("train_batch_size", "grad_accum"),
         needs=("train_batch_size", "micro_batch_size", "grad_accum", *_LAYOUT),
         holds=lambda q: not _mesh_fits(q) or q.train_batch_size == _step(q) * (q.grad_accum or 0),
-        message="train_batch_size {train_batch_size} is not micro_batch_size {micro_batch_size} × grad_accum "
-        "{grad_accum} × {data_parallel} data-parallel ranks",
+        message="train_batch_size {train_batch_size} is not micro_batch_size {micro_batch_size} × "
+        "grad_accum {grad_accum} × {data_parallel} data-parallel ranks",
         adjust=("train_batch_size", "grad_accum", "micro_batch_size"),
         sources=("deepspeed 0.19.8 runtime/config.py:602 _batch_assertion",),
     ),
@@ -128,8 +128,7 @@ TABLE: tuple[Constraint, ...] = (
         when=(_STATIC, Condition("framework", "in", ("verl", "skyrl"))),
         holds=lambda q: not _mesh_fits(q) or divides(data_parallel(q) or 0, _rollouts(q)),
         message="{rollout_batch_size} prompts × {samples_per_prompt} samples do not divide over "
-        "{data_parallel} "
-        "data-parallel ranks",
+        "{data_parallel} data-parallel ranks",
         adjust=("rollout_batch_size", "samples_per_prompt"),
         sources=(
             "verl b178a3cd verl/utils/config.py:88-113 validate_config",
@@ -144,8 +143,7 @@ TABLE: tuple[Constraint, ...] = (
         when=(Condition("framework", "==", "openrlhf"),),
         holds=lambda q: divides(q.train_batch_size or 0, _rollouts(q)),
         message="{rollout_batch_size} prompts × {samples_per_prompt} samples are not a multiple of "
-        "train_batch_size "
-        "{train_batch_size}: the rest of each rollout is dropped",
+        "train_batch_size {train_batch_size}: the rest of each rollout is dropped",
         adjust=("train_batch_size", "rollout_batch_size"),
         severity="warning",
         sources=("OpenRLHF 3c3be623 openrlhf/trainer/ppo_utils/replay_buffer.py:102 setup_dynamic_batch",),
@@ -182,8 +180,8 @@ TABLE: tuple[Constraint, ...] = (
         needs=("samples_per_prompt",),
         when=(Condition("advantage", "in", GROUP_BASELINES),),
         holds=lambda q: (q.samples_per_prompt or 0) >= 2,
-        message="{advantage} compares the samples of a prompt, but there is only {samples_per_prompt}: every "
-        "advantage is zero",
+        message="{advantage} compares the samples of a prompt, but there is only {samples_per_prompt}: "
+        "every advantage is zero",
         adjust=("samples_per_prompt",),
         sources=(
             "OpenRLHF 3c3be623 openrlhf/cli/train_ppo_ray.py:612-615",
@@ -240,8 +238,7 @@ TABLE: tuple[Constraint, ...] = (
         ),
         holds=lambda q: divides((q.tp or 0) * (q.ring or 0), q.seq_len or 0),
         message="sequence parallelism splits activations along the sequence: length {seq_len} is not a "
-        "multiple "
-        "of tp {tp} × ring {ring}",
+        "multiple of tp {tp} × ring {ring}",
         adjust=("seq_len", "tp"),
         sources=(
             "torchtitan b5bcd76c torchtitan/trainer.py:296-307",
@@ -265,8 +262,7 @@ TABLE: tuple[Constraint, ...] = (
         needs=("seq_len", "max_position_embeddings"),
         holds=lambda q: (q.seq_len or 0) <= (q.max_position_embeddings or 0),
         message="sequence length {seq_len} exceeds the {max_position_embeddings} positions that the model "
-        "was "
-        "made for",
+        "was made for",
         adjust=("seq_len",),
         severity="warning",
         sources=(f"{MEGATRON_ARGUMENTS}:1354",),

@@ -14,6 +14,7 @@ from rules.constraints.quantities import (
     describe,
     model_parallel,
     release,
+    replica_text,
 )
 
 Severity = Literal["error", "warning"]
@@ -74,7 +75,7 @@ class Constraint:
 
     `needs` must be known for `holds` to be asked; `when` are conditions that must all be true for the
     constraint to apply. `adjust` are the quantities that a reader would change, most likely first.
-    `message` is a format string over the known quantities, `data_parallel` and `model_parallel`.
+    `message` is a format string over the known quantities, `data_parallel`, `model_parallel` and `replica`.
     While one of `given` is unknown the constraint is silent: nobody asked about it.
     `sources` say where a library, or a measurement, states it. `candidates` gives values to try for a
     quantity that is neither a size nor in `CHOICES`.
@@ -118,8 +119,12 @@ class Constraint:
 
     def explain(self, q: Quantities) -> str:
         """The message with the configuration's values."""
-        values = {**q.known(), "data_parallel": data_parallel(q), "model_parallel": model_parallel(q)}
-        return self.message.format(**values)
+        derived = {
+            "data_parallel": data_parallel(q),
+            "model_parallel": model_parallel(q),
+            "replica": replica_text(q),
+        }
+        return self.message.format(**q.known(), **derived)
 
 
 class Outcome(NamedTuple):

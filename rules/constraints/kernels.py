@@ -40,8 +40,7 @@ _ATTENTION: tuple[Constraint, ...] = (
         when=(_RING, Condition("ring_impl", "in", _FLASH_KERNELS), Condition("ring_hf_adapter", "==", True)),
         holds=lambda q: q.attn == "flash_attention_2",
         message="ring attention replaces flash_attention_2, but attn is {attn}: the ring would be left out "
-        "and each "
-        "rank would attend to its own slice only",
+        "and each rank would attend to its own slice only",
         adjust=("attn", "ring"),
         candidates={"attn": ("flash_attention_2",)},
         sources=("ring-flash-attn 0.1.8 adapters/hf_adapter.py:389",),
@@ -75,13 +74,14 @@ _ATTENTION: tuple[Constraint, ...] = (
         given=("transformers_version", "ring_flash_attn_version"),
         needs=("transformers_version",),
         when=(
-            _RING, Condition("ring_impl", "in", _FLASH_KERNELS), Condition("ring_import_shim", "==", False),
+            _RING,
+            Condition("ring_impl", "in", _FLASH_KERNELS),
+            Condition("ring_import_shim", "==", False),
             Condition("ring_flash_attn_version", "version<", "0.1.9"),
         ),
         holds=lambda q: Condition("transformers_version", "version<", "5.4").evaluate(q) is True,
         message="ring-flash-attn {ring_flash_attn_version} does not import with transformers "
-        "{transformers_version}: "
-        "is_flash_attn_greater_or_equal_2_10 is gone since 5.4",
+        "{transformers_version}: is_flash_attn_greater_or_equal_2_10 is gone since 5.4",
         adjust=("ring_import_shim", "transformers_version"),
         candidates={"ring_import_shim": (True,), "transformers_version": ("5.3",)},
         sources=("ring-flash-attn 0.1.8 adapters/hf_adapter.py:8-16", "OpenRLHF issue 1222"),
@@ -92,13 +92,13 @@ _ATTENTION: tuple[Constraint, ...] = (
         given=("transformers_version", "ring_flash_attn_version"),
         needs=("transformers_version",),
         when=(
-            _RING, Condition("ring_hf_adapter", "==", True),
+            _RING,
+            Condition("ring_hf_adapter", "==", True),
             Condition("ring_flash_attn_version", "version<", "0.1.9"),
         ),
         holds=lambda q: Condition("transformers_version", "version<", _HF_ADAPTER_UNTIL).evaluate(q) is True,
         message="substitute_hf_flash_attn of ring-flash-attn {ring_flash_attn_version} does not fit "
-        "transformers "
-        "{transformers_version}",
+        "transformers {transformers_version}",
         adjust=("transformers_version", "ring_hf_adapter"),
         candidates={"transformers_version": ("5.18",), "ring_hf_adapter": (False,)},
         sources=("ring-flash-attn 0.1.8 adapters/hf_adapter.py:370-388",),
@@ -201,13 +201,13 @@ _COMPILE: tuple[Constraint, ...] = (
         rule="integer max lengths for torch.compile with packed flash attention",
         needs=("max_length_type",),
         when=(
-            Condition("compile", "in", ("blocks", "full", "deepcompile")), Condition("packing", "==", True),
+            Condition("compile", "in", ("blocks", "full", "deepcompile")),
+            Condition("packing", "==", True),
             Condition("attn", "in", _FLASH),
         ),
         holds=lambda q: q.max_length_type == "int",
         message="compiled packed {attn} with tensor max lengths synchronises and breaks the graph in every "
-        "layer: "
-        "pass cu_seq_lens_q/k and integer max_length_q/k",
+        "layer: pass cu_seq_lens_q/k and integer max_length_q/k",
         adjust=("max_length_type", "compile"),
         candidates={"compile": ("none",)},
         severity="warning",
@@ -219,8 +219,7 @@ _COMPILE: tuple[Constraint, ...] = (
         needs=("zero_stage",),
         when=(_DEEPSPEED, Condition("compile", "==", "blocks")),
         holds=lambda q: q.zero_stage != 3,
-        message="ZeRO-3's parameter hooks break the graph of each compiled layer: use deepcompile, or "
-        "another stage",
+        message="ZeRO-3's parameter hooks break the graph of each compiled layer: use deepcompile, or another stage",
         adjust=("compile", "zero_stage"),
         candidates={"compile": ("deepcompile", "none"), "zero_stage": (2, 1, 0)},
         sources=("measured on 4 H200s, torch 2.11, deepspeed 0.19.8, per-layer fullgraph=True",),
@@ -242,8 +241,7 @@ _COMPILE: tuple[Constraint, ...] = (
         needs=("zero_stage",),
         when=(Condition("compile", "==", "deepcompile"), _DEEPSPEED),
         holds=lambda q: (q.zero_stage or 0) >= 1,
-        message="DeepCompile needs ZeRO 1, 2 or 3: at stage {zero_stage} it falls back to torch.compile in "
-        "silence",
+        message="DeepCompile needs ZeRO 1, 2 or 3: at stage {zero_stage} it falls back to torch.compile in silence",
         adjust=("zero_stage", "compile"),
         candidates={"compile": ("full", "blocks", "none")},
         sources=("deepspeed 0.19.8 runtime/engine.py:5803-5809 get_deepcompile_backend",),
@@ -289,8 +287,8 @@ _COMPILE: tuple[Constraint, ...] = (
         needs=("tp",),
         when=(Condition("compile", "==", "deepcompile"), _DEEPSPEED),
         holds=lambda q: (q.tp or 1) <= 1,
-        message="tp {tp} with DeepCompile: its AutoTP pass cannot yet be combined with its ZeRO passes, so the "
-        "tensor-parallel collectives stay outside the graph",
+        message="tp {tp} with DeepCompile: its AutoTP pass cannot yet be combined with its ZeRO passes, so "
+        "the tensor-parallel collectives stay outside the graph",
         adjust=("tp", "compile"),
         severity="warning",
         candidates={"compile": ("blocks", "none")},
@@ -327,8 +325,7 @@ _ENGINES: tuple[Constraint, ...] = (
         needs=("deepspeed_version",),
         when=(_TP, _DEEPSPEED),
         holds=lambda q: Condition("deepspeed_version", "version>=", _AUTOTP_SINCE).evaluate(q) is True,
-        message=f"tensor-parallel training came with deepspeed {_AUTOTP_SINCE}; this is "
-        f"{{deepspeed_version}}",
+        message=f"tensor-parallel training came with deepspeed {_AUTOTP_SINCE}; this is {{deepspeed_version}}",
         adjust=("deepspeed_version", "tp"),
         candidates={"deepspeed_version": (UNEVEN_HEADS_SINCE, _AUTOTP_SINCE)},
         sources=(_OPENRLHF_TP, "deepspeed commit f04649d2 (first tag 0.16.4)"),
@@ -421,4 +418,3 @@ _ENGINES: tuple[Constraint, ...] = (
 )
 
 TABLE: tuple[Constraint, ...] = (*_ATTENTION, *_COMPILE, *_ENGINES)
-

@@ -1,7 +1,7 @@
 """The reference page `rules/CONSTRAINTS.md`, generated from the table.
 
-    python -m rules.constraints.page            # write it
-    python -m rules.constraints.page --check    # exit 1 when it is stale
+python -m rules.constraints.page            # write it
+python -m rules.constraints.page --check    # exit 1 when it is stale
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ def _backends() -> str:
     ]
     for name, backend in BACKENDS.items():
         mlp = "divides by tp" if backend.even_mlp else "any"
-        rows.append(
-            f"| {name} | {backend.kv_heads} | {', '.join(sorted(backend.splits))} "
-            f"| {mlp} | {backend.source} |"
-        )
+        rows.append(f"| {name} | {backend.kv_heads} | {', '.join(sorted(backend.splits))} | {mlp} | {backend.source} |")
     return "\n".join(rows) + "\n"
 
 

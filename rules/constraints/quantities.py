@@ -168,6 +168,13 @@ def model_parallel(q: Quantities) -> int | None:
     return product
 
 
+def replica_text(q: Quantities) -> str:
+    """The sizes of one model replica that matter, multiplied out: `tp 2 × ring 2 = 4`, or `tp 3`."""
+    sizes = [f"{name} {size}" for name in PARALLEL_SIZES if (size := getattr(q, name)) not in (None, 1)]
+    product = f" = {model_parallel(q)}" if len(sizes) > 1 else ""
+    return " × ".join(sizes or ["tp 1"]) + product
+
+
 def data_parallel(q: Quantities) -> int | None:
     """Data-parallel replicas: `dp` where it is given, else world_size over one replica; None if unknown."""
     if q.dp is not None:

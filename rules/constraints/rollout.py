@@ -76,8 +76,8 @@ TABLE: tuple[Constraint, ...] = (
         ),
         holds=lambda q: gpus_used(q) <= (q.cluster_gpus or 0),
         message="actor {actor_gpus}, reference {ref_gpus}, critic {critic_gpus}, reward {reward_gpus} and "
-        "{engines} "
-        "engines × tp {engine_tp} do not fit on {cluster_gpus} GPUs: placement groups would wait for ever",
+        "{engines} engines × tp {engine_tp} do not fit on {cluster_gpus} GPUs: placement groups would wait "
+        "for ever",
         adjust=("actor_gpus", "engines", "engine_tp", "cluster_gpus"),
         sources=(f"{_PPO}:48-50 placement_group",),
     ),
@@ -169,8 +169,7 @@ TABLE: tuple[Constraint, ...] = (
         when=(_OPENRLHF,),
         holds=lambda q: bool(q.asynchronous) or (q.generation_batch_size or 0) <= (q.rollout_batch_size or 0),
         message="generating {generation_batch_size} prompts for a rollout of {rollout_batch_size} needs "
-        "asynchronous "
-        "training, which queues the rest",
+        "asynchronous training, which queues the rest",
         adjust=("generation_batch_size", "rollout_batch_size", "asynchronous"),
         candidates={"asynchronous": (True,)},
         sources=(f"{_PPO}:694-698",),

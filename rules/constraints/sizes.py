@@ -87,8 +87,8 @@ TABLE: tuple[Constraint, ...] = (
         rule="tp × ring × ulysses × pp <= world_size",
         needs=("world_size", *PARALLEL_SIZES),
         holds=lambda q: _replica(q) <= (q.world_size or 0),
-        message="one model replica takes tp {tp} × ring {ring} × ulysses {ulysses} × pp {pp} = "
-        "{model_parallel} processes, but world_size is {world_size}: no data-parallel rank is left",
+        message="one model replica takes {replica} processes, but world_size is {world_size}: no "
+        "data-parallel rank is left",
         adjust=("tp", "ring", "ulysses", "pp", "world_size"),
         sources=(OPENRLHF_FSDP2, f"{TORCHTITAN_DIMS} (assert dp_shard >= 1)"),
     ),
@@ -97,11 +97,12 @@ TABLE: tuple[Constraint, ...] = (
         rule="world_size % (tp × ring × ulysses × pp) == 0",
         needs=("world_size", *PARALLEL_SIZES),
         holds=_world_divisible,
-        message="world_size {world_size} is not a multiple of tp {tp} × ring {ring} × ulysses {ulysses} × "
-        "pp {pp} = {model_parallel}",
+        message="world_size {world_size} is not a multiple of {replica}",
         adjust=("tp", "ring", "ulysses", "pp", "world_size"),
         sources=(
-            OPENRLHF_FSDP2, f"{MEGATRON_ARGUMENTS}:425-434", f"{MEGATRON_STATE}:738-741",
+            OPENRLHF_FSDP2,
+            f"{MEGATRON_ARGUMENTS}:425-434",
+            f"{MEGATRON_STATE}:738-741",
             "deepspeed 0.19.8 utils/groups.py:165 _init_tp_mesh_device",
             "ColossalAI 4f9953be colossalai/booster/plugin/hybrid_parallel_plugin.py:1052",
             "deepspeed 0.19.8 runtime/sequence_parallel/parallel_state_sp.py:37",
@@ -113,11 +114,11 @@ TABLE: tuple[Constraint, ...] = (
         given=("dp",),
         needs=("dp", "world_size", *PARALLEL_SIZES),
         holds=lambda q: _product(q, "dp", *PARALLEL_SIZES) == q.world_size,
-        message="the mesh dp {dp} × tp {tp} × ring {ring} × ulysses {ulysses} × pp {pp} does not have "
-        "world_size {world_size} places",
+        message="the mesh of dp {dp} and {replica} does not have world_size {world_size} places",
         adjust=("dp", "tp", "ring", "ulysses", "pp", "world_size"),
         sources=(
-            f"{TORCHTITAN_DIMS}", f"{ACCELERATE}:372-377 _validate_accelerator",
+            f"{TORCHTITAN_DIMS}",
+            f"{ACCELERATE}:372-377 _validate_accelerator",
             "torch 2.13 torch/distributed/device_mesh.py init_device_mesh",
             "deepspeed 0.19.8 utils/groups.py:171",
         ),
@@ -129,8 +130,7 @@ TABLE: tuple[Constraint, ...] = (
         needs=("dp_replicate", "dp_shard", "world_size", *PARALLEL_SIZES),
         holds=lambda q: _product(q, "dp_replicate", "dp_shard", *PARALLEL_SIZES) == q.world_size,
         message="dp_replicate {dp_replicate} × dp_shard {dp_shard} × tp {tp} × ring {ring} × ulysses "
-        "{ulysses} "
-        "× pp {pp} is not world_size {world_size}",
+        "{ulysses} × pp {pp} is not world_size {world_size}",
         adjust=("dp_shard", "dp_replicate", "world_size"),
         sources=(TORCHTITAN_DIMS, f"{ACCELERATE}:372"),
     ),
@@ -175,8 +175,7 @@ TABLE: tuple[Constraint, ...] = (
         when=(Condition("tp", ">", 1), Condition("num_nodes", ">", 1)),
         holds=lambda q: divides(q.tp or 0, q.procs_per_node or 0),
         message="tensor-parallel groups of {tp} do not fit in nodes of {procs_per_node} processes: each "
-        "layer's "
-        "all-reduce crosses the network",
+        "layer's all-reduce crosses the network",
         adjust=("tp", "procs_per_node"),
         severity="warning",
         sources=("Narayanan et al. 2021, arXiv:2104.04473, section 3.2 takeaway 1",),
@@ -271,7 +270,8 @@ TABLE: tuple[Constraint, ...] = (
         message="{experts} experts do not divide over expert-parallel groups of {ep}",
         adjust=("ep",),
         sources=(
-            f"{MEGATRON_ARGUMENTS}:1657", "torchtitan b5bcd76c torchtitan/models/common/decoder.py:204",
+            f"{MEGATRON_ARGUMENTS}:1657",
+            "torchtitan b5bcd76c torchtitan/models/common/decoder.py:204",
             "transformers 5.17.0 distributed/tensor_parallel.py:538,707",
         ),
     ),
@@ -291,13 +291,14 @@ TABLE: tuple[Constraint, ...] = (
         rule="(dp × ring × tp) % ep == 0",
         needs=("world_size", "pp", "ep"),
         when=(Condition("ep", ">", 1), Condition("backend", "in", ("torchtitan", "deepspeed", "colossalai"))),
-        holds=lambda q: divides(q.pp or 0, q.world_size or 0)
-        and divides(q.ep or 0, (q.world_size or 0) // (q.pp or 1)),
-        message="expert-parallel groups of {ep} do not divide the world_size {world_size} / pp {pp} ranks "
-        "of a stage",
+        holds=lambda q: (
+            divides(q.pp or 0, q.world_size or 0) and divides(q.ep or 0, (q.world_size or 0) // (q.pp or 1))
+        ),
+        message="expert-parallel groups of {ep} do not divide the world_size {world_size} / pp {pp} ranks of a stage",
         adjust=("ep", "world_size"),
         sources=(
-            f"{TORCHTITAN_DIMS}:186-192", "deepspeed 0.19.8 utils/groups.py:416",
+            f"{TORCHTITAN_DIMS}:186-192",
+            "deepspeed 0.19.8 utils/groups.py:416",
             "ColossalAI 4f9953be colossalai/booster/plugin/moe_hybrid_parallel_plugin.py:268",
         ),
     ),
@@ -317,8 +318,7 @@ TABLE: tuple[Constraint, ...] = (
         needs=("zero_stage",),
         when=(Condition("hpz", ">", 1), Condition("backend", "==", "deepspeed")),
         holds=lambda q: q.zero_stage == 3,
-        message="zero_hpz_partition_size {hpz} has no effect at ZeRO-{zero_stage}: only stage 3 partitions "
-        "weights",
+        message="zero_hpz_partition_size {hpz} has no effect at ZeRO-{zero_stage}: only stage 3 partitions weights",
         adjust=("zero_stage", "hpz"),
         severity="warning",
         sources=("deepspeed 0.19.8 runtime/zero/stage3.py:265",),

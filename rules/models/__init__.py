@@ -140,8 +140,7 @@ def from_config(config: Mapping[str, Any], name: str = "model", source: str = ""
         experts=experts,
         experts_per_token=read.optional("num_experts_per_tok"),
         moe_mlp=moe_mlp,
-        shared_mlp=read.optional("shared_expert_intermediate_size")
-        or read.optional("n_shared_experts") * moe_mlp,
+        shared_mlp=read.optional("shared_expert_intermediate_size") or read.optional("n_shared_experts") * moe_mlp,
         dense_layers=_dense_layers(config, layers),
         q_lora_rank=read.optional("q_lora_rank"),
         kv_lora_rank=latent,

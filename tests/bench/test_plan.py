@@ -45,9 +45,7 @@ def test_peak_is_within_ten_percent_of_the_measured_one(
     assert predicted == pytest.approx(measured, rel=0.10)
 
 
-@pytest.mark.parametrize(
-    ("layers", "tokens_per_second", "tera"), [(4, 64_000, 590), (32, 11_300, 583)]
-)
+@pytest.mark.parametrize(("layers", "tokens_per_second", "tera"), [(4, 64_000, 590), (32, 11_300, 583)])
 def test_flops_agree_with_the_measured_rate(layers: int, tokens_per_second: int, tera: float) -> None:
     flops = per_token(LLAMA.with_layers(layers), 8192)
     assert flops.model * tokens_per_second / 1e12 == pytest.approx(tera, rel=0.01)

@@ -134,9 +134,7 @@ LIMIT = 130
     backend=st.sampled_from(["fsdp2", "megatron"]),
     heads=st.sampled_from([(32, 8), (28, 4)]),
 )
-def test_every_proposal_is_valid_and_nearest(
-    sizes: dict[str, int], backend: str, heads: tuple[int, int]
-) -> None:
+def test_every_proposal_is_valid_and_nearest(sizes: dict[str, int], backend: str, heads: tuple[int, int]) -> None:
     q = Quantities.of(backend=backend, heads=heads[0], kv_heads=heads[1], **sizes).with_unit_sizes()
     before = violated(q)
     for rule in map(constraint, before):
@@ -195,6 +193,8 @@ CORRUPTIONS = [
     ("deepspeed", {"tp": 2, "deepspeed_version": "0.15.0"}, "deepspeed-tp-version", "deepspeed_version"),
     ("deepspeed", {"tp": 2, "zero_stage": 3}, "deepspeed-tp-zero-3", "zero_stage"),
     ("deepspeed", {"tp": 8, "kv_heads": 4}, "tp-heads-autotp", "tp"),
+    ("deepspeed", {"tp": 8, "kv_heads": 4, "deepspeed_version": None}, "tp-heads-balance", "tp"),
+    ("deepspeed", {"tp": 8, "kv_heads": 4, "deepspeed_version": "0.19.8"}, "tp-heads-balance", "tp"),
     ("deepspeed", {"zero_stage": 0, "compile": "deepcompile"}, "deepcompile-zero", "zero_stage"),
     ("deepspeed", {"zero_stage": 3, "compile": "deepcompile"}, "deepcompile-flash-attention", "attn"),
     ("deepspeed", {"compile": "deepcompile", "deepspeed_version": "0.16"}, "deepcompile-version", "compile"),
@@ -216,9 +216,7 @@ CORRUPTIONS = [
 
 
 @pytest.mark.parametrize(("name", "changes", "identifier", "mend"), CORRUPTIONS)
-def test_a_corruption_is_reported_and_mended(
-    name: str, changes: dict[str, object], identifier: str, mend: str
-) -> None:
+def test_a_corruption_is_reported_and_mended(name: str, changes: dict[str, object], identifier: str, mend: str) -> None:
     q = seed(name, **changes)
     report = check(q)
     found = {violation.constraint.id: violation for violation in report.violations}
@@ -309,7 +307,7 @@ def test_an_entry_is_whole(rule: Constraint) -> None:
     assert rule.adjust
     assert set(rule.adjust) <= named
     fields = {field for _, field, _, _ in string.Formatter().parse(rule.message) if field}
-    assert fields <= named | {"data_parallel", "model_parallel"}  # so that no message prints None
+    assert fields <= named | {"data_parallel", "model_parallel", "replica"}  # so that no message prints None
     assert constraint(rule.id) is rule
 
 
