@@ -29,7 +29,10 @@ def _storage_from_bytes(data: bytes) -> torch.UntypedStorage | torch.TypedStorag
     """A tensor storage, read by torch's restricted loader; anything else in `data` is refused there."""
     if not isinstance(data, bytes):
         raise pickle.UnpicklingError("a storage is not given as bytes")
-    storage = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+    try:
+        storage = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+    except Exception:  # torch's refusals are paragraphs; the file's name is added by the caller
+        raise pickle.UnpicklingError("a tensor storage holds something other than plain data") from None
     if not isinstance(storage, (torch.UntypedStorage, torch.TypedStorage)):
         raise pickle.UnpicklingError(f"expected a tensor storage, found {type(storage).__name__}")
     return storage
