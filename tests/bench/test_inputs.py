@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import pickle
 from pathlib import Path
@@ -227,7 +228,7 @@ def test_the_synthetic_source_can_be_learned_and_repeats_itself() -> None:
     for batch, _ in zip(synthetic_batches(vocabulary=50, rows=4, seq_len=64, seed=5), range(20), strict=False):
         for row, mask in zip(batch.sequences, batch.attention_mask, strict=True):
             tokens = row[mask].tolist()
-            pairs.update(zip(tokens, tokens[1:], strict=False))
+            pairs.update(itertools.pairwise(tokens))
     by_first: dict[int, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     for (token, follower), count in pairs.items():
         by_first[token][follower] += count
