@@ -35,7 +35,7 @@ _MOVING = frozenset({
 })  # fmt: skip
 _GROUP = re.compile(r"(^|_)(group|pg|mesh)$")
 _STAGE = re.compile(r"is_pipeline_(last|first)_stage|is_(last|first)_stage")
-_SUBGROUP = re.compile(r"get_(data|tensor|context|expert)\w*_parallel_(rank|group)\b")
+_SUBGROUP = re.compile(r"get_(data|tensor|context|pipeline|expert)\w*_parallel_(rank|group|world_size)\b")
 
 
 class _Reason(NamedTuple):

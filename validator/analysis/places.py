@@ -33,7 +33,7 @@ def outermost(function: Method) -> Method:
 def text_of(function: Method) -> str:
     """The source of a function; of the whole file for the top level of a module."""
     first, _, last, _ = function.facts.at
-    return "\n".join(function.module.source.lines[first - 1 : last])
+    return "\n".join(function.module.source_text.lines[first - 1 : last])
 
 
 def every_guard(function: Method, guards: Iterable[Guard]) -> Iterator[Guard]:
