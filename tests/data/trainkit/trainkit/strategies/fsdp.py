@@ -70,7 +70,7 @@ class FsdpStrategy:
         if self.micro_steps[name] % self.accumulation_steps != 0:
             return
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.max_norm)
-        self.grad_norms[id(model)] = float(norm)
+        self.grad_norms[id(model)] = norm.full_tensor().item()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if scheduler is not None:
