@@ -35,6 +35,7 @@ RULE = Rule("MP301", "undefined-option", "error", stable_since="0.1.0", tokens=(
 
 def check_project(project: Project) -> Iterator[Finding]:
     namespaces = project.analysis(Namespaces)
+    parsers = namespaces.options.parsers
     seen: set[tuple[str, str, str]] = set()
     for read in namespaces.reads:
         key = (read.function.path, read.function.qualname, f"{read.receiver}.{read.name}")
@@ -43,11 +44,15 @@ def check_project(project: Project) -> Iterator[Finding]:
         lacking = [h for h in read.held if not _defines(h, read.name)]
         if not lacking or _excused(read.guards, read.name):
             continue
+        leads = [h for h in lacking if read.function in namespaces.reached(h.parser)]
         everywhere = len(lacking) == len(read.held)
-        if not everywhere and _depends(read):
-            continue  # what decides may be what tells the entry points apart
-        sure = lacking if everywhere else [h for h in lacking if read.function in namespaces.reached(h.parser)]
-        if sure and not any(h.parser.open for h in sure):
+        if everywhere and (leads or not any(_defines(Held(p, h.prefix), read.name) for h in lacking for p in parsers)):
+            sure = lacking
+        elif not _depends(read):  # else what decides may be what tells the entry points apart
+            sure = leads
+        else:
+            continue
+        if sure and not any(h.parser.open for h in read.held):
             seen.add(key)
             yield _report(read, sure, everywhere)
 
@@ -58,7 +63,7 @@ def _defines(held: Held, name: str) -> bool:
 
 
 def _excused(guards: tuple[Guard, ...], name: str) -> bool:
-    word = re.compile(rf"hasattr\(|getattr\(|['\"][\w.]*\b{re.escape(name)}['\"]")
+    word = re.compile(rf"['\"][\w.]*\b{re.escape(name)}['\"]")
     for guard in guards:
         if guard.kind == "try" and any(e in guard.text for e in ("AttributeError", "Exception", "*")):
             return True
@@ -75,7 +80,7 @@ def _depends(read: Read) -> bool:
 def _report(read: Read, lacking: list[Held], everywhere: bool) -> Finding:
     parsers = sorted({h.parser for h in lacking}, key=lambda p: p.name)
     option = lacking[0].below(read.name)
-    where = "" if read.function.qualname == "<module>" else f", which `{read.function.qualname}` reads"
+    where = "" if read.function.qualname == "<module>" else f", which `{read.function.qualname}` reads,"
     names = _names(parsers)
     reached = "" if everywhere else ", whose code leads there"
     choices = sorted({dest for p in parsers for dest in p.dests})
@@ -83,7 +88,7 @@ def _report(read: Read, lacking: list[Held], everywhere: bool) -> Finding:
     return RULE.finding(
         read.function.path,
         (read.at[0], read.at[1], read.at[0], read.at[1] + len(read.receiver) + 1 + len(read.name)),
-        f"`{read.receiver}.{read.name}`{where}, is no option of {names}{reached}",
+        f"`{read.receiver}.{read.name}`{where} is no option of {names}{reached}",
         help=f"add `--{option}` to the parser, or read an option that exists{near}",
         related=[Related(p.module.path, p.at[0], f"the parser of `{p.name}`") for p in parsers[:5]],
         context=f"{read.function.qualname}:{read.receiver}.{read.name}",

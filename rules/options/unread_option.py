@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from validator.analysis.namespaces import Namespaces
 from validator.analysis.options import Option, Options, Parser
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
@@ -29,6 +29,7 @@ RULE = Rule("MP303", "unread-option", "warning", stable_since="0.1.0", tokens=("
 
 # read by launchers and libraries, or taken for compatibility with them
 _FOREIGN = re.compile(r"^(help|version|(\w+[._])?local_rank|local-rank|deepspeed\w*|deepscale\w*|node_rank|config_file|_.*|f|unused\w*)$")
+_MANY = 4  # entry points that share an unread option before they are told together
 _HIDDEN = re.compile(r"deprecat|compat|ignored|unused|no longer", re.I)
 
 
@@ -41,6 +42,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     read = _read(namespaces)
     loose = _loose_names(project, namespaces)
     seen: set[tuple[str, int, str]] = set()
+    unread: dict[tuple[str, ...], list[tuple[Option, Parser]]] = {}
     for parser in parsers:
         whole = {h.prefix for h in namespaces.handed_on if h.parser is parser}
         if not any(parser is p for p, _ in read) or "" in whole:
@@ -52,7 +54,13 @@ def check_project(project: Project) -> Iterator[Finding]:
             name = option.dest.rpartition(".")[2]
             if (parser, option.dest) not in read and name not in loose and option.dest not in loose:
                 seen.add(key)
-                yield _report(option, parser, parsers, read)
+                unread.setdefault(option.flags or (option.dest,), []).append((option, parser))
+    for rows in unread.values():
+        if len(rows) > _MANY:  # one shared reader was lost: once is enough
+            yield _report(*rows[0], parsers, read, rows[1:])
+        else:
+            for option, parser in rows:
+                yield _report(option, parser, parsers, read, [])
 
 
 def _foreign(option: Option, project: Project) -> bool:
@@ -72,8 +80,8 @@ def _read(namespaces: Namespaces) -> set[tuple[Parser, str]]:
         for held in read.held:
             dest = held.below(read.name)
             found.add((held.parser, dest))
-            if dest in held.parser.inner:  # `ds = args.ds` handed on as a whole
-                found.update((held.parser, d) for d in held.parser.dests if d.startswith(dest + ".") and read.default)
+            if dest in held.parser.inner and not read.kept:  # what becomes of the part is not known
+                found.update((held.parser, d) for d in held.parser.dests if d.startswith(dest + "."))
     return found
 
 
@@ -101,15 +109,23 @@ def _after(links: list[str], holders: set[str], function: object, namespaces: Na
             return
 
 
-def _report(option: Option, parser: Parser, parsers: list[Parser], read: set[tuple[Parser, str]]) -> Finding:
+def _report(
+    option: Option,
+    parser: Parser,
+    parsers: list[Parser],
+    read: set[tuple[Parser, str]],
+    same: list[tuple[Option, Parser]],
+) -> Finding:
     flag = option.flags[-1] if option.flags else option.dest
     users = sorted({p.name for p in parsers if (p, option.dest) in read})
     other = f" (only `{users[0]}` reads its own)" if users else ""
+    more = f" and {len(same)} other entry points" if same else ""
     return RULE.finding(
         option.path,
         option.at,
-        f"the option `{flag}` of `{parser.name}` is never read{other}: setting it changes nothing",
+        f"the option `{flag}` of `{parser.name}`{more} is never read{other}: setting it changes nothing",
         help=f"use `args.{option.dest}`, or remove the option",
+        related=[Related(o.path, o.at[0], f"`{flag}` of `{p.name}`") for o, p in same],
         context=option.dest,
     )
 

@@ -17,7 +17,7 @@ from validator.analysis.options import Options, Parser
 from validator.facts.model import Argument, Assign, At, Call, Guard
 from validator.project import ClassDef, Method, Project, Value
 
-_DEPTH = 16
+_DEPTH = 60
 _NAMESPACE_MEMBERS = re.compile(r"^(__\w+__|_get_kwargs|_get_args)$")
 _SHOWS = re.compile(
     r"(^|\.)(print|log|info|debug|warning|pprint|pformat|dump|dumps|safe_dump|init|update|str|repr|format|set|isinstance|hasattr|"
@@ -41,7 +41,8 @@ NOTHING: Namespaced = frozenset()
 
 
 class Read(NamedTuple):
-    """A read of `receiver.name`, which holds `held`. `called`: by getattr with a default."""
+    """A read of `name` from `receiver`, which is `held`. `default`: by getattr or hasattr; `kept`: its value
+    is assigned and followed."""
 
     function: Method
     receiver: str
@@ -50,6 +51,7 @@ class Read(NamedTuple):
     guards: tuple[Guard, ...]
     at: At
     default: bool
+    kept: bool = True
 
 
 def _exists(function: Method, made: set[ClassDef]) -> bool:
@@ -69,6 +71,9 @@ class Namespaces:
         self.project = project
         self.options = project.analysis(Options)
         self._known: dict[tuple[Method, str], Namespaced] = {}
+        self._final: set[tuple[Method, str]] = set()
+        self._round: set[tuple[Method, str]] = set()
+        self._grew = False
         self._depth = 0
         self._reached: dict[Parser, frozenset[Method]] = {}
 
@@ -77,13 +82,30 @@ class Namespaces:
     def of(self, function: Method, path: str) -> Namespaced:
         """The namespaces that the value of `path`, read inside `function`, may be."""
         key = (function, path)
-        if key not in self._known:
-            self._known[key] = NOTHING  # a cycle adds nothing
-            if self._depth < _DEPTH and ("(" not in path or path.endswith("()")):
-                self._depth += 1
-                self._known[key] = self._of(function, path)
-                self._depth -= 1
-        return self._known[key]
+        if key in self._final:
+            return self._known.get(key, NOTHING)
+        if self._depth:
+            return self._again(key)
+        while True:  # what flows in a circle needs several rounds
+            self._round, self._grew = set(), False
+            found = self._again(key)
+            if not self._grew:
+                self._final |= self._round
+                return found
+
+    def _again(self, key: tuple[Method, str]) -> Namespaced:
+        """The value of a path by what was known in the round before; within one round each is computed once."""
+        known = self._known.get(key, NOTHING)
+        if key in self._round or self._depth > _DEPTH or "(" in key[1] and not key[1].endswith("()"):
+            return known
+        self._round.add(key)
+        self._depth += 1
+        found = self._of(*key) | known
+        self._depth -= 1
+        if found != known:
+            self._grew = True
+        self._known[key] = found
+        return found
 
     def _of(self, function: Method, path: str) -> Namespaced:
         if path.endswith("()"):
@@ -158,9 +180,21 @@ class Namespaces:
         return frozenset(found)
 
     def _assigned(self, function: Method, row: Assign) -> Namespaced:
+        if row.kind == "call" and row.value == "getattr":
+            return self._part(function, row)
         if row.kind == "unpack:0/2":
             return self.of(function, row.value + "()")
         return self._value(function, row.kind, row.value) if row.value != row.target else NOTHING
+
+    def _part(self, function: Method, row: Assign) -> Namespaced:
+        """`ds = getattr(args, "ds", None)`."""
+        for call in function.facts.calls:
+            inside = row.at[:2] <= call.at[:2] and call.at[2:] <= row.at[2:]
+            if inside and call.target == "getattr" and len(call.args) > 1 and call.args[0].kind == "path":
+                name = call.args[1].value.strip("'\"")
+                held = self.of(function, call.args[0].value)
+                return frozenset(Held(h.parser, h.below(name)) for h in held if h.below(name) in h.parser.inner)
+        return NOTHING
 
     def _value(self, function: Method, kind: str, value: str) -> Namespaced:
         if kind == "call":
@@ -265,7 +299,11 @@ class Namespaces:
                 owner, name = call.args[0], call.args[1]
                 held = self.of(function, owner.value) if owner.kind == "path" else NOTHING
                 if held and name.kind == "const" and name.value[:1] in "'\"":
-                    yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, True)
+                    kept = call.target == "hasattr" or any(
+                        row.kind == "call" and row.value == "getattr" and row.at[:2] <= call.at[:2] and call.at[2:] <= row.at[2:]
+                        for row in function.facts.assigns
+                    )
+                    yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, True, kept)
 
     def _chain(self, function: Method, path: str, guards: tuple[Guard, ...], at: At) -> Iterator[Read]:
         """The link of a chain that leaves the namespace: the option, or what is none."""
