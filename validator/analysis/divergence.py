@@ -170,8 +170,9 @@ class Divergences:
         if isinstance(op, Op) and comparison.chose and len(op.via) > _FAR:
             return None  # far away and only under some configuration: more likely our ignorance than a defect
         if isinstance(left, Op):
-            return Divergence(function, node, taint, left, right, "then", False)
+            return Divergence(function, node, taint, _inside(left, fork.yes, node), right, "then", False)
         assert isinstance(right, Op)
+        right = _inside(right, fork.no, node)
         exits = isinstance(node, ast.If) and not node.orelse and terminates(node.body)
         return Divergence(function, node, taint, right, left, "else", exits)
 
@@ -186,6 +187,16 @@ class Divergences:
         op = next((o for o in _certain(repeat.body) if sees(o, taint)), None)
         if op is not None:
             yield Divergence(function, node, taint, op, RETURN, "loop", False)
+
+
+def _inside(op: Op, trace: Trace, node: ast.AST) -> Op:
+    """The same operation within the branch, where there is one: of two alike the one that the others lack."""
+    first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+    while isinstance(trace, Step) and first <= trace.op.here[0] <= last:
+        if (trace.op.name, trace.op.group) == (op.name, op.group):
+            return trace.op
+        trace = trace.rest
+    return op
 
 
 def _count(node: ast.AST) -> ast.expr | None:

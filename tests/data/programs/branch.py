@@ -210,11 +210,14 @@ def main():
         print(out)
 
 # === new_group_by_members_only | hang
+import torch
 import torch.distributed as dist
 
 def main():
     if dist.get_rank() < 2:
         dist.new_group([0, 1])  # error: MP501
+    everyone = dist.new_group([0, 1, 2, 3])
+    dist.all_reduce(torch.ones(1), group=everyone)
 
 # === new_group_by_all | finish
 import torch

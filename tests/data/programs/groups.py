@@ -120,7 +120,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 def main():
     if dist.get_rank() == 0:
-        init_device_mesh("cpu", (4,))  # error: MP501
+        init_device_mesh("cpu", (2, 2))  # error: MP501
 
 # === mesh_by_all | finish
 import torch.distributed as dist
@@ -130,3 +130,27 @@ def main():
     mesh = init_device_mesh("cpu", (4,))
     if dist.get_rank() == 0:
         print(mesh)
+
+# === coordinate_of_pipeline | hang
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def main():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    stage = mesh.get_local_rank("pp")
+    if stage != 0:  # error: MP501
+        return
+    dist.barrier()
+
+# === coordinate_of_pipeline_in_its_group | finish
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def main():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    stage = mesh.get_local_rank("pp")
+    dp_group = mesh.get_group("dp")
+    if stage != 0:
+        return
+    dist.all_reduce(torch.ones(1), group=dp_group)

@@ -135,3 +135,74 @@ def main():
         dist.barrier()
     finally:
         dist.barrier()
+
+# === while_true_left_by_one | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    rank, step = dist.get_rank(), 0
+    while True:
+        dist.all_reduce(torch.ones(1))
+        step += 1
+        if step > rank:  # error: MP501
+            break
+
+# === while_true_left_by_all | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    rank, step = dist.get_rank(), 0
+    while True:
+        dist.all_reduce(torch.ones(1))
+        step += 1
+        if step > 2:
+            break
+
+# === dict_comprehension_on_leader | hang
+import torch
+import torch.distributed as dist
+
+def mean(value):
+    dist.all_reduce(value)  # error: MP501
+    return value
+
+def main():
+    metrics = {"loss": torch.ones(1)}
+    if dist.get_rank() == 0:
+        print({name: mean(value) for name, value in metrics.items()})
+
+# === dict_comprehension_by_all | finish
+import torch
+import torch.distributed as dist
+
+def mean(value):
+    dist.all_reduce(value)
+    return value
+
+def main():
+    metrics = {"loss": torch.ones(1)}
+    reduced = {name: mean(value) for name, value in metrics.items()}
+    if dist.get_rank() == 0:
+        print(reduced)
+
+# === match_on_rank | hang
+import torch.distributed as dist
+
+def main():
+    match dist.get_rank():
+        case 0:
+            dist.barrier()  # error: MP501
+        case _:
+            print("others")
+
+# === match_on_mode | finish
+import torch.distributed as dist
+
+def main(mode="train"):
+    match mode:
+        case "train":
+            dist.barrier()
+        case _:
+            print("nothing")
