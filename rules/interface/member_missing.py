@@ -53,7 +53,17 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _half_rewritten(classes, names)
         else:
             for uses in names.values():
-                yield _report(project, min(uses, key=lambda u: (u.function.path, u.at)), uses)
+                yield from _reports(project, uses)
+
+
+def _reports(project: Project, uses: list[Use]) -> Iterator[Finding]:
+    """One finding for a member, or one for each file that asks a stand-in for it: there the callers may be wrong."""
+    family = any(project.families.of(cls) is not None for cls in uses[0].classes)
+    by_file: dict[str, list[Use]] = {}
+    for use in uses:
+        by_file.setdefault(use.function.path if family else "", []).append(use)
+    for each in by_file.values():
+        yield _report(project, min(each, key=lambda u: (u.function.path, u.at)), uses)
 
 
 def _uses(project: Project) -> Iterator[Use]:
