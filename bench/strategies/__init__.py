@@ -11,7 +11,7 @@ __all__ = ["BACKENDS", "Strategy", "StrategyConfig", "get_strategy"]
 
 
 def get_strategy(config: StrategyConfig) -> Strategy:
-    """The strategy of `config.backend`; raises `ValueError` for an unknown name.
+    """The strategy of `config.backend`, or the adapter of `package.module:Class`; raises `ValueError` for an unknown name.
 
     Backends are imported here, so that the others work where one is not installed.
     """
@@ -27,4 +27,8 @@ def get_strategy(config: StrategyConfig) -> Strategy:
         from bench.strategies.ddp import DDPStrategy
 
         return DDPStrategy(config)
+    if ":" in config.backend:
+        from bench.strategies.external import ExternalStrategy
+
+        return ExternalStrategy(config)
     raise ValueError(f"unknown backend {config.backend!r}: use one of {', '.join(BACKENDS)}")
