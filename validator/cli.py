@@ -92,6 +92,7 @@ def _add_choice(group: Any) -> None:
     )
     group.add_argument("--list-rules", action="store_true", help="list the rules (with --format json as JSON)")
     group.add_argument("--explain", metavar="RULE", help="explain a rule")
+    group.add_argument("--why", metavar="FILE:LINE", help="tell what is known of a line, and why it is reported or not")
 
 
 def _add_report(group: Any) -> None:
@@ -141,6 +142,8 @@ def _dispatch(options: argparse.Namespace) -> int:
         )
         return write(text, options.output)
     _check_combinations(options)
+    if options.why:
+        return write(_why(options, settings), options.output)
     if settings.rules_refused:
         print(f"meshproof: user rules are not loaded: {settings.rules_refused} (see --rules)", file=sys.stderr)
     if options.fix or options.diff or options.add_ignore:
@@ -243,9 +246,9 @@ def _findings(options: argparse.Namespace, settings: config.Config) -> Checked:
 def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
     parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
-    for contract in settings.contracts:
+    for table in (*settings.contracts, *settings.collectives):
         try:
-            with open(contract, "rb") as file:
+            with open(table, "rb") as file:
                 parts.append(cache.digest(file.read()))
         except OSError:
             parts.append(b"missing")
@@ -295,6 +298,23 @@ def check_of(settings: config.Config, whole: bool) -> Any:
         registry.check_selectors(selectors, known, f"{where}: per-file-ignores.{pattern}")
     rules = registry.enabled(known, settings.select, settings.ignore, settings.extend_select)
     return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole, tuple(errors))
+
+
+def _why(options: argparse.Namespace, settings: config.Config) -> str:
+    """What the analysis of the whole project knows of one line."""
+    from validator.analysis.why import why
+    from validator.project import Project
+    from validator.source import SourceFile
+
+    path, _, line = options.why.rpartition(":")
+    if not path or not line.isdigit() or int(line) < 1:
+        raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
+    entries = discovery.discover(options.paths or ["."], settings)
+    project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
+    try:
+        return "\n".join(why(project, os.path.normpath(path).replace(os.sep, "/"), int(line))) + "\n"
+    except LookupError as error:
+        raise UsageError(str(error)) from error
 
 
 def _standard_input(options: argparse.Namespace, settings: config.Config) -> Checked:

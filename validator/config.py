@@ -31,6 +31,7 @@ class Config(NamedTuple):
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rules: tuple[str, ...] = ()
     contracts: tuple[str, ...] = ()
+    collectives: tuple[str, ...] = ()
     families: tuple[tuple[str, tuple[str, ...]], ...] = ()
     output_format: str = "full"
     baseline: str = ""
@@ -57,6 +58,7 @@ _KINDS = {
     "per-file-ignores": "table",
     "rules": "folders",
     "contracts": "files",
+    "collectives": "files",
     "families": "table",
     "output-format": "format",
     "baseline": "file",

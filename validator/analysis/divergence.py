@@ -192,6 +192,8 @@ class Divergences:
 def _inside(op: Op, trace: Trace, node: ast.AST) -> Op:
     """The same operation within the branch, where there is one: of two alike the one that the others lack."""
     first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+    if first <= op.here[0] <= last:
+        return op
     while isinstance(trace, Step) and first <= trace.op.here[0] <= last:
         if (trace.op.name, trace.op.group) == (op.name, op.group):
             return trace.op

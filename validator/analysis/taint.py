@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.collectives import Table, dimension, table
+from validator.errors import UsageError
 from validator.facts.model import Assign, At, Call
 from validator.facts.text import path_of
 from validator.project import Method, Project, Value
@@ -80,7 +81,7 @@ class Taints:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.table: Table = table(tuple(getattr(project.config, "collectives", None) or ()))
+        self.table = _table(tuple(getattr(project.config, "collectives", None) or ()))
         self._paths: dict[tuple[Method, str], Taint | None] = {}
         self._returns: dict[Method, Taint | None] = {}
         self._values: dict[tuple[str, At], ast.expr | None] = {}
@@ -421,6 +422,14 @@ def _bound_value(statement: str) -> ast.expr | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.NamedExpr):
         return node.value.value
     return node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
+
+
+def _table(extra: tuple[str, ...]) -> Table:
+    """The table of collectives with the user's own. Raises UsageError for a file that cannot be read."""
+    try:
+        return table(extra)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"the collectives of the configuration cannot be read: {error}") from error
 
 
 def _is_rank(taint: Taint | None) -> bool:

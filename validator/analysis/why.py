@@ -14,10 +14,12 @@ _SHOWN = 8  # collectives listed of one way
 
 
 def why(project: Project, path: str, line: int) -> list[str]:
-    """Lines of plain text about a line of a file. Raises LookupError where the project has no such file."""
+    """Lines of plain text about a line of a file. Raises LookupError where the project has no such place."""
     module = next((m for m in project.modules.values() if m.path == path), None)
     if module is None:
         raise LookupError(f"{path} is not among the files that were read")
+    if line > module.facts.lines:
+        raise LookupError(f"{path} has {module.facts.lines} lines")
     inside = [f for f in module.functions.values() if f.facts.at[0] <= line <= f.facts.at[2] and f.name != "<class>"]
     function = min(inside, key=lambda f: f.facts.at[2] - f.facts.at[0])
     return [

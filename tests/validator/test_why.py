@@ -1,0 +1,54 @@
+"""What `--why` says of a line, and that the user's own collectives count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from validator.cli import main
+
+SOURCE = """\
+import torch.distributed as dist
+from mylib import everyone_meets
+
+def save(step):
+    if step % 10 == 0:
+        dist.barrier()
+    if dist.get_rank() == 0:
+        everyone_meets()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_conditions_and_collectives_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--why", "train.py:6"]) == 0
+    told = capsys.readouterr().out
+    assert "barrier on the default group" in told
+    assert "`step % 10 == 0` — the same on all ranks" in told
+    assert "silent: all ranks take the same way" in told
+
+
+@pytest.mark.parametrize("place", ["train.py", "train.py:0", "train.py:x", "train.py:99", "other.py:1"])
+def test_a_place_that_is_not_there(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--why", place]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_collectives_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ours.toml").write_text('[calls]\n"mylib.everyone_meets" = {}\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.validator]\ncollectives = ["ours.toml"]\n')
+    assert main(["--select", "MP501", "--format", "concise", "."]) == 1
+    assert "not every rank reaches `everyone_meets`" in capsys.readouterr().out
+
+
+def test_broken_collectives_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ours.toml").write_text("[calls\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.validator]\ncollectives = ["ours.toml"]\n')
+    assert main(["."]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
