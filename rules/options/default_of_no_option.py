@@ -30,7 +30,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     parsers = namespaces.options.parsers
     defined = {dest for p in parsers for dest in p.dests | p.inner}
     for read in namespaces.reads:
-        if not read.default or {read.name, "*"} & namespaces.written or any(h.parser.open for h in read.held):
+        if read.how != "default" or {read.name, "*"} & namespaces.written or any(h.parser.open for h in read.held):
             continue
         if not any(h.below(read.name) in defined for h in read.held):
             yield _report(read, sorted(defined))
@@ -76,6 +76,8 @@ def main():
     parser.add_argument("--seed", type=int)
     args = parser.parse_args()
     args.run_name = "run"
+    if hasattr(args, "rank"):
+        return None
     return getattr(args, "seed", 42), getattr(args, "run_name", ""), getattr(parser, "anything", None)
 """,
     """import argparse

@@ -39,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     seen: set[tuple[str, str, str]] = set()
     for read in namespaces.reads:
         key = (read.function.path, read.function.qualname, f"{read.receiver}.{read.name}")
-        if read.default or key in seen or {read.name, "*"} & namespaces.written:
+        if read.how != "attribute" or key in seen or {read.name, "*"} & namespaces.written:
             continue
         lacking = [h for h in read.held if not _defines(h, read.name)]
         if not lacking or _excused(read.guards, read.name):
@@ -211,11 +211,13 @@ def main():
 
 def main(argv=None):
     parser = argparse.ArgumentParser()
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--seed", type=int)
     commands = parser.add_subparsers(dest="command")
-    run = commands.add_parser("run")
+    run = commands.add_parser("run", parents=[common])
     run.add_argument("-n", "--dry-run", action="store_true")
     run.set_defaults(function=print)
     args = parser.parse_args(argv)
-    return args.function(args.dry_run, args.command)
+    return args.function(args.dry_run, args.command, args.seed)
 """,
 )

@@ -41,8 +41,10 @@ NOTHING: Namespaced = frozenset()
 
 
 class Read(NamedTuple):
-    """A read of `name` from `receiver`, which is `held`. `default`: by getattr or hasattr; `kept`: its value
-    is assigned and followed."""
+    """A read of `name` from `receiver`, which is `held`.
+
+    `how`: `attribute`, `default` (getattr with a default) or `test` (hasattr). `kept`: its value is followed.
+    """
 
     function: Method
     receiver: str
@@ -50,7 +52,7 @@ class Read(NamedTuple):
     held: Namespaced
     guards: tuple[Guard, ...]
     at: At
-    default: bool
+    how: str
     kept: bool = True
 
 
@@ -299,11 +301,12 @@ class Namespaces:
                 owner, name = call.args[0], call.args[1]
                 held = self.of(function, owner.value) if owner.kind == "path" else NOTHING
                 if held and name.kind == "const" and name.value[:1] in "'\"":
-                    kept = call.target == "hasattr" or any(
+                    how = "test" if call.target == "hasattr" else "default" if len(call.args) > 2 else "attribute"
+                    kept = how == "test" or any(
                         row.kind == "call" and row.value == "getattr" and row.at[:2] <= call.at[:2] and call.at[2:] <= row.at[2:]
                         for row in function.facts.assigns
                     )
-                    yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, True, kept)
+                    yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, how, kept)
 
     def _chain(self, function: Method, path: str, guards: tuple[Guard, ...], at: At) -> Iterator[Read]:
         """The link of a chain that leaves the namespace: the option, or what is none."""
@@ -315,7 +318,7 @@ class Namespaces:
                 continue
             if name != links[index] or index == len(links) - 1 or not any(h.below(name) in h.parser.inner for h in held):
                 if not _NAMESPACE_MEMBERS.match(name):
-                    yield Read(function, receiver, name, held, guards, at, False)
+                    yield Read(function, receiver, name, held, guards, at, "attribute")
                 return
 
     @cached_property

@@ -174,13 +174,15 @@ class Options:
         if _DATACLASS_MAKERS.search(self.project.dotted(function, maker.target)):
             parser.from_dataclasses = True
             self._add_dataclasses(parser, function, maker)
-        parents = maker.keyword("parents")
-        if parents is not None:
-            for name in re.findall(r"[A-Za-z_]\w*", parents.value):
-                self._add_parent(parser, function, name)
+        self._add_parents(parser, function, maker)
         if (add_help := maker.keyword("add_help")) is None or add_help.value != "False":
             parser.options.append(Option("help", ("-h", "--help"), "", "help", None, None, None, False, function.path, at))
         return parser
+
+    def _add_parents(self, parser: Parser, function: Method, call: Call) -> None:
+        parents = call.keyword("parents")
+        for name in re.findall(r"[A-Za-z_]\w*", parents.value) if parents is not None else ():
+            self._add_parent(parser, function, name)
 
     def _add_parent(self, parser: Parser, function: Method, name: str) -> None:
         made = [row for row in self._assigned(function, name) if row.kind == "call" and self._is_maker(function, row.value)]
@@ -253,6 +255,8 @@ class Options:
         if receiver in names:
             if method == "add_argument":
                 self._add(parser, function, call)
+            elif method == "add_parser":
+                self._add_parents(parser, function, call)
             elif method == "add_subparsers" and (dest := call.keyword("dest")) is not None:
                 parser.defaults.add(str(_value(dest, "")))
             elif method == "set_defaults":
