@@ -6,6 +6,7 @@ full dotted name, and what should be there and is not is `Missing`; rules decide
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -118,6 +119,24 @@ class Method:
 
     def __repr__(self) -> str:
         return f"<Method {self.module.name}:{self.qualname}>"
+
+    @cached_property
+    def node(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | None:
+        """The syntax of the function, parsed for itself: few are asked for it, and whole trees are large.
+
+        None for the body of a class. Lines and columns are those of the file.
+        """
+        if self.name == "<module>":
+            return self.module.source.tree
+        first, column, last, _ = self.facts.at
+        text = "\n".join(self.module.source_text.lines[first - 1 : last])
+        nested = column > 1
+        body = ast.parse(f"if 1:\n{text}" if nested else text).body
+        node = body[0].body[0] if isinstance(body[0], ast.If) else body[0]
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        ast.increment_lineno(node, first - 1 - nested)
+        return node
 
     @property
     def is_method(self) -> bool:

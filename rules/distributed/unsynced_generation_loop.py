@@ -87,7 +87,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     taints = project.analysis(Taints)
     for function in project.functions():
         if any(c.target in _MODELS and any(g.kind == "loop" for g in c.guards) for c in function.facts.calls):
-            node = effects.node(function)
+            node = function.node
             for loop in ast.walk(node) if node is not None else ():
                 if isinstance(loop, ast.For | ast.While):
                     yield from _judge(function, loop, taints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from validator.project import Method, Module, Project
+from validator.project import Method, Project
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -15,15 +15,10 @@ class Bodies:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._index: dict[Module, dict[tuple[int, str], _Def]] = {}
 
     def node(self, method: Method) -> _Def | None:
         """The definition of a function."""
-        module = method.module
-        if module not in self._index:
-            nodes = (n for n in ast.walk(module.source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-            self._index[module] = {(n.lineno, n.name): n for n in nodes}
-        return self._index[module].get((method.facts.name_at[0], method.name))
+        return None if isinstance(method.node, ast.Module) else method.node
 
     def reads(self, method: Method) -> frozenset[str]:
         """The local names that a function reads or deletes, nested functions included; all of them after `locals()`."""

@@ -135,11 +135,11 @@ class Divergences:
 
     def of(self, function: Method) -> Iterator[Divergence]:
         """The divergences at the branches and loops of one function."""
-        node = self.effects.node(function)
+        node = function.node
         if node is None:
             return
         tracer = Tracer(self.effects, function)
-        tracer.block(node.body, RETURN)  # type: ignore[attr-defined]
+        tracer.block(node.body, RETURN)
         balanced: set[int] = set()
         for place, fork, loop in sorted(tracer.forks, key=lambda row: row[0].lineno):  # type: ignore[attr-defined]
             if fork.condition.taint is None or id(fork) in balanced:

@@ -74,7 +74,6 @@ class Effects:
         self.project = project
         self.taints = project.analysis(Taints)
         self._traces: dict[Method, Trace] = {}
-        self._nodes: dict[str, dict[tuple[int, str], ast.AST]] = {}
         self._sharding: dict[ClassDef, bool] = {}
 
     # -- which calls are collectives -----------------------------------------------------------------------
@@ -155,20 +154,9 @@ class Effects:
         """What a rank does from the first statement of a function to its end."""
         if function not in self._traces:
             self._traces[function] = RETURN  # recursion adds nothing
-            node = self.node(function)
-            if node is not None:
-                self._traces[function] = Tracer(self, function, depth).block(node.body, RETURN)  # type: ignore[attr-defined]
+            if function.node is not None:
+                self._traces[function] = Tracer(self, function, depth).block(function.node.body, RETURN)
         return self._traces[function]
-
-    def node(self, function: Method) -> ast.AST | None:
-        """The syntax node of a function, found again by line and name."""
-        path = function.path
-        if path not in self._nodes:
-            kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-            tree = function.module.source.tree
-            self._nodes[path] = {(n.lineno, n.name): n for n in ast.walk(tree) if isinstance(n, kinds)}
-            self._nodes[path][1, "<module>"] = tree
-        return self._nodes[path].get((function.facts.at[0], function.name))
 
     def after_call(self, function: Method, call: Call, after: Trace, depth: int) -> Trace:
         """What a call issues, before `after`: the collective itself, or the callee's trace in the caller's terms."""

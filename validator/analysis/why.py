@@ -47,7 +47,7 @@ def _calls(project: Project, function: Method, line: int) -> Iterator[str]:
 
 def _conditions(project: Project, function: Method, line: int) -> Iterator[str]:
     effects = project.analysis(Effects)
-    node = effects.node(function)
+    node = function.node
     for branch in ast.walk(node) if node is not None else ():
         if isinstance(branch, ast.If | ast.While | ast.IfExp) and branch.lineno <= line <= (
             branch.end_lineno or branch.lineno
@@ -69,13 +69,13 @@ def _taint(condition: Condition) -> str:
 def _verdicts(project: Project, function: Method, line: int) -> Iterator[str]:
     """For every branch around or at the line: the collectives of both ways, and what was made of them."""
     effects = project.analysis(Effects)
-    node = effects.node(function)
+    node = function.node
     if node is None:
         return
     found = {id(d.node): d for d in project.analysis(Divergences).of(function)}
     reported = {(d.node.lineno): d for d in found.values()}  # type: ignore[attr-defined]
     tracer = Tracer(effects, function)
-    tracer.block(node.body, RETURN)  # type: ignore[attr-defined]
+    tracer.block(node.body, RETURN)
     for place, fork, _ in tracer.forks:
         first, last = place.lineno, place.end_lineno  # type: ignore[attr-defined]
         if first <= line <= last:

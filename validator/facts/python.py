@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 # A file without any of these gives its names, imports and signatures only: no rule asks for more.
 RELEVANT = (
-    b"torch.distributed", b"dist.", b"deepspeed", b"fsdp", b"FSDP", b"strategy", b"Strategy", b"argparse", b"args.",
-    b"accelerat", b"megatron", b"autograd", b"pickle", b"torch.compile", b"torch.load", b"yaml", b"trust_remote_code",
-    b"DTensor", b"device_mesh", b"DeviceMesh", b"set_device", b"breakpoint", b"pdb", b"subprocess", b"flash_attn",
-    b"mpu.", b"world_size", b"set_epoch", b"rank",
+    b"torch.distributed", b"import distributed", b"deepspeed", b"fsdp", b"FSDP", b"strategy", b"Strategy", b"argparse",
+    b"accelerat", b"megatron", b"autograd.Function", b"pickle", b"torch.compile", b"torch.load", b"yaml",
+    b"trust_remote_code", b"DTensor", b"device_mesh", b"DeviceMesh", b"set_device", b"breakpoint", b"pdb",
+    b"subprocess", b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
+    b"rank_", b"_rank", b".rank",
 )  # fmt: skip
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -59,7 +60,7 @@ def extract(source: SourceFile) -> FileFacts:
         return FileFacts(problem=problem, lines=lines)
     try:
         tree = source.tree
-        full = any(token in source.data for token in RELEVANT)
+        full = _is_relevant(source.data)
         facts = _Extractor(text, full).module(tree, lines)
         return facts._replace(extra=_extra(source, text))
     except SyntaxError as error:
@@ -76,6 +77,11 @@ def extract(source: SourceFile) -> FileFacts:
     except ValueError as error:
         problem = Problem("syntax", 1, 1, str(error))
     return FileFacts(problem=problem, lines=lines)
+
+
+def _is_relevant(data: bytes) -> bool:
+    # `args.` is how options are read; most of its occurrences elsewhere are `kwargs.`
+    return any(token in data for token in RELEVANT) or data.count(b"args.") > data.count(b"kwargs.")
 
 
 def _extra(source: SourceFile, text: str) -> dict[str, Any]:
