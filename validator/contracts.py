@@ -167,7 +167,12 @@ def builtin() -> tuple[Contract, ...]:
     """The contracts of the distribution."""
     folder = _folder()
     names = sorted(n for n in os.listdir(folder) if n.endswith(".toml")) if os.path.isdir(folder) else []
-    return tuple(load(os.path.join(folder, name)) for name in names)
+    return tuple(_shipped(os.path.join(folder, name)) for name in names)
+
+
+@lru_cache(maxsize=64)
+def _shipped(path: str) -> Contract:
+    return load(path)
 
 
 def _folder() -> str:
@@ -203,7 +208,7 @@ def _base(name: str, path: str) -> Contract:
     base = os.path.join(_folder(), choices[name])
     if os.path.samefile(base, path):
         raise UsageError(f"{path}: extends itself")
-    return load(base)
+    return _shipped(base)
 
 
 def _table(path: str) -> dict[str, Any]:

@@ -56,18 +56,19 @@ class Uses:
         return self._all.get(family, {}).get(name, [])
 
     def names(self, family: Family) -> list[str]:
-        """The methods that callers use on objects of the family, whether it has them or not."""
+        """The members of the family that callers call on its objects."""
         return sorted(self._all.get(family, {}))
 
     @cached_property
     def _all(self) -> dict[Family, dict[str, list[Use]]]:
         home = {cls: family for family in self.project.families.all for cls in family.members}
         found: dict[Family, dict[str, list[Use]]] = {family: {} for family in self.project.families.all}
-        if not found:
-            return {}
-        for function in self.project.functions():
+        wanted = frozenset().union(*(cls.attributes for cls in home))
+        for function in self.project.functions() if home else ():
             for call in function.facts.calls:
-                if not call.receiver or "." not in call.target or function.cls in home and _on_self(function, call):
+                if call.method not in wanted or not call.receiver:
+                    continue
+                if function.cls in home and _on_self(function, call):
                     continue
                 classes = self.project.types.of(function, call.receiver)
                 for family in {home[cls]: None for cls in classes if cls in home}:
