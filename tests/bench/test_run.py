@@ -1,0 +1,206 @@
+"""`python -m bench run` as users start it: real processes, real result files, and every way to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import results, supervise
+from bench.commands.run import expand, main
+from bench.configuration import Configuration, ConfigurationError, model_facts, parse
+from bench.supervise import classify
+from tests.real.wheels import NotFetched, openrlhf
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["--device", "cpu", "--seq-len", "32", "--steps", "2", "--warmup", "1", "--quiet"]
+
+
+def bench(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), path]))
+    environment["CUDA_VISIBLE_DEVICES"] = ""
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+
+
+def rows(output: Path) -> dict[str, dict[str, object]]:
+    found = [json.loads(path.read_text()) for path in output.glob("*/result.json")]
+    return {f"{r['configuration']['backend']}/{r['configuration']['loss']}": r for r in found}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    output = tmp_path_factory.mktemp("results")
+    flags = ["--backend", "fsdp2,ddp,deepspeed", "--tp", "1,2", "--num-gpus", "2", "--processes", "2"]
+    return output, bench("run", *flags, *SMALL, "--output", str(output), "--dtype", "fp32")
+
+
+def test_every_configuration_ends_as_a_row(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    output, done = finished
+    assert done.returncode == 0, done.stderr
+    by_status: dict[str, list[str]] = {}
+    for path in output.glob("*/result.json"):
+        result = json.loads(path.read_text())
+        by_status.setdefault(result["status"], []).append(result["label"])
+    assert len(by_status["ok"]) == 4
+    assert sorted(label.split("-")[0] for label in by_status["unsupported"]) == ["ddp", "zero2"]
+    assert "[backend-tp]" in done.stdout
+    assert "[deepspeed-tp-dtype]" in done.stdout
+
+
+def test_backends_train_alike(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    losses = [
+        run["losses"]
+        for path in finished[0].glob("*-2x-sdpa-*/result.json")  # those that split into two data-parallel ranks
+        for run in json.loads(path.read_text())["runs"]
+    ]
+    assert len(losses) == 6
+    common = min(map(len, losses))
+    for series in losses:
+        assert series[:common] == pytest.approx(losses[0][:common], rel=1e-4)
+
+
+def test_pyperf_reads_and_compares_the_results(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    files = sorted(map(str, finished[0].glob("*/benchmarks.json")))
+    stats = subprocess.run(
+        [sys.executable, "-m", "pyperf", "stats", files[0]], capture_output=True, text=True, check=True
+    )
+    for phase in ("forward", "backward", "optimizer", "peak_memory"):
+        assert f":{phase}" in stats.stdout
+    compared = [sys.executable, "-m", "pyperf", "compare_to", files[0], files[0]]
+    assert subprocess.run(compared, capture_output=True, text=True, check=True).returncode == 0
+
+
+def test_a_second_run_measures_nothing_again(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    output, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in output.glob("*/run.*.json")}
+    done = bench("run", "--backend", "fsdp2", "--num-gpus", "2", *SMALL, "--output", str(output), "--dtype", "fp32")
+    assert done.returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in output.glob("*/run.*.json")} == before
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "message"),
+    [
+        ("raising", "crash", "rank 1: RuntimeError: first line of the fault"),
+        ("out_of_memory", "oom", "rank 1: OutOfMemoryError: tried to allocate"),
+        ("not_a_number", "nan", "the loss of step 0 is not finite"),
+        ("killed", "crash", ""),
+    ],
+)
+def test_a_failing_rank_is_a_row_with_its_first_error(fault: str, status: str, message: str, tmp_path: Path) -> None:
+    loss = f"tests.bench.faults:{fault}"
+    flags = ["--backend", "ddp", "--num-gpus", "2", "--processes", "1", "--loss", loss, "--dtype", "fp32"]
+    done = bench("run", *flags, *SMALL, "--output", str(tmp_path))
+    result = rows(tmp_path)[f"ddp/{loss}"]
+    assert (done.returncode, result["status"]) == (1, status)
+    assert message in str(result["message"])
+    assert "\n" not in str(result["message"])
+    assert status in done.stdout
+
+
+def test_a_rank_that_stays_away_is_a_hang_and_leaves_no_process(tmp_path: Path) -> None:
+    configuration = parse(
+        {"num_gpus": 2, "loss": "tests.bench.faults:hanging", "device": "cpu", "seq_len": 32, "dtype": "fp32"}
+    )
+    (tmp_path / "configuration.json").write_text(configuration.to_json())
+    deadlines = {**supervise.DEADLINES, "warmup": 3.0}
+    verdict = supervise.run_group(tmp_path, 0, 2, lambda *_: None, deadlines)
+    assert (verdict.status, verdict.phase) == ("hang", "warmup")
+    assert "rank 1 in warmup" in verdict.message
+    pids = [beat["pid"] for beat in supervise.read_all(tmp_path, "heartbeat")]
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_under_torchrun_the_process_is_one_rank(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "bench"]
+    flags = ["--backend", "fsdp2", "--ring_attn_size", "2", "--output", str(tmp_path), *SMALL]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=240, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fsdp2-2x-ring2") == 1
+    assert len(list(tmp_path.glob("fsdp2-2x-ring2*/benchmarks.json"))) == 1
+
+
+def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
+    try:
+        tree = openrlhf("0.9.10")
+    except NotFetched as error:
+        pytest.skip(str(error))
+    reference = "openrlhf.utils.deepspeed:DeepspeedStrategy"
+    flags = ["--backend", f"{reference},deepspeed", "--num-gpus", "2", "--processes", "1", "--dtype", "bf16"]
+    done = bench("run", *flags, *SMALL, "--output", str(tmp_path), path=str(tree))
+    assert done.returncode == 0, done.stdout
+    theirs, ours = rows(tmp_path)[f"{reference}/sft"], rows(tmp_path)["deepspeed/sft"]
+    assert theirs["status"] == ours["status"] == "ok"
+    pairs = zip(theirs["runs"][0]["losses"], ours["runs"][0]["losses"], strict=False)  # type: ignore[index]
+    assert all(a == pytest.approx(b, rel=2e-3) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--backend", "fdsp2"], "--backend fdsp2: use deepspeed, fsdp2, ddp"),
+        (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
+        (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*flags, "--output", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_lists_multiply_and_stages_belong_to_deepspeed() -> None:
+    cells = expand({"backend": ["deepspeed", "fsdp2"], "zero_stage": [0, 3], "num_layers": [2, 4]}, gpus=0)
+    assert [(c.backend, c.zero_stage, c.num_layers) for c in cells] == [
+        ("deepspeed", 0, 2), ("deepspeed", 0, 4), ("deepspeed", 3, 2), ("deepspeed", 3, 4),
+        ("fsdp2", 2, 2), ("fsdp2", 2, 4),
+    ]  # fmt: skip
+
+
+def test_equal_configurations_share_a_hash_and_others_do_not() -> None:
+    assert Configuration().content_hash() == parse({}).content_hash()
+    hashes = {parse({"num_layers": n, "tp": t}).content_hash() for n in (1, 2, None) for t in (1, 2)}
+    assert len(hashes) == 6
+    with pytest.raises(ConfigurationError, match="no such setting: layers"):
+        parse({"layers": 2})
+
+
+def test_model_sizes_need_no_torch() -> None:
+    facts = model_facts("llama-3.1-8b", 32)
+    assert facts.parameters == 8_030_261_248
+    code = "import sys, bench.commands.run, bench.sweep; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"type": "OutOfMemoryError", "message": "CUDA out of memory."}, "oom"),
+        ({"type": "RuntimeError", "message": "DefaultCPUAllocator: can't allocate: out of memory"}, "oom"),
+        ({"type": "UnsupportedError", "message": "x"}, "unsupported"),
+        ({"type": "InternalTorchDynamoError", "message": "x", "traceback": "torch/_inductor/a.py"}, "compile_error"),
+        ({"type": "KeyError", "message": "x", "traceback": "bench/model.py"}, "crash"),
+    ],
+)
+def test_errors_are_told_apart(error: dict[str, str], status: str) -> None:
+    assert classify(error) == status
+
+
+def test_an_unreadable_result_is_measured_again(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"schema": 1, "status"')
+    assert results.read_result(tmp_path) is None
+    (tmp_path / "result.json").write_text('{"schema": 999}')
+    assert results.read_result(tmp_path) is None
