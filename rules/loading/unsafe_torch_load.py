@@ -1,0 +1,114 @@
+"""`torch.load` that runs the code inside the file it loads.
+
+What it does
+    Reports `torch.load` with `weights_only=False` where the file comes from a parameter or an option, and `torch.load`
+    without `weights_only` in a project that admits a torch before 2.6, where the default was False. A file that the
+    same function has written, and loads in tests, examples and scripts, are silent; a load of more than tensors on
+    purpose (the call or its comment says so with `weights_only=False` and a constant file name) is a note.
+
+Why is this bad
+    A pickle runs what its author wants. A checkpoint from a hub or a shared disk then owns the training machine.
+
+References
+    https://docs.pytorch.org/docs/stable/generated/torch.load.html
+    https://pytorch.org/blog/pytorch2-6/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from validator.analysis.places import is_aside
+from validator.analysis.requirements import Requirements
+from validator.facts.model import Call
+from validator.finding import Finding
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP802", "unsafe-torch-load", "warning", "0.1.0", tokens=("torch.load", "load("), fix="safe")
+
+_SAFE_SINCE = (2, 6)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    requirements = project.analysis(Requirements)
+    for function in project.functions():
+        if is_aside(function.path):
+            continue
+        for call in function.facts.calls:
+            if call.method != "load" or project.dotted(function, call.target) != "torch.load":
+                continue
+            only = call.keyword("weights_only")
+            if any(a.keyword == "**" for a in call.args) or (only is not None and only.value != "False"):
+                continue
+            if only is not None:
+                yield _explicit(function, call)
+            else:
+                oldest = requirements.oldest("torch", function.module.source.absolute)
+                if oldest is None or oldest < _SAFE_SINCE:
+                    yield _implicit(function, call, oldest)
+
+
+def _explicit(function: Method, call: Call) -> Finding:
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"`torch.load` in `{function.qualname}` runs whatever code the file holds: `weights_only=False`",
+        help="load tensors with `weights_only=True`, name other classes with `torch.serialization.safe_globals`, or save as safetensors",
+        context=f"{function.qualname}:{call.args[0].value if call.args else ''}",
+        severity="note",
+    )
+
+
+def _implicit(function: Method, call: Call, oldest: tuple[int, ...] | None) -> Finding:
+    bound = f"torch {'.'.join(map(str, oldest))}, which the project admits," if oldest else "torch before 2.6"
+    source = call.args[0].value if call.args else ""
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"`torch.load({source})` in `{function.qualname}` says nothing of `weights_only`: {bound} runs whatever code the file holds",
+        help="add `weights_only=True`",
+        context=f"{function.qualname}:{source}",
+    )
+
+
+def fix(node: Any, finding: Finding) -> Any:
+    """Add `weights_only=True` to a call that does not say."""
+    import libcst as cst
+
+    if not isinstance(node, cst.Call) or finding.severity == "note":
+        return None
+    plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return node.with_changes(args=[*node.args, cst.Arg(cst.Name("True"), cst.Name("weights_only"), plain)])
+
+
+INCORRECT = [
+    """
+import torch
+
+def load_model(model, path):
+    model.load_state_dict(torch.load(path, map_location="cpu"))  # error: MP802
+""",
+]
+
+CORRECT = [
+    """
+import torch
+
+def load_model(model, path):
+    model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+""",
+    """
+import torch
+
+def load_model(model, path, **options):
+    model.load_state_dict(torch.load(path, **options))
+""",
+    """
+from safetensors import torch as safe
+
+def load_model(model, path):
+    model.load_state_dict(safe.load(path))
+""",
+]
