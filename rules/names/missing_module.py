@@ -42,14 +42,20 @@ def _report(imports: Imports, group: dict[str, list[Lost]]) -> Finding:
     module, rows = next(iter(group.items()))
     first = rows[0]
     names = list(dict.fromkeys(lost.row.name for lost in rows if lost.row.name))
-    wanted = f" (for {', '.join(f'`{n}`' for n in names[:3])}{' and others' if len(names) > 3 else ''})" if names else ""
+    wanted = (
+        f" (for {', '.join(f'`{n}`' for n in names[:3])}{' and others' if len(names) > 3 else ''})" if names else ""
+    )
     others = [f"`{name}`" for name in group if name != module]
     more = f"; nor {', '.join(others)}" if others else ""
     scope = scope_of(first.importer, first.row)
     where = f", which `{scope.name}` imports" if scope is not None else ""
     hidden = "; the handler around the import hides the error" if first.hidden else ""
     home = imports.defined_in(names[0], first.importer) if names else None
-    advice = f"`{names[0]}` is defined in `{home.name}`" if home is not None else f"import a module that exists{imports.near_module(module)}"
+    advice = (
+        f"`{names[0]}` is defined in `{home.name}`"
+        if home is not None
+        else f"import a module that exists{imports.near_module(module)}"
+    )
     return RULE.finding(
         first.importer.path,
         first.row.at,

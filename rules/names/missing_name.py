@@ -58,10 +58,11 @@ def _report(imports: Imports, group: dict[str, Lost]) -> Finding:
     if not advice:
         choices = [n for n in owner.facts.names if not n.startswith("__")] if owner is not None else []
         advice.append(f"define `{name}` there, or import what took its place{nearest(name, choices, 0.7)}")
+    lacks = "defines neither" if len(group) > 1 else "does not define"
     return RULE.finding(
         lost.importer.path,
         row.at,
-        f"`{lost.missing.module or row.module}` {'defines neither' if len(group) > 1 else 'does not define'} {names}{where}{hidden}",
+        f"`{lost.missing.module or row.module}` {lacks} {names}{where}{hidden}",
         help="; ".join(advice),
         related=related,
         context=f"{row.scope}:{lost.missing.module}:{','.join(group)}",

@@ -43,7 +43,8 @@ def _report(read: Read, defined: list[str]) -> Finding:
     return RULE.finding(
         read.function.path,
         read.at,
-        f"no parser defines the option `{option}` that `{read.function.qualname}` reads from `{read.receiver}`: only the default is ever seen",
+        f"no parser defines the option `{option}` that `{read.function.qualname}` reads from `{read.receiver}`: "
+        "only the default is ever seen",
         help=f"read the option by its name, or add it to {', '.join(names)}{nearest(option, defined)}",
         related=[Related(p.module.path, p.at[0], f"the parser of `{p.name}`") for p in parsers[:3]],
         context=f"{read.function.qualname}:{option}",

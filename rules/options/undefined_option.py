@@ -4,9 +4,9 @@ What it does
     Follows the namespace that `parse_args()` returns through assignments, attributes, arguments and results to
     every `args.x` in the project, one parser for each entry point. Reports `x` where no parser whose namespace
     may come there defines it, and where the calls that start at an entry point lead to the read although that
-    entry point's own parser lacks it (not where a condition on anything but options decides). Known: groups, subparsers, `parents=`, helpers that add options, loops
-    over literal names, `dest=`, `set_defaults`, `args.x = …` and `setattr` anywhere, dotted options that become
-    nested namespaces. Silent: parsers that code outside the project adds to, places behind `hasattr`,
+    entry point's own parser lacks it (not where a condition on anything but options decides). Known: groups,
+    subparsers, `parents=`, helpers that add options, loops over literal names, `dest=`, `set_defaults`,
+    `args.x = …` and `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code outside the project adds to, places behind `hasattr`,
     `"x" in args` or `except AttributeError`, reads by `getattr` with a default.
 
 Why is this bad
@@ -30,7 +30,9 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP301", "undefined-option", "error", stable_since="0.1.0", tokens=("parse_args", "parse_known_args", "args."))
+RULE = Rule(
+    "MP301", "undefined-option", "error", stable_since="0.1.0", tokens=("parse_args", "parse_known_args", "args.")
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

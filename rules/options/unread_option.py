@@ -28,7 +28,10 @@ from validator.rule import Rule
 RULE = Rule("MP303", "unread-option", "warning", stable_since="0.1.0", tokens=("add_argument",))
 
 # read by launchers and libraries, or taken for compatibility with them
-_FOREIGN = re.compile(r"^(help|version|(\w+[._])?local_rank|local-rank|deepspeed\w*|deepscale\w*|node_rank|config_file|_.*|f|unused\w*)$")
+_FOREIGN = re.compile(
+    r"^(help|version|(\w+[._])?local_rank|local-rank|deepspeed\w*|deepscale\w*|node_rank|config_file|_.*|f|unused\w*)$"
+)
+_BY_NAME = ("getattr", "hasattr", "setattr")
 _MANY = 4  # entry points that share an unread option before they are told together
 _HIDDEN = re.compile(r"deprecat|compat|ignored|unused|no longer", re.I)
 
@@ -49,7 +52,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for option in parser.options:
             key = (option.path, option.at[0], option.dest)
-            if key in seen or _foreign(option, project) or any(option.dest.startswith(prefix + ".") for prefix in whole):
+            if (
+                key in seen
+                or _foreign(option, project)
+                or any(option.dest.startswith(prefix + ".") for prefix in whole)
+            ):
                 continue
             name = option.dest.rpartition(".")[2]
             if (parser, option.dest) not in read and name not in loose and option.dest not in loose:
@@ -87,7 +94,13 @@ def _read(namespaces: Namespaces) -> set[tuple[Parser, str]]:
 
 def _loose_names(project: Project, namespaces: Namespaces) -> set[str]:
     """Attributes read from values of unknown origin that look like a command line, and names in texts."""
-    holders = {read.receiver.rpartition(".")[2] for read in namespaces.reads} | {"args", "config", "cfg", "opt", "hparams"}
+    holders = {read.receiver.rpartition(".")[2] for read in namespaces.reads} | {
+        "args",
+        "config",
+        "cfg",
+        "opt",
+        "hparams",
+    }
     found: set[str] = set()
     for function in project.functions():
         for ref in function.facts.refs:
@@ -95,9 +108,9 @@ def _loose_names(project: Project, namespaces: Namespaces) -> set[str]:
             found.update(_after(links, holders, function, namespaces) if ref.context != "store" else ())
         for call in function.facts.calls:
             found.update(_after(call.target.split("."), holders, function, namespaces))
-            if call.target in ("getattr", "hasattr", "setattr") and len(call.args) > 1 and call.args[1].kind == "const":
-                if not namespaces.of(function, call.args[0].value):
-                    found.add(call.args[1].value.strip("'\""))
+            named = call.target in _BY_NAME and len(call.args) > 1 and call.args[1].kind == "const"
+            if named and not namespaces.of(function, call.args[0].value):
+                found.add(call.args[1].value.strip("'\""))
     return found
 
 

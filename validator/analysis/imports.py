@@ -12,7 +12,9 @@ from validator.facts.model import Guard, Import
 from validator.project import External, Method, Missing, Module, Project, Unknown
 
 # written by build steps and protocol compilers, or compiled: not part of the source
-_GENERATED = re.compile(r"(^|_)version$|_pb2$|_pb2_grpc$|^__about__$|^_build|version_info|^_C$|^_ext$|^_[A-Z]\w*$|^lib\w+$")
+_GENERATED = re.compile(
+    r"(^|_)version$|_pb2$|_pb2_grpc$|^__about__$|^_build|version_info|^_C$|^_ext$|^_[A-Z]\w*$|^lib\w+$"
+)
 _CAUGHT = ("ImportError", "ModuleNotFoundError")
 _CONDITIONS = re.compile(r"find_spec|hasattr|available|TYPE_CHECKING|HAS_|has_|_installed|sys\.path", re.I)
 _CATCH_ALL = ("*", "Exception", "BaseException")
@@ -42,7 +44,13 @@ class Imports:
         for module in self.project.modules.values():
             for row in module.facts.imports:
                 missing = self._missing(module, row)
-                if missing is None or not row.level and self._is_elsewhere(row) or _excused(row.guards) or self._generated(module, missing):
+                if (
+                    missing is None
+                    or not row.level
+                    and self._is_elsewhere(row)
+                    or _excused(row.guards)
+                    or self._generated(module, missing)
+                ):
                     continue
                 if not (missing.name is not None and self._set_from_outside(missing)):
                     yield Lost(module, row, missing, _hidden(row.guards))
@@ -70,7 +78,9 @@ class Imports:
                 top, _, rest = row.module.partition(".")
                 if row.level or top in found or row.name is None and not rest:
                     continue
-                symbol = self.project.imported(module, row) if row.name else self.project.import_module(module, row.module)
+                symbol = (
+                    self.project.imported(module, row) if row.name else self.project.import_module(module, row.module)
+                )
                 if not isinstance(symbol, Missing | External | Unknown):
                     found.add(top)
         return frozenset(found)

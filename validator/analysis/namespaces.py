@@ -61,7 +61,8 @@ def _exists(function: Method, made: set[ClassDef]) -> bool:
     if function.cls is None or function.facts.is_static or function.facts.is_classmethod or function.name == "<class>":
         return True
     return any(function.cls in cls.mro and cls.find(function.name) is function for cls in made) or any(
-        function.cls in cls.mro and f"super().{function.name}" in {c.target for m in cls.every_method() for c in m.facts.calls}
+        function.cls in cls.mro
+        and f"super().{function.name}" in {c.target for m in cls.every_method() for c in m.facts.calls}
         for cls in made
     )
 
@@ -155,7 +156,11 @@ class Namespaces:
             params = {p.name for p in function.facts.params}
             if any(c.target == "vars" and c.args and c.args[0].value in params for c in function.facts.calls):
                 inside = [function, *self.project.nested(function)]
-                if any(c.target.rpartition(".")[2].endswith(("Namespace", "DotDict", "Munch")) for f in inside for c in f.facts.calls):
+                if any(
+                    c.target.rpartition(".")[2].endswith(("Namespace", "DotDict", "Munch"))
+                    for f in inside
+                    for c in f.facts.calls
+                ):
                     found.add(function)
         return frozenset(found)
 
@@ -303,7 +308,10 @@ class Namespaces:
                 if held and name.kind == "const" and name.value[:1] in "'\"":
                     how = "test" if call.target == "hasattr" else "default" if len(call.args) > 2 else "attribute"
                     kept = how == "test" or any(
-                        row.kind == "call" and row.value == "getattr" and row.at[:2] <= call.at[:2] and call.at[2:] <= row.at[2:]
+                        row.kind == "call"
+                        and row.value == "getattr"
+                        and row.at[:2] <= call.at[:2]
+                        and call.at[2:] <= row.at[2:]
                         for row in function.facts.assigns
                     )
                     yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, how, kept)
@@ -316,7 +324,11 @@ class Namespaces:
             held = self.of(function, receiver)
             if not held:
                 continue
-            if name != links[index] or index == len(links) - 1 or not any(h.below(name) in h.parser.inner for h in held):
+            if (
+                name != links[index]
+                or index == len(links) - 1
+                or not any(h.below(name) in h.parser.inner for h in held)
+            ):
                 if not _NAMESPACE_MEMBERS.match(name):
                     yield Read(function, receiver, name, held, guards, at, "attribute")
                 return
@@ -331,7 +343,11 @@ class Namespaces:
                 if ref.context == "store" and self._looks_like_one(function, receiver):
                     found.add(name)
             for call in function.facts.calls:
-                if call.target == "setattr" and len(call.args) == 3 and self._looks_like_one(function, call.args[0].value):
+                if (
+                    call.target == "setattr"
+                    and len(call.args) == 3
+                    and self._looks_like_one(function, call.args[0].value)
+                ):
                     literal = call.args[1].kind == "const"
                     found.add(call.args[1].value.strip("'\"") if literal else "*")
                 elif call.method == "update" and call.receiver.endswith((".__dict__", "vars()")):
@@ -358,7 +374,11 @@ class Namespaces:
                     found |= self._taken(function, call, argument)
             for ref in function.facts.refs:
                 if ref.path.endswith(".__dict__") and ref.context == "load":
-                    found |= {h for h in self.of(function, ref.path.removesuffix(".__dict__")) if not self._only_shown(function, ref.at)}
+                    found |= {
+                        h
+                        for h in self.of(function, ref.path.removesuffix(".__dict__"))
+                        if not self._only_shown(function, ref.at)
+                    }
         return frozenset(found)
 
     def _taken(self, function: Method, call: Call, argument: Argument) -> Namespaced:

@@ -47,7 +47,11 @@ class OldestPython:
             self._known[folder] = None
             parent = os.path.dirname(folder)
             found = _declared_in(folder)
-            if found is None and parent != folder and not any(os.path.exists(os.path.join(folder, m)) for m in _MARKERS):
+            if (
+                found is None
+                and parent != folder
+                and not any(os.path.exists(os.path.join(folder, m)) for m in _MARKERS)
+            ):
                 found = self._folder(parent)
             self._known[folder] = found
         return self._known[folder]

@@ -15,12 +15,17 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from validator.analysis.binding import bind
-from validator.facts.model import Argument, At, Call
+from validator.facts.model import Argument, Assign, At, Call
 from validator.project import ClassDef, Method, Module, Project
 
 UNKNOWN = object()  # a value that the source does not tell
 
-_MAKERS = ("argparse.ArgumentParser", "configargparse.ArgumentParser", "configargparse.ArgParser", "simple_parsing.ArgumentParser")
+_MAKERS = (
+    "argparse.ArgumentParser",
+    "configargparse.ArgumentParser",
+    "configargparse.ArgParser",
+    "simple_parsing.ArgumentParser",
+)
 _DATACLASS_MAKERS = re.compile(r"(^|\.)(HfArgumentParser|TrlParser)$")
 _BELOW = re.compile(r"\.(add_argument_group|add_mutually_exclusive_group|add_subparsers|add_parser)(?:\(\))?$")
 _LINKS = re.compile(r"(\.(add_argument_group|add_mutually_exclusive_group|add_subparsers|add_parser)\(\))+")
@@ -93,7 +98,7 @@ class Parser:
     @cached_property
     def inner(self) -> frozenset[str]:
         """The nodes above dotted destinations: `ds` and `ds.lora` for `ds.lora.rank`."""
-        found = set()
+        found: set[str] = set()
         for dest in self.dests:
             links = dest.split(".")
             found.update(".".join(links[:n]) for n in range(1, len(links)))
@@ -139,7 +144,14 @@ class Options:
                 if row.kind != "call" or not row.value.rpartition(".")[2].endswith(("Parser", "ArgParser")):
                     continue
                 if self._is_maker(function, row.value):
-                    call = next((c for c in calls.values() if c.target == row.value and c.at[:2] >= row.at[:2] and c.at[2:] <= row.at[2:]), None)
+                    call = next(
+                        (
+                            c
+                            for c in calls.values()
+                            if c.target == row.value and c.at[:2] >= row.at[:2] and c.at[2:] <= row.at[2:]
+                        ),
+                        None,
+                    )
                     if call is not None:
                         yield function, row.target, row.at, call
 
@@ -162,7 +174,16 @@ class Options:
         for caller, call in self.project.types.callers.get(function, ()):
             for row in caller.facts.assigns:
                 if row.kind == "call" and row.value == call.target and row.at[0] == call.at[0]:
-                    grown = Parser(caller, row.target, row.at, list(parser.options), set(parser.defaults), [], parser.open, parser.why)
+                    grown = Parser(
+                        caller,
+                        row.target,
+                        row.at,
+                        list(parser.options),
+                        set(parser.defaults),
+                        [],
+                        parser.open,
+                        parser.why,
+                    )
                     self._follow(grown, caller, row.target)
                     yield grown
 
@@ -176,7 +197,9 @@ class Options:
             self._add_dataclasses(parser, function, maker)
         self._add_parents(parser, function, maker)
         if (add_help := maker.keyword("add_help")) is None or add_help.value != "False":
-            parser.options.append(Option("help", ("-h", "--help"), "", "help", None, None, None, False, function.path, at))
+            parser.options.append(
+                Option("help", ("-h", "--help"), "", "help", None, None, None, False, function.path, at)
+            )
         return parser
 
     def _add_parents(self, parser: Parser, function: Method, call: Call) -> None:
@@ -185,7 +208,9 @@ class Options:
             self._add_parent(parser, function, name)
 
     def _add_parent(self, parser: Parser, function: Method, name: str) -> None:
-        made = [row for row in self._assigned(function, name) if row.kind == "call" and self._is_maker(function, row.value)]
+        made = [
+            row for row in self._assigned(function, name) if row.kind == "call" and self._is_maker(function, row.value)
+        ]
         if not made:
             parser.open, parser.why = True, f"the parent `{name}` cannot be followed"
             return
@@ -199,17 +224,10 @@ class Options:
             if not isinstance(symbol, ClassDef) or symbol.external_bases:
                 parser.open, parser.why = True, f"the fields of `{name}` are not known"
                 continue
-            for cls in symbol.mro:
-                for field_name, annotation in cls.facts.attributes:
-                    if field_name not in cls.methods and annotation:
-                        kind = "store_true" if annotation == "bool" else "store"
-                        flags = (f"--{field_name}", *([f"--{field_name.replace('_', '-')}"] if "_" in field_name else []))
-                        parser.options.append(
-                            Option(field_name, flags, annotation, kind, UNKNOWN, None, UNKNOWN, False, cls.path, cls.facts.name_at)
-                        )  # fmt: skip
+            parser.options += [option for cls in symbol.mro for option in _fields(cls)]
 
     @staticmethod
-    def _assigned(function: Method, name: str) -> list[Any]:
+    def _assigned(function: Method, name: str) -> list[Assign]:
         return [row for row in function.facts.assigns if row.target == name]
 
     # -- following -----------------------------------------------------------------------------------------
@@ -240,11 +258,10 @@ class Options:
         for _ in range(3):
             size = len(names)
             for row in function.facts.assigns:
-                if row.kind == "call" and (match := _BELOW.search(row.value)) and _plain(row.value[: match.start()]) in names:
+                below = _BELOW.search(row.value) if row.kind == "call" else None
+                if below and _plain(row.value[: below.start()]) in names:
                     names.add(row.target)
-                elif row.kind == "path" and row.value in names:
-                    names.add(row.target)
-                elif row.kind == "for" and row.value in names:
+                elif row.kind in ("path", "for") and row.value in names:
                     names.add(row.target)
             if len(names) == size:
                 break
@@ -272,7 +289,9 @@ class Options:
         targets = self.project.types.targets(function, call)
         if self.project.dotted(function, call.target) == "deepspeed.add_config_arguments":
             for name, action in _DEEPSPEED.items():
-                parser.options.append(Option(name, (f"--{name}",), "", action, None, None, None, False, function.path, call.at))
+                parser.options.append(
+                    Option(name, (f"--{name}",), "", action, None, None, None, False, function.path, call.at)
+                )
             return
         if not targets and call.method not in ("append", "parse_known_args"):
             parser.open, parser.why = True, f"`{call.target}` may add options"
@@ -284,7 +303,7 @@ class Options:
     # -- one option ----------------------------------------------------------------------------------------
 
     def _add(self, parser: Parser, function: Method, call: Call) -> None:
-        known = {a.keyword: a for a in call.args if a.keyword}
+        known: dict[str, Argument] = {a.keyword: a for a in call.args if a.keyword}
         if "*" in known or "**" in known and not call.positional:
             parser.open, parser.why = True, "an option is added from unpacked arguments"
             return
@@ -297,12 +316,22 @@ class Options:
             parser.options.append(_option([f for f in flags if f], dest, known, function.path, call.at))
 
 
+def _fields(cls: ClassDef) -> Iterator[Option]:
+    """The options that a dataclass means to HfArgumentParser; their defaults are not read."""
+    for name, annotation in cls.facts.attributes:
+        if annotation and name not in cls.methods:
+            flags = (f"--{name}", f"--{name.replace('_', '-')}") if "_" in name else (f"--{name}",)
+            action = "store_true" if annotation == "bool" else "store"
+            at = cls.facts.name_at
+            yield Option(name, flags, annotation, action, UNKNOWN, None, UNKNOWN, False, cls.path, at)
+
+
 def _plain(receiver: str) -> str:
     """`parser.add_argument_group()` without what leads to the group."""
     return _LINKS.sub("", receiver) if "(" in receiver else receiver
 
 
-def _option(flags: list[str], dest: str, known: dict[str | None, Argument], path: str, at: At) -> Option:
+def _option(flags: list[str], dest: str, known: dict[str, Argument], path: str, at: At) -> Option:
     dashed = tuple(f for f in flags if f.startswith("-"))
     if not dest:
         long = next((f for f in dashed if f.startswith("--")), dashed[0] if dashed else flags[0])
@@ -310,7 +339,8 @@ def _option(flags: list[str], dest: str, known: dict[str | None, Argument], path
     action = _value(known.get("action"), "store")
     return Option(
         dest=dest,
-        flags=dashed + (("--no-" + dashed[0].lstrip("-"),) if dashed and "BooleanOptionalAction" in str(action) else ()),
+        flags=dashed
+        + (("--no-" + dashed[0].lstrip("-"),) if dashed and "BooleanOptionalAction" in str(action) else ()),
         type=known["type"].value if "type" in known else "",
         action=action if isinstance(action, str) else known["action"].value,
         nargs=_value(known.get("nargs"), None),
@@ -391,9 +421,11 @@ def _items(text: str, function: Method) -> list[Any] | None:
         try:
             found = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            rows = []
+            rows: list[Assign] = []
             while scope is not None and not rows:
-                rows = [r for r in scope.facts.assigns if r.target == text and r.kind in ("tuple", "const", "path", "other")]
+                rows = [
+                    r for r in scope.facts.assigns if r.target == text and r.kind in ("tuple", "const", "path", "other")
+                ]
                 scope = scope.enclosing or (scope.module.top if scope is not scope.module.top else None)
             if len(rows) != 1:
                 return None

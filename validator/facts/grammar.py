@@ -23,7 +23,8 @@ class Feature(NamedTuple):
 # Cheap to ask of every file; what it lets through is looked at properly.
 _CANDIDATE = re.compile(
     rb"""
-    ^[ \t]*(?:except[ \t]*\*|match[ \t(\[{].*:[ \t]*(?:\#.*)?$|type[ \t]+\w+[ \t]*[=\[]|with[ \t]*\(|except[ \t]+[\w.]+[ \t]*,)
+    ^[ \t]*(?:except[ \t]*\* | match[ \t(\[{].*:[ \t]*(?:\#.*)?$ | type[ \t]+\w+[ \t]*[=\[] | with[ \t]*\()
+    | ^[ \t]*except[ \t]+[\w.]+[ \t]*,
     | ^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+[ \t]*\[
     | :=  |  [\w)\]]\[\*  |  ,[ \t]*/[ \t]*[,)]
     | \b(?:[fF][rR]?|[rR][fF])(?:"[^"\n]*\{[^}"\n]*["\\\n\#] | '[^'\n]*\{[^}'\n]*['\\\n\#] | \"{3} | '{3})
@@ -32,14 +33,15 @@ _CANDIDATE = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 
+_WITH = re.compile(r"^[ \t]*(with[ \t]*\((?=[^:]*\bas\b[^:()]*\)[ \t]*:))", re.M)
 _STATEMENTS = (
-    (14, "an `except` clause with several types and no parentheses", re.compile(r"^[ \t]*(except[ \t]+[\w.]+[ \t]*,[^:()\n]*):", re.M)),
+    (14, "an `except` clause without parentheses", re.compile(r"^[ \t]*(except[ \t]+[\w.]+[ \t]*,[^:()\n]*):", re.M)),
     (12, "a `type` statement", re.compile(r"^[ \t]*(type[ \t]+\w+)[ \t]*(?:\[[^\n]*\][ \t]*)?=(?!=)", re.M)),
     (12, "a type parameter list", re.compile(r"^[ \t]*((?:async[ \t]+)?(?:def|class)[ \t]+\w+[ \t]*\[)", re.M)),
     (11, "`except*`", re.compile(r"^[ \t]*(except[ \t]*\*)", re.M)),
     (11, "a starred expression in a subscript", re.compile(r"([\w)\]]\[\*)\w")),
     (10, "a `match` statement", re.compile(r"^[ \t]*(match[ \t(\[{][^\n]*):[ \t]*\n\s*case\b", re.M)),
-    (9, "a parenthesised list of context managers", re.compile(r"^[ \t]*(with[ \t]*\((?=[^:]*\bas\b[^:()]*\)[ \t]*:))", re.M)),
+    (9, "a parenthesised list of context managers", _WITH),
     (8, "an assignment expression (`:=`)", re.compile(r"(:=)")),
     (8, "a positional-only parameter", re.compile(r",\s*(/)(?=\s*[,)])")),
 )  # fmt: skip
