@@ -6,8 +6,9 @@ What it does
     may come there defines it, and where the calls that start at an entry point lead to the read although that
     entry point's own parser lacks it (not where a condition on anything but options decides). Known: groups,
     subparsers, `parents=`, helpers that add options, loops over literal names, `dest=`, `set_defaults`,
-    `args.x = …` and `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code outside the project adds to, places behind `hasattr`,
-    `"x" in args` or `except AttributeError`, reads by `getattr` with a default.
+    `args.x = …` and `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code
+    outside the project adds to, places behind `hasattr`, `"x" in args` or `except AttributeError`, reads by
+    `getattr` with a default.
 
 Why is this bad
     AttributeError, when the line runs. A strategy shared by all entry points that reads an option of one of

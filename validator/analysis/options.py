@@ -259,9 +259,8 @@ class Options:
             size = len(names)
             for row in function.facts.assigns:
                 below = _BELOW.search(row.value) if row.kind == "call" else None
-                if below and _plain(row.value[: below.start()]) in names:
-                    names.add(row.target)
-                elif row.kind in ("path", "for") and row.value in names:
+                grouped = below is not None and _plain(row.value[: below.start()]) in names
+                if grouped or row.kind in ("path", "for") and row.value in names:
                     names.add(row.target)
             if len(names) == size:
                 break

@@ -20,17 +20,34 @@ class Feature(NamedTuple):
     end_column: int
 
 
-# Cheap to ask of every file; what it lets through is looked at properly.
-_CANDIDATE = re.compile(
-    rb"""
-    ^[ \t]*(?:except[ \t]*\* | match[ \t(\[{].*:[ \t]*(?:\#.*)?$ | type[ \t]+\w+[ \t]*[=\[] | with[ \t]*\()
-    | ^[ \t]*except[ \t]+[\w.]+[ \t]*,
-    | ^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+[ \t]*\[
-    | :=  |  [\w)\]]\[\*  |  ,[ \t]*/[ \t]*[,)]
-    | \b(?:[fF][rR]?|[rR][fF])(?:"[^"\n]*\{[^}"\n]*["\\\n\#] | '[^'\n]*\{[^}'\n]*['\\\n\#] | \"{3} | '{3})
-    | \b(?:[tT][rR]?|[rR][tT])["']
-    """,
-    re.VERBOSE | re.MULTILINE,
+# Asked of every file, so each pattern only where the bytes before it occur (a search for bytes costs nothing).
+_CANDIDATES = tuple(
+    (needle, re.compile(pattern))
+    for needle, pattern in (
+        (b'f"', rb'f"[^"\n]*\{[^}"\n]*["\\\n#]'),
+        (b"f'", rb"f'[^'\n]*\{[^}'\n]*['\\\n#]"),
+        (b'F"', rb'F"[^"\n]*\{[^}"\n]*["\\\n#]'),
+        (b"F'", rb"F'[^'\n]*\{[^}'\n]*['\\\n#]"),
+        (b'f"""', rb'f"""'),
+        (b"f'''", rb"f\'\'\'"),
+        (b'fr"', rb'fr"'),
+        (b"fr'", rb"fr'"),
+        (b":=", rb":="),
+        (b"[*", rb"[\w)\]]\[\*"),
+        (b"/", rb",[ \t\n]*/[ \t\n]*[,)]"),
+        (b"match ", rb"match [^\n]*:[^\n]*\n\s*(?:#[^\n]*\n\s*)*case\b"),
+        (b"match(", rb"match\([^\n]*:[^\n]*\n\s*(?:#[^\n]*\n\s*)*case\b"),
+        (b"type ", rb"type \w+ *[=\[]"),
+        (b"with (", rb"with \("),
+        (b"with(", rb"with\([^\n)]*\n"),
+        (b"except*", rb"except\*"),
+        (b"except *", rb"except \*"),
+        (b"except ", rb"except [\w.]+ *,"),
+        (b"[", rb"def \w+\["),
+        (b"[", rb"class \w+\["),
+        (b't"', rb'[\s(=,]t"'),
+        (b"t'", rb"[\s(=,]t'"),
+    )
 )
 
 _WITH = re.compile(r"^[ \t]*(with[ \t]*\((?=[^:]*\bas\b[^:()]*\)[ \t]*:))", re.M)
@@ -65,7 +82,7 @@ _COMMENT = "a comment inside the expression of an f-string"
 
 def newer_syntax(data: bytes, text: str) -> tuple[Feature, ...]:
     """Everything in a file that needs Python 3.8 or newer, in the order of the text."""
-    if _CANDIDATE.search(data) is None:
+    if not any(needle in data and pattern.search(data) for needle, pattern in _CANDIDATES):
         return ()
     scanner = _Scanner(text)
     code = scanner.blanked()
