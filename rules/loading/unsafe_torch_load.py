@@ -1,10 +1,8 @@
 """`torch.load` that runs the code inside the file it loads.
 
 What it does
-    Reports `torch.load` with `weights_only=False` where the file comes from a parameter or an option, and `torch.load`
-    without `weights_only` in a project that admits a torch before 2.6, where the default was False. A file that the
-    same function has written, and loads in tests, examples and scripts, are silent; a load of more than tensors on
-    purpose (the call or its comment says so with `weights_only=False` and a constant file name) is a note.
+    Reports `torch.load` without `weights_only` in a project that admits a torch before 2.6, where the default was
+    False, or that does not say. `weights_only=False` is meant, and a note. Tests, examples and scripts are silent.
 
 Why is this bad
     A pickle runs what its author wants. A checkpoint from a hub or a shared disk then owns the training machine.
@@ -29,6 +27,7 @@ from validator.rule import Rule
 RULE = Rule("MP802", "unsafe-torch-load", "warning", "0.1.0", tokens=("torch.load", "load("), fix="safe")
 
 _SAFE_SINCE = (2, 6)
+_VLLM_WITH_IT = (0, 8)  # vLLM pins torch; from 0.8 on to 2.6 and later
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -46,8 +45,14 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _explicit(function, call)
             else:
                 oldest = requirements.oldest("torch", function.module.source.absolute)
-                if oldest is None or oldest < _SAFE_SINCE:
+                if oldest < _SAFE_SINCE if oldest else not _implied(requirements, function):
                     yield _implicit(function, call, oldest)
+
+
+def _implied(requirements: Requirements, function: Method) -> bool:
+    """Whether another requirement brings a torch whose default is safe."""
+    vllm = requirements.oldest("vllm", function.module.source.absolute)
+    return vllm is not None and vllm >= _VLLM_WITH_IT
 
 
 def _explicit(function: Method, call: Call) -> Finding:
