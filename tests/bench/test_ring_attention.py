@@ -87,10 +87,7 @@ def ring_errors(rows: int, lengths: list[int], dtype: torch.dtype) -> list[float
 
     from bench.strategies.ring_attention import Ring, ring_attention, set_ring
 
-    if dist.is_initialized():
-        ring = set_ring(dist.group.WORLD)
-    else:
-        ring = Ring(None, 0, 1)  # type: ignore[arg-type]
+    ring = set_ring(dist.group.WORLD) if dist.is_initialized() else Ring(None, 0, 1)  # type: ignore[arg-type]
     assert ring is not None
     generator = torch.Generator().manual_seed(7)
     total = sum(lengths)
