@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from validator.analysis.binding import bind
 from validator.facts.model import Argument, Assign, At, Call
-from validator.project import ClassDef, Method, Module, Project
+from validator.project import ClassDef, Method, Module, Project, Value
 
 UNKNOWN = object()  # a value that the source does not tell
 
@@ -204,17 +204,27 @@ class Options:
 
     def _add_parents(self, parser: Parser, function: Method, call: Call) -> None:
         parents = call.keyword("parents")
-        for name in re.findall(r"[A-Za-z_]\w*", parents.value) if parents is not None else ():
+        for name in re.findall(r"[A-Za-z_][\w.]*", parents.value) if parents is not None else ():
             self._add_parent(parser, function, name)
 
     def _add_parent(self, parser: Parser, function: Method, name: str) -> None:
-        made = [
-            row for row in self._assigned(function, name) if row.kind == "call" and self._is_maker(function, row.value)
-        ]
-        if not made:
+        scope = self._scope_of(function, name)
+        variable = name.rpartition(".")[2]
+        rows = [row for row in scope.facts.assigns if row.target == variable] if scope is not None else []
+        if scope is None or not any(row.kind == "call" and self._is_maker(scope, row.value) for row in rows):
             parser.open, parser.why = True, f"the parent `{name}` cannot be followed"
             return
-        self._follow(parser, function, name)
+        self._follow(parser, scope, variable)
+
+    def _scope_of(self, function: Method, name: str) -> Method | None:
+        """The function, or the top level of a module, whose variable a name means."""
+        scope: Method | None = function
+        while scope is not None and scope.qualname != "<module>":
+            if name in scope.facts.bound:
+                return scope
+            scope = scope.enclosing
+        symbol = self.project.lookup(function, name)
+        return symbol.module.top if isinstance(symbol, Value) else None
 
     def _add_dataclasses(self, parser: Parser, function: Method, maker: Call) -> None:
         """`HfArgumentParser((ModelArguments, DataArguments))`: the fields of the classes are the options."""
@@ -225,10 +235,6 @@ class Options:
                 parser.open, parser.why = True, f"the fields of `{name}` are not known"
                 continue
             parser.options += [option for cls in symbol.mro for option in _fields(cls)]
-
-    @staticmethod
-    def _assigned(function: Method, name: str) -> list[Assign]:
-        return [row for row in function.facts.assigns if row.target == name]
 
     # -- following -----------------------------------------------------------------------------------------
 
@@ -258,9 +264,12 @@ class Options:
         for _ in range(3):
             size = len(names)
             for row in function.facts.assigns:
-                below = _BELOW.search(row.value) if row.kind == "call" else None
-                grouped = below is not None and _plain(row.value[: below.start()]) in names
-                if grouped or row.kind in ("path", "for") and row.value in names:
+                if (
+                    row.kind == "call"
+                    and _made_below(row.value, names)
+                    or row.kind in ("path", "for")
+                    and row.value in names
+                ):
                     names.add(row.target)
             if len(names) == size:
                 break
@@ -280,7 +289,11 @@ class Options:
             elif method in ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_args_into_dataclasses"):
                 parser.sites.append(Site(function, call))
             return
-        given = [a for a in call.args if a.kind == "path" and a.value in names]
+        given = [
+            a
+            for a in call.args
+            if a.kind == "path" and a.value in names or a.kind == "call" and _made_below(a.value, names)
+        ]
         if given and call.target not in _HARMLESS:
             self._handed_on(parser, function, call, given)
 
@@ -325,6 +338,11 @@ def _fields(cls: ClassDef) -> Iterator[Option]:
             yield Option(name, flags, annotation, action, UNKNOWN, None, UNKNOWN, False, cls.path, at)
 
 
+def _made_below(target: str, names: set[str]) -> bool:
+    """`parser.add_argument_group` as the value of an argument: the group that the call makes."""
+    return (match := _BELOW.search(target)) is not None and _plain(target[: match.start()]) in names
+
+
 def _plain(receiver: str) -> str:
     """`parser.add_argument_group()` without what leads to the group."""
     return _LINKS.sub("", receiver) if "(" in receiver else receiver
@@ -336,12 +354,14 @@ def _option(flags: list[str], dest: str, known: dict[str, Argument], path: str, 
         long = next((f for f in dashed if f.startswith("--")), dashed[0] if dashed else flags[0])
         dest = long.lstrip("-").replace("-", "_") if dashed else flags[0]
     action = _value(known.get("action"), "store")
+    if not isinstance(action, str):
+        action = known["action"].value
+    opposite = ("--no-" + dashed[0].lstrip("-"),) if dashed and "BooleanOptionalAction" in action else ()
     return Option(
         dest=dest,
-        flags=dashed
-        + (("--no-" + dashed[0].lstrip("-"),) if dashed and "BooleanOptionalAction" in str(action) else ()),
+        flags=dashed + opposite,
         type=known["type"].value if "type" in known else "",
-        action=action if isinstance(action, str) else known["action"].value,
+        action=action,
         nargs=_value(known.get("nargs"), None),
         choices=_value(known.get("choices"), None),
         default=_value(known.get("default"), None),
