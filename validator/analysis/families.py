@@ -77,7 +77,9 @@ class Families:
         found: list[Family] = []
         taken: set[ClassDef] = set()
         for function in self.project.functions():
-            if not re.match(r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$", function.name):
+            if is_test(function.path) or not re.match(
+                r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$", function.name
+            ):
                 continue
             classes = {c for c in self._chosen(function) if not c.is_abstract}
             members = sorted(classes - taken, key=lambda c: (c.module.name, c.qualname))
