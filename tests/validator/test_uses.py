@@ -1,0 +1,125 @@
+"""What counts as a use of a family, and what silences one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from validator.analysis.uses import Uses, is_guarded, is_test, lead, open_reads, open_uses
+from validator.config import Config
+from validator.facts.model import Guard
+from validator.project import Project
+from validator.source import SourceFile
+
+STRATEGIES = """\
+class DeepspeedStrategy:
+    def backward(self, loss): self.engine.backward(loss)
+    @property
+    def rank(self): return 0
+
+class FsdpStrategy:
+    def backward(self, loss): loss.backward()
+    @property
+    def rank(self): return 0
+
+def get_strategy(args):
+    if args.backend == "fsdp":
+        return FsdpStrategy()
+    return DeepspeedStrategy()
+"""
+CALLERS = """\
+from strategies import DeepspeedStrategy, get_strategy
+
+def annotated(strategy: DeepspeedStrategy, loss):
+    strategy.backward(loss)
+    return strategy.rank
+
+def guarded(args, loss):
+    strategy = get_strategy(args)
+    if args.kind == "fsdp":
+        strategy.backward(loss)
+    return strategy.rank if hasattr(strategy, "rank") else 0
+"""
+
+
+def linked(folder: Path, callers: str = CALLERS, name: str = "callers.py", **config: object) -> Project:
+    files = {"strategies.py": STRATEGIES, name: callers}
+    sources = []
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+        sources.append(SourceFile(path, str(folder / path)))
+    return Project(sources, Config(root=str(folder), **config))  # type: ignore[arg-type]
+
+
+def test_what_only_the_factory_makes_may_be_any_member(tmp_path: Path) -> None:
+    project = linked(tmp_path)
+    (family,) = project.families.all
+    use = next(u for u in project.analysis(Uses).of(family, "backward") if u.caller.name == "annotated")
+    assert {cls.name for cls in use.classes} == {"DeepspeedStrategy", "FsdpStrategy"}
+
+
+def test_an_annotation_holds_where_somebody_makes_the_class_himself(tmp_path: Path) -> None:
+    own = CALLERS + "\ndef plain(loss):\n    annotated(DeepspeedStrategy(), loss)\n"
+    project = linked(tmp_path, own)
+    (family,) = project.families.all
+    use = next(u for u in project.analysis(Uses).of(family, "backward") if u.caller.name == "annotated")
+    assert {cls.name for cls in use.classes} == {"DeepspeedStrategy"}
+
+
+def test_guarded_uses_do_not_count(tmp_path: Path) -> None:
+    project = linked(tmp_path)
+    (family,) = project.families.all
+    assert [use.caller.name for use in open_uses(project, family, "backward")] == ["annotated"]
+    assert [read.caller.name for read in open_reads(project, family, "rank")] == ["annotated"]
+
+
+def test_callers_in_tests_do_not_count(tmp_path: Path) -> None:
+    project = linked(tmp_path, name="tests/test_callers.py")
+    (family,) = project.families.all
+    assert open_uses(project, family, "backward") == []
+
+
+def test_annotations_name_the_leading_member(tmp_path: Path) -> None:
+    project = linked(tmp_path)
+    (family,) = project.families.all
+    assert lead(project, family).name == "DeepspeedStrategy"
+
+
+def test_a_family_may_be_configured(tmp_path: Path) -> None:
+    text = "class A:\n    def go(self): ...\n\nclass B:\n    def run(self): ...\n"
+    path = tmp_path / "both.py"
+    path.write_text(text)
+    config = Config(root=str(tmp_path), families=(("Pair", ("A", "both.B")),))
+    (family,) = Project([SourceFile("both.py", str(path))], config).families.all
+    assert (family.name, [cls.name for cls in family.members]) == ("Pair", ["A", "B"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "silent"),
+    [
+        ("if", "hasattr(strategy, 'rank')", True),
+        ("if", "isinstance(strategy, FsdpStrategy)", True),
+        ("if", "args.backend == 'x'", True),
+        ("if", "args.fsdp", True),
+        ("if", "step % 10 == 0", False),
+        ("try", "AttributeError", True),
+        ("try", "*", True),
+        ("try", "KeyError, ValueError", False),
+        ("loop", "for fsdp in range(3)", False),
+    ],
+)
+def test_what_silences(kind: str, text: str, silent: bool) -> None:
+    assert is_guarded([Guard(kind, text, False, 1)], ["fsdp"]) is silent
+
+
+@pytest.mark.parametrize(
+    ("path", "test"),
+    [
+        ("tests/a.py", True), ("a/test/b.py", True), ("a/test_b.py", True), ("conftest.py", True),
+        ("a/attest.py", False), ("contests/b.py", False), ("a/latest.py", False),
+    ],
+)  # fmt: skip
+def test_what_is_a_test(path: str, test: bool) -> None:
+    assert is_test(path) is test
