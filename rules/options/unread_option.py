@@ -52,11 +52,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for option in parser.options:
             key = (option.path, option.at[0], option.dest)
-            if (
-                key in seen
-                or _foreign(option, project)
-                or any(option.dest.startswith(prefix + ".") for prefix in whole)
-            ):
+            if key in seen or _foreign(option) or any(option.dest.startswith(prefix + ".") for prefix in whole):
                 continue
             name = option.dest.rpartition(".")[2]
             if (parser, option.dest) not in read and name not in loose and option.dest not in loose:
@@ -70,14 +66,11 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(option, parser, parsers, read, [])
 
 
-def _foreign(option: Option, project: Project) -> bool:
+def _foreign(option: Option) -> bool:
+    """Whether something outside the project reads the option, or its help says that nothing does."""
     if _FOREIGN.match(option.dest) or option.action in ("help", "version"):
         return True
-    source = project.files.get(option.path)
-    if source is None:
-        return False
-    text = " ".join(source.lines[option.at[0] - 1 : option.at[2]])
-    return _HIDDEN.search(text) is not None
+    return "SUPPRESS" in option.help or _HIDDEN.search(option.help) is not None
 
 
 def _read(namespaces: Namespaces) -> set[tuple[Parser, str]]:

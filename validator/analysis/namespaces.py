@@ -78,6 +78,7 @@ class Namespaces:
         self._round: set[tuple[Method, str]] = set()
         self._grew = False
         self._depth = 0
+        self._bound: dict[tuple[Method, int], dict[str, Argument]] = {}  # calls live as long as the project
         self._reached: dict[Parser, frozenset[Method]] = {}
 
     # -- what an expression holds --------------------------------------------------------------------------
@@ -220,7 +221,10 @@ class Namespaces:
 
     def _passed(self, function: Method, name: str) -> Iterator[tuple[Method, str, str]]:
         for caller, call in self._callers.get(function, ()):
-            argument = bind(function, call).get(name)
+            key = (function, id(call))
+            if key not in self._bound:
+                self._bound[key] = bind(function, call)
+            argument = self._bound[key].get(name)
             if argument is not None:
                 yield caller, argument.kind, argument.value
 

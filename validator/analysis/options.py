@@ -42,7 +42,8 @@ _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr"
 class Option(NamedTuple):
     """One option or positional. `flags` is empty for a positional; unknown properties are `UNKNOWN`.
 
-    `type` is the source text (`int`, `str2bool`), `action` the action's name, `nargs` an int, text or None.
+    `type` is the source text (`int`, `str2bool`), `action` the action's name, `nargs` an int, text or None;
+    `help` is the source text of its beginning.
     """
 
     dest: str
@@ -55,6 +56,7 @@ class Option(NamedTuple):
     required: bool
     path: str
     at: At
+    help: str = ""
 
     @property
     def takes_value(self) -> bool:
@@ -368,6 +370,7 @@ def _option(flags: list[str], dest: str, known: dict[str, Argument], path: str, 
         required=_value(known.get("required"), False) is True,
         path=path,
         at=at,
+        help=known["help"].value if "help" in known else "",
     )
 
 
