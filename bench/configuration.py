@@ -62,6 +62,7 @@ class Configuration:
     inputs: str | None = None
     input_hash: str | None = None
     max_inputs: int | None = None
+    fold_tokens: bool = False
     shuffle_inputs: bool = False
     simulate_ranks: int = 1
     random_seed: int = 42

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -183,7 +184,20 @@ def _liger_log_probs(hidden: torch.Tensor, head: nn.Linear, targets: torch.Tenso
 
 def attention_name(attn: str, ring: int) -> str:
     """What transformers calls the attention: the ring's name where the sequence is spread over ranks."""
-    return ATTENTION_NAME if ring > 1 else {"flex": "flex_attention"}.get(attn, attn)
+    if ring > 1:
+        return ATTENTION_NAME
+    return "sdpa" if attn.startswith("sdpa") else {"flex": "flex_attention"}.get(attn, attn)
+
+
+def attention_context(attn: str) -> AbstractContextManager[None]:
+    """Within it scaled-dot-product attention uses the one kernel that `sdpa_flash` and the like name."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    kernels = {
+        "sdpa_flash": SDPBackend.FLASH_ATTENTION, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "sdpa_cudnn": SDPBackend.CUDNN_ATTENTION,
+    }  # fmt: skip
+    return sdpa_kernel(kernels[attn]) if attn in kernels else nullcontext()
 
 
 def build_actor(

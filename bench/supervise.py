@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ DEADLINES = {"start": 180.0, "load": 900.0, "warmup": 1200.0, "measure": 900.0, 
 """Seconds without any progress of any rank in a phase before the group counts as hung."""
 
 POLL = 0.1
+PR_SET_PDEATHSIG = 1
 GRACE = 5.0
 Progress = Callable[[str, int, int], None]
 
@@ -95,6 +98,12 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def die_with_parent() -> None:
+    """Ask Linux to terminate this process when the supervisor is gone, even killed; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def run_group(
     folder: Path, number: int, ranks: int, progress: Progress, deadlines: dict[str, float] | None = None
 ) -> Verdict:
@@ -109,7 +118,7 @@ def run_group(
     with (folder / f"log.{number}.txt").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-            env=local.environment(ranks),
+            env=local.environment(ranks), preexec_fn=die_with_parent,
         )  # fmt: skip
         try:
             while process.poll() is None:

@@ -35,7 +35,8 @@ def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
     known: dict[str, Any] = {
         "backend": configuration.backend if ":" not in configuration.backend else None,
         "world_size": configuration.num_gpus, "tp": configuration.tp, "ring": configuration.ring,
-        "device": "cuda" if on_gpu else "cpu", "dtype": configuration.dtype, "attn": configuration.attn,
+        "device": "cuda" if on_gpu else "cpu", "dtype": configuration.dtype,
+        "attn": "sdpa" if configuration.attn.startswith("sdpa_") else configuration.attn,
         "packing": configuration.packing, "compile": configuration.compile,
         "sequence_parallel": configuration.sequence_parallel, "offload_optimizer": configuration.cpu_offload,
         "zero_stage": configuration.zero_stage if configuration.backend == "deepspeed" else None,

@@ -18,9 +18,10 @@ from bench import losses, measure
 from bench.configuration import Configuration, parse
 from bench.heartbeat import Heartbeat
 from bench.inputs.source import InputSource, to_inputs
-from bench.model import build_actor, count_parameters
+from bench.model import attention_context, build_actor, count_parameters
+from bench.profiling import profile_step
 from bench.strategies import Strategy, StrategyConfig, get_strategy, processes
-from bench.training import StepResult, train_step
+from bench.training import StepResult, no_phase, train_step
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -138,6 +139,13 @@ def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any
     run = Run(configuration, heartbeat)
     run.build()
     heartbeat.beat("warmup")
+    with attention_context(configuration.attn):
+        return _measured(run, heartbeat, started)
+
+
+def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
+    """What `execute` promises, of a run that is built."""
+    configuration = run.configuration
     built = time.perf_counter()
     warmups = run.warm_up()
     warm = time.perf_counter()
@@ -147,6 +155,8 @@ def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any
     measured_losses = list(run.losses)
     heartbeat.beat("report")
     peak = measure.matmul_peak(run.strategy.device, DTYPES[configuration.dtype])
+    memory = run.memory()
+    profiled = profile_step(lambda: run.step(no_phase), run.strategy.device)
     slowest = [run.strategy.all_reduce(step, "max") for step in times]
     totals = run.strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
     # Every rank of a ring and of a tensor-parallel group counts the same batch.
@@ -154,7 +164,7 @@ def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any
     return {
         "times": slowest,
         "warmups": warmups,
-        "memory": run.memory(),
+        "memory": memory,
         "losses": measured_losses,
         "grad_norms": run.grad_norms[: len(measured_losses)],
         "tokens": {name: value / shared for name, value in totals.items()},
@@ -162,6 +172,7 @@ def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any
         "matmul_flops": peak,
         "effective": {
             "attention": run.attention, "device": str(run.strategy.device), "graphs": measure.graph_report(),
+            "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
             "warmup_steps": len(warmups),
         },
         "seconds": {"build": built - started, "warmup": warm - built},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -20,7 +21,17 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex")
+ATTENTIONS = (
+    "eager",
+    "sdpa",
+    "sdpa_flash",
+    "sdpa_efficient",
+    "sdpa_cudnn",
+    "flash_attention_2",
+    "flash_attention_3",
+    "flash_attention_4",
+    "flex",
+)
 COMPILES = ("none", "blocks", "full", "deepcompile")
 AXES = (
     "backend",
@@ -106,6 +117,9 @@ def parser() -> argparse.ArgumentParser:
     data = p.add_argument_group("inputs")
     data.add_argument("--inputs", help="recorded batches, a directory or file; default: synthetic ones")
     data.add_argument("--max-inputs", type=_whole)
+    data.add_argument(
+        "--fold-tokens", action="store_true", default=None, help="token ids modulo the vocabulary: for tiny models"
+    )
     data.add_argument("--full-length", action="store_true", default=None, help="synthetic rows without padding")
     data.add_argument("--shuffle-inputs", action="store_true", default=None)
     data.add_argument("--simulate-ranks", type=_whole, help="orders on one process, padded to the longest")
@@ -236,6 +250,7 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
         configurations, options.output, processes=options.processes, force=options.force,
         retry_failed=options.retry_failed, quiet=options.quiet,
     )  # fmt: skip
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         rows = sweep.run()
     except Interrupted as stop:
@@ -244,6 +259,11 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
         return INTERRUPTED
     print(render(rows))
     return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """A terminated sweep ends as one stopped by Ctrl-C: with its process groups."""
+    raise KeyboardInterrupt
 
 
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:

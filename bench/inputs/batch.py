@@ -68,7 +68,7 @@ class Batch:
         if low < 0:
             return f"sequences holds the token id {low}, which is negative"
         if vocabulary is not None and high >= vocabulary:
-            return f"sequences holds the token id {high}, the model's vocabulary has {vocabulary}"
+            return f"sequences holds the token id {high}, the model's vocabulary has {vocabulary} (--fold-tokens)"
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from bench.configuration import Configuration
@@ -46,6 +47,8 @@ class InputSource:
         batches = list(read_batches(Path(configuration.inputs or ""), configuration.max_inputs))
         if configuration.micro_batch_size is not None:
             batches = [piece for batch in batches for piece in _split(batch, configuration.micro_batch_size)]
+        if configuration.fold_tokens:
+            batches = [replace(batch, sequences=batch.sequences % self.vocabulary) for batch in batches]
         for batch in batches:
             batch.check(self.vocabulary)
         if not batches:

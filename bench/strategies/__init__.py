@@ -13,7 +13,8 @@ __all__ = ["BACKENDS", "Strategy", "StrategyConfig", "get_strategy"]
 def get_strategy(config: StrategyConfig) -> Strategy:
     """The strategy of `config.backend`, or the adapter of a `package.module:Class`.
 
-    Raises `ValueError` for an unknown name. Backends are imported here, so that the others work where one is not installed.
+    Raises `ValueError` for an unknown name. Backends are imported here, so that the others work where one is
+    not installed.
     """
     if config.backend == "deepspeed":
         from bench.strategies.deepspeed import DeepspeedStrategy

@@ -166,9 +166,7 @@ class ExternalStrategy:
         """The class's own optimizer on GPUs (it chooses which), PyTorch's on CPUs."""
         if self.device.type == "cpu" or not hasattr(self.inner, "create_optimizer"):
             return optimizers.build_optimizer(model, name, lr, betas, eps, weight_decay, self.device.type == "cuda")
-        made: Optimizer = self.inner.create_optimizer(
-            model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay
-        )
+        made: Optimizer = self.inner.create_optimizer(model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
         return made
 
     def prepare(self, *models_or_triples: Any) -> Any:

@@ -34,9 +34,10 @@ def quantities(config: StrategyConfig, device: str, model: dict[str, Any] | None
         "backend": config.backend if config.backend in ("deepspeed", "fsdp2", "ddp") else None,
         "world_size": config.world_size, "tp": config.tp, "ring": config.ring, "device": device,
         "train_batch_size": config.train_batch_size, "micro_batch_size": config.micro_batch_size,
-        "dtype": config.dtype, "attn": config.attn, "packing": config.packing,
+        "dtype": config.dtype, "packing": config.packing,
         "sequence_parallel": config.sequence_parallel, "compile": config.compile,
         "offload_optimizer": config.cpu_offload,
+        "attn": "sdpa" if config.attn.startswith("sdpa_") else config.attn,
         # Documents are padded to the ring and the row to tp; maximum lengths are passed as integers.
         "pads_sequence": True, "dynamic_batch": False, "max_length_type": "int",
         "zero_stage": config.zero_stage if config.backend == "deepspeed" else None,

@@ -1,0 +1,58 @@
+"""One step under PyTorch's profiler, apart from the timed ones: communication share and attention kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+ATTENTION = {
+    "cudnn": ("cudnn", "sdpa"),
+    "flash": ("flash",),
+    "efficient": ("fmha_cutlass",),
+    "flex": ("flex_attention",),
+}
+"""Words that all occur in the name of a kernel of that kind; the first kind that fits names it."""
+
+
+class Profile(NamedTuple):
+    """`communication` is the share of device time in collectives (on a CPU: of the step's wall time).
+
+    Collectives that overlap with computation count in full: it is work of the network, not time lost.
+    """
+
+    communication: float
+    attention: tuple[str, ...]
+
+
+def _kind(name: str) -> str | None:
+    lowered = name.lower()
+    return next((kind for kind, words in ATTENTION.items() if all(word in lowered for word in words)), None)
+
+
+def _is_collective(name: str) -> bool:
+    return "nccl" in name.lower() or name.startswith("gloo:")
+
+
+def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
+    """Run `step` once under the profiler."""
+    cuda = device.type == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    with profile(activities=activities) as recorded:
+        step()
+        if cuda:
+            torch.cuda.synchronize()
+    averages = recorded.key_averages()
+    kinds = {kind for event in averages if (kind := _kind(event.key)) is not None}
+    if cuda:
+        total = sum(event.self_device_time_total for event in averages)
+        spent = sum(event.self_device_time_total for event in averages if _is_collective(event.key))
+    else:
+        events = [event for event in recorded.events() if event.time_range.end > event.time_range.start]
+        total = max((e.time_range.end for e in events), default=0) - min(
+            (e.time_range.start for e in events), default=0
+        )
+        spent = sum(event.cpu_time_total for event in averages if _is_collective(event.key))
+    return Profile(min(spent / total, 1.0) if total else 0.0, tuple(sorted(kinds)))
