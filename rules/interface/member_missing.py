@@ -68,28 +68,25 @@ def _reports(project: Project, uses: list[Use]) -> Iterator[Finding]:
 
 def _uses(project: Project) -> Iterator[Use]:
     """Every place that names a member which is not there."""
-    members, certain = project.analysis(Members), project.analysis(Certain)
     for function in project.functions():
-        if not function.module.facts.full:
-            continue
-        owner = method_of(function)
-        own, cls = own_object(owner), owner.cls
-        for path, guards, at, called in _chains(function):
-            head, _, rest = path.partition(".")
-            if not rest:
-                continue
-            if head == own and cls is not None:
-                if not members.closed(cls):
-                    continue
-                name = _name(rest.partition(".")[0])
-                if name in cls.attributes:
-                    use = _further(members, certain, function, path, at, called) if "." in rest else None
-                else:
-                    use = _own_missing(project, function, owner, path, at, called)
-            else:
-                use = _further(members, certain, function, path, at, called)
-            if use is not None and not excused(guards, use.receiver, use.name):
-                yield use
+        if function.module.facts.full:
+            for path, guards, at, called in _chains(function):
+                use = _missing(project, function, path, at, called) if "." in path else None
+                if use is not None and not excused(guards, use.receiver, use.name):
+                    yield use
+
+
+def _missing(project: Project, function: Method, path: str, at: At, called: bool) -> Use | None:
+    """The first link of a chain that its receiver lacks: `self` where the chain begins so, or what its type tells."""
+    members, owner = project.analysis(Members), method_of(function)
+    head, _, rest = path.partition(".")
+    if owner.cls is None or head != own_object(owner):
+        return _further(project, function, path, at, called)
+    if not members.closed(owner.cls):
+        return None
+    if _name(rest.partition(".")[0]) not in owner.cls.attributes:
+        return _own_missing(project, function, owner, path, at, called)
+    return _further(project, function, path, at, called) if "." in rest else None
 
 
 def _chains(function: Method) -> Iterator[tuple[str, tuple[Guard, ...], At, bool]]:
@@ -121,8 +118,9 @@ def _own_missing(project: Project, function: Method, owner: Method, path: str, a
     return None
 
 
-def _further(members: Members, certain: Certain, function: Method, path: str, at: At, called: bool) -> Use | None:
+def _further(project: Project, function: Method, path: str, at: At, called: bool) -> Use | None:
     """The first link of a chain that its receiver, known by its type, lacks."""
+    members, certain = project.analysis(Members), project.analysis(Certain)
     links = path.split(".")
     for index in range(1, len(links)):
         receiver, name = ".".join(links[:index]), _name(links[index])
@@ -130,6 +128,8 @@ def _further(members: Members, certain: Certain, function: Method, path: str, at
         if not classes:
             return None
         if all(members.lacks(cls, name) for cls in classes):
+            if any(cls.is_abstract and cls.subclasses for cls in classes) and _calls(links, index, called):
+                return None  # what a base class should declare is a matter of its own (MP126)
             found = tuple(sorted(classes, key=lambda c: (c.module.name, c.qualname)))
             return Use(function, receiver, name, found, at, _calls(links, index, called))
         if name != links[index]:
@@ -138,7 +138,7 @@ def _further(members: Members, certain: Certain, function: Method, path: str, at
 
 
 def _template(project: Project, method: Method, name: str) -> tuple[tuple[ClassDef, ...], tuple[ClassDef, ...]]:
-    """For a method that calls `self.name()`: the classes that run the method and lack `name`, and those that have it."""
+    """For a method that calls `self.name()`: the classes that run it and lack `name`, and those that have it."""
     members = project.analysis(Members)
     cls = method.cls
     assert cls is not None

@@ -63,7 +63,8 @@ def _plain(method: Method) -> bool:
 def _lost(method: Method, base: Method) -> dict[str, Param]:
     """Parameters that the base takes by name and the override does not."""
     kept = {p.name for p in parameters(method)}
-    return {p.name: p for p in parameters(base) if p.name not in kept and not p.name.startswith("_") and p.kind != "pos"}
+    named = (p for p in parameters(base) if p.kind != "pos" and not p.name.startswith("_"))
+    return {p.name: p for p in named if p.name not in kept}
 
 
 def _renamed(method: Method, base: Method) -> dict[str, str]:

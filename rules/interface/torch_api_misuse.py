@@ -33,6 +33,7 @@ from validator.tables import load_toml
 RULE = Rule("MP124", "torch-api-misuse", "error", stable_since="0.1.0", tokens=("torch",))
 
 _PARTIAL = frozenset({"partial", "functools.partial"})
+_METHODS_OF = ("DTensor", "Parallel")
 _ASKED = ("signature", "version", "torch_")
 
 
@@ -85,7 +86,7 @@ def _unmistakable() -> dict[str, str]:
     """Short names that mean the sharding API even where a file forgets, or hides, their import."""
     homes = ("torch.distributed.fsdp.", "torch.distributed.tensor.", "torch.distributed.device_mesh.")
     names = (name for name in _signatures() if name.startswith(homes))
-    return {name.rpartition(".")[2]: name for name in names if not name.rpartition(".")[0].endswith(("DTensor", "Parallel"))}
+    return {name.rpartition(".")[2]: name for name in names if not name.rpartition(".")[0].endswith(_METHODS_OF)}
 
 
 def _canonical(name: str) -> str:

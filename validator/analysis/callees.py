@@ -92,8 +92,9 @@ class Callees:
         seen: set[tuple[object, str]] = set()
         found: set[tuple[object, str]] = set()
         for module in self.project.modules.values():
-            for row in (*module.facts.functions, *module.facts.classes):
-                key = (module, row.qualname)
+            names = [*(f.qualname for f in module.facts.functions), *(c.qualname for c in module.facts.classes)]
+            for name in names:
+                key = (module, name)
                 (found if key in seen else seen).add(key)
         return found
 
@@ -160,9 +161,13 @@ class Callees:
         return self._constructors[cls]
 
     def _find_constructor(self, cls: ClassDef) -> Callee | None:
-        if (cls.module, cls.qualname) in self._twice or cls.find("__new__") is not None or cls.name in cls.module.imports:
+        if (cls.module, cls.qualname) in self._twice or cls.find("__new__") is not None:
             return None
-        if any(each.facts.keywords or not _DATACLASS.union(_REMOTE).issuperset(each.facts.decorators) for each in cls.mro):
+        if ("<module>", cls.name) in cls.module.imports:
+            return None
+        if any(
+            each.facts.keywords or not _DATACLASS.union(_REMOTE).issuperset(each.facts.decorators) for each in cls.mro
+        ):
             return None
         if any(row.target == cls.name for row in cls.module.top.facts.assigns):
             return None
@@ -202,7 +207,9 @@ class Callees:
             return None
         if row.kind == "call" and row.value in _FIELD:
             body = cls.module.functions[f"{cls.qualname}.<class>"]
-            call = next((c for c in body.facts.calls if c.target in _FIELD and row.at[:2] <= c.at[:2] <= row.at[2:]), None)
+            call = next(
+                (c for c in body.facts.calls if c.target in _FIELD and row.at[:2] <= c.at[:2] <= row.at[2:]), None
+            )
             words = {a.keyword for a in call.args} if call is not None else {"init"}
             if "init" in words or "kw_only" in words or "**" in words:
                 return None

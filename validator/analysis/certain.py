@@ -49,7 +49,9 @@ class Certain:
         if "[" in path or "(" in path:
             return NOTHING
         head, _, name = path.rpartition(".")
-        return _all(self._attribute(cls, name) for cls in self.of(function, head)) if head else self._name(function, path)
+        return (
+            _all(self._attribute(cls, name) for cls in self.of(function, head)) if head else self._name(function, path)
+        )
 
     def _name(self, function: Method, name: str) -> Classes:
         scope: Method | None = function
@@ -64,7 +66,9 @@ class Certain:
 
     def _local(self, function: Method, name: str) -> Classes:
         params = [self._parameter(function, p) for p in function.facts.params if p.name == name]
-        rows = [self._assigned(function, row) for row in function.facts.assigns if row.target == name and not _is_none(row)]
+        rows = [
+            self._assigned(function, row) for row in function.facts.assigns if row.target == name and not _is_none(row)
+        ]
         return _all([*params, *rows])
 
     def _parameter(self, function: Method, param: Param) -> Classes:
@@ -118,7 +122,12 @@ class Certain:
             return NOTHING
         if isinstance(symbol, ClassDef):
             return NOTHING if "__new__" in symbol.attributes or symbol.is_opaque else frozenset({symbol})
-        if not isinstance(symbol, Method) or symbol.facts.decorators or symbol.facts.is_async or symbol.facts.is_generator:
+        if (
+            not isinstance(symbol, Method)
+            or symbol.facts.decorators
+            or symbol.facts.is_async
+            or symbol.facts.is_generator
+        ):
             return NOTHING
         rows = [row for row in symbol.facts.returns if row.kind != "none"]
         paths = [row.value + "()" * (row.kind == "call") if row.kind in ("call", "path") else "?" for row in rows]

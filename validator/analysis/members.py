@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from validator.facts.model import Assign, Call, Guard
-from validator.project import ClassDef, Method, Project
+from validator.project import ClassDef, Method, Module, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
 _ASKING = frozenset({"hasattr", "getattr"})
+_SETS = (b"self.", b"cls.", b"setattr", b"__dict__")
 _OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
 
@@ -27,6 +28,7 @@ class Members:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._closed: dict[ClassDef, bool] = {}
+        self._readable_modules: dict[Module, bool] = {}
 
     def lacks(self, cls: ClassDef, name: str) -> bool:
         """Whether no object of the class, or of a class below it, can have the member."""
@@ -47,11 +49,18 @@ class Members:
     def _is_closed(self, cls: ClassDef) -> bool:
         if cls.is_opaque or any("Mixin" in each.name for each in cls.mro) or self._mixed_in_elsewhere(cls):
             return False
-        return all(each.module.facts.full and not _fills_itself(each) for each in cls.mro)
+        return all(self._readable(each.module) and not _fills_itself(each) for each in cls.mro)
+
+    def _readable(self, module: Module) -> bool:
+        """Whether the facts show every attribute that a module sets: in full, or because it sets none."""
+        if module not in self._readable_modules:
+            sets = module.facts.full or not any(word in module.source.data for word in _SETS)
+            self._readable_modules[module] = sets
+        return self._readable_modules[module]
 
     def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
         """A class that sets nothing up and that nobody makes by name: some framework builds objects around it."""
-        return cls.find("__init__") is None and not cls.descendants() and cls not in self.made
+        return len(cls.mro) == 1 and cls.find("__init__") is None and not cls.subclasses and cls not in self.made
 
     @cached_property
     def made(self) -> frozenset[ClassDef]:
@@ -61,7 +70,9 @@ class Members:
         for function in self.project.functions():
             for call in function.facts.calls:
                 target = call.target.removesuffix(".remote").removesuffix(".options()")
-                if target.rpartition(".")[2] in names and isinstance(cls := self.project.lookup(function, target), ClassDef):
+                if target.rpartition(".")[2] in names and isinstance(
+                    cls := self.project.lookup(function, target), ClassDef
+                ):
                     found.add(cls)
         return frozenset(found)
 
@@ -116,7 +127,8 @@ def method_of(function: Method) -> Method:
 
 def excused(guards: tuple[Guard, ...], receiver: str, name: str) -> bool:
     """Whether what is tested or caught around a place lets a missing member pass."""
-    typed = re.compile(rf"isinstance|hasattr|\b{re.escape(name)}\b|type\({re.escape(receiver)}\)|{re.escape(receiver)}\.__class__")
+    own = re.escape(receiver)
+    typed = re.compile(rf"isinstance|hasattr|\b{re.escape(name)}\b|type\({own}\)|{own}\.__class__")
     for guard in guards:
         if guard.kind in ("try", "with") and ("AttributeError" in guard.text or guard.text == "*"):
             return True
@@ -190,11 +202,9 @@ def _strings(function: Method, row: Assign, text: str) -> set[str] | None:
         lines = function.module.source.lines[line - 1 : end_line]
         text = "\n".join(lines)[column - 1 :] if len(lines) > 1 else lines[0][column - 1 : end_column - 1]
     try:
-        node: ast.AST = ast.parse(textwrap.dedent(text).strip()).body[0]
+        value = getattr(ast.parse(textwrap.dedent(text).strip()).body[0], "value", None)
     except (SyntaxError, IndexError):
         return None
-    value = getattr(node, "value", None)
-    elements = value.values if isinstance(value, ast.Dict) else getattr(value, "elts", None)
-    if not elements or not all(isinstance(e, ast.Constant) and isinstance(e.value, str) for e in elements):
-        return None
-    return {e.value for e in elements}
+    elements: list[ast.expr] = value.values if isinstance(value, ast.Dict) else getattr(value, "elts", [])
+    found = {e.value for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+    return found if found and all(isinstance(e, ast.Constant) for e in elements) else None
