@@ -286,6 +286,7 @@ NAMES = [
         "module-misspelt", "MP202", FACTORY, "strategies.fsdp2", ("strategies.fsdp import", "strategies.fsdp2 import")
     ),
     mutation("name-undefined", "MP204", FSDP, "= init_device_mesh(", ("import init_device_mesh", "import DeviceMesh")),
+    mutation("option-misspelt", "MP301", TRAINER, "if args.resumed", ("if args.resume:", "if args.resumed:")),
 ]
 MUTATIONS = [*MEMBERS, *CALLS, *SHAPES, *BODIES, *FACTORIES, *NAMES]
 
