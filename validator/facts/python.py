@@ -41,7 +41,8 @@ RELEVANT = (
     b"torch.distributed", b"import distributed", b"deepspeed", b"fsdp", b"FSDP", b"strategy", b"Strategy", b"argparse",
     b"accelerat", b"megatron", b"autograd.Function", b"pickle", b"torch.compile", b"torch.load", b"yaml",
     b"trust_remote_code", b"DTensor", b"device_mesh", b"DeviceMesh", b"set_device", b"breakpoint", b"pdb",
-    b"subprocess", b"os.system", b"os.popen", b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
+    b"subprocess", b"os.system", b"os.popen",
+    b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
     b"rank_", b"_rank", b".rank", b"add_argument", b".args", b" args.", b"(args.", b"(args,", b"{args.", b"=args.",
     b"[args.", b"*args.",  # reads of options (never bare "args.": every `kwargs.` has it)
 )  # fmt: skip
