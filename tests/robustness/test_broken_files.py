@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import io
+import json
+import subprocess
+import sys
 import tokenize
 import warnings
 from functools import cache
@@ -84,7 +87,7 @@ def conflicting(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def nested(draw: st.DrawFn, data: bytes) -> bytes:
-    depth = draw(st.sampled_from((20, 90, 150, 250, 1_000, 20_000)))
+    depth = draw(st.sampled_from((20, 90, 150, 250, 600, 20_000)))
     left, right = draw(st.sampled_from(NESTS))
     inner = b"x = " + left * depth + b"1" + right * depth + b"\n"
     blocks = b"".join(b" " * level + b"if x:\n" for level in range(min(depth, 150)))
@@ -93,7 +96,7 @@ def nested(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def huge_line(draw: st.DrawFn, data: bytes) -> bytes:
-    size = draw(st.sampled_from((10_000, 100_000)))
+    size = draw(st.sampled_from((3_000, 30_000)))
     piece = draw(st.sampled_from((b"'" + b"a" * size + b"'", b"[" + b"1," * size + b"]", b"9" * size, b" " * size)))
     at = place(draw, data)
     return data[:at] + piece + data[at:]
@@ -176,3 +179,36 @@ def test_a_broken_file_gives_findings_and_never_an_exception(data):
     report = Report(result.findings, summarise(result.findings, run, 0), lambda path: lines, lambda: rules().known)
     for style in config.FORMATS:
         render(style, report).encode("utf-8", "strict")
+
+
+EXTREMES = {
+    "list.py": b"x = [" + b"1," * 400_000 + b"]\n",
+    "text.py": b"x = '" + b"a" * 4_000_000 + b"'\n",
+    "number.py": b"x = " + b"9" * 100_000 + b"\n",
+    "blank.py": b"\n" * 500_000,
+    "lines.py": b"x = 1\n" * 100_000,
+    "calls.py": b"args = parse()\nargs" + b".b()" * 2_500 + b"\n",
+    "attributes.py": b"args = parse()\nargs" + b".b" * 2_500 + b"\n",
+    "sum.py": b"y = " + b" + ".join([b"dist.get_rank()"] * 2_500) + b"\n",
+    "brackets.py": b"x = " + b"(" * 100_000 + b"\n",
+    "minus.py": b"x = " + b"-" * 100_000 + b"1\n",
+    "blocks.py": b"".join(b" " * level + b"if rank == 0:\n" for level in range(99)) + b" " * 99 + b"dist.barrier()\n",
+    "elif.py": b"if rank == 0:\n    dist.barrier()\n" + b"elif rank == 1:\n    dist.barrier()\n" * 1_000,
+    "functions.py": b"".join(b"def f%d(): f%d()\n" % (n, n + 1) for n in range(3_000)),
+    "classes.py": b"class C0: pass\n" + b"".join(b"class C%d(C%d): pass\n" % (n, n - 1) for n in range(1, 1_500)),
+}
+
+
+def test_extreme_files_are_read_or_reported_in_bearable_time(tmp_path):
+    for name, data in EXTREMES.items():
+        (tmp_path / name).write_bytes(b"import torch.distributed as dist\n" + data)
+    command = [sys.executable, "-m", "validator", "--isolated", "--no-cache", "--format", "json", "."]
+
+    # no figure of speed: a rule that is quadratic in such a file takes hours
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert document["summary"]["files"] == len(EXTREMES)
+    about_the_file = {finding["path"] for finding in document["findings"] if finding["code"].startswith("MP00")}
+    assert {"brackets.py"} <= about_the_file

@@ -18,6 +18,7 @@ from validator.facts.model import Argument, Assign, At, Call, Guard
 from validator.project import ClassDef, Method, Project, Value
 
 _DEPTH = 60
+_LONGEST = 32  # links of a chain that are followed: generated code holds chains of thousands
 _NAMESPACE_MEMBERS = re.compile(r"^(__\w+__|_get_kwargs|_get_args)$")
 _SHOWS = re.compile(
     r"(^|\.)(print|log|info|debug|warning|pprint|pformat|dump|dumps|safe_dump|init|update|str|repr|format|set|isinstance|hasattr|"
@@ -323,7 +324,7 @@ class Namespaces:
     def _chain(self, function: Method, path: str, guards: tuple[Guard, ...], at: At) -> Iterator[Read]:
         """The link of a chain that leaves the namespace: the option, or what is none."""
         links = path.split(".")
-        for index in range(1, len(links)):
+        for index in range(1, min(len(links), _LONGEST)):
             receiver, name = ".".join(links[:index]), links[index].partition("[")[0].partition("(")[0]
             held = self.of(function, receiver)
             if not held:
