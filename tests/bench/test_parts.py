@@ -1,0 +1,182 @@
+"""The small parts of strategies and model that need no process group."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.losses import find_loss, ppo
+from bench.measure import is_steady
+from bench.model import HEAD_CHUNK, ModelError, build_actor, model_config
+from bench.strategies.data import ShardedSampler, build_loader
+from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
+from bench.strategies.optimizers import build_optimizer, decay_groups, move_to_new_parameters, names_by_parameter
+from bench.strategies.tensor_parallel import choose_plan, get_hf_tp_plan
+from tests.bench import jobs
+
+
+def parameters(*gradients: list[float]) -> list[torch.nn.Parameter]:
+    made = []
+    for gradient in gradients:
+        parameter = torch.nn.Parameter(torch.zeros(len(gradient)))
+        parameter.grad = torch.tensor(gradient)
+        made.append(parameter)
+    return made
+
+
+NUMBERS = st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=5)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=4), st.floats(0.125, 100, width=32))
+def test_norms_and_clipping_are_torchs(gradients: list[list[float]], max_norm: float) -> None:
+    ours, theirs = parameters(*gradients), parameters(*gradients)
+    norm = get_grad_norm(ours)
+    clip_grad_by_total_norm_(ours, max_norm, norm)
+    expected = torch.nn.utils.clip_grad_norm_(theirs, max_norm)
+    torch.testing.assert_close(norm, expected)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad)
+    assert get_grad_norm(parameters(*gradients), float("inf")) == max(abs(x) for g in gradients for x in g)
+
+
+@given(
+    size=st.integers(1, 50), replicas=st.integers(1, 5), later=st.integers(1, 5), steps=st.integers(0, 5),
+    shuffle=st.booleans(),
+)  # fmt: skip
+def test_a_resumed_order_goes_on_with_any_number_of_ranks(
+    size: int, replicas: int, later: int, steps: int, shuffle: bool
+) -> None:
+    """What some ranks read before and others after a resumption is every sample at most once, none skipped."""
+
+    def samplers(count: int) -> list[ShardedSampler]:
+        return [ShardedSampler(size, count, rank, shuffle, 7, True) for rank in range(count)]
+
+    steps = min(steps, size // replicas)
+    before = [index for s in samplers(replicas) for index in list(s)[:steps]]
+    rest = samplers(later)
+    for sampler in rest:
+        sampler.consumed = steps * replicas
+    after = [index for sampler in rest for index in sampler]
+    assert len(set(before + after)) == len(before + after)
+    assert len(before + after) >= size - later + 1
+    assert all(len(sampler) == len(list(sampler)) for sampler in rest)
+
+
+def test_a_loader_hands_on_its_position() -> None:
+    def loader() -> object:
+        return build_loader(
+            list(range(20)), 2, num_replicas=2, rank=1, seed=3, pin_memory=False, shuffle=True, collate_fn=None,
+            drop_last=True, consumed_samples=0,
+        )  # fmt: skip
+
+    whole = [batch.tolist() for batch in loader()]  # type: ignore[attr-defined]
+    first = loader()
+    iterator = iter(first)  # type: ignore[call-overload]
+    read = [next(iterator).tolist() for _ in range(2)]
+    second = loader()
+    second.load_state_dict(first.state_dict())  # type: ignore[attr-defined]
+    assert read + [batch.tolist() for batch in second] == whole  # type: ignore[attr-defined]
+    assert first.state_dict() == {"epoch": 0, "consumed": 8}  # type: ignore[attr-defined]
+
+
+def test_the_loss_scale_halves_on_overflow_and_grows_after_good_steps() -> None:
+    scaler = LossScaler(initial=8.0, growth_interval=2)
+    assert not scaler.update(math.inf)
+    assert scaler.scale == 4.0
+    assert scaler.update(1.0)
+    assert scaler.update(1.0)
+    assert scaler.scale == 8.0
+    assert not scaler.update(math.nan)
+    restored = LossScaler()
+    restored.load_state_dict(scaler.state_dict())
+    assert restored.state_dict() == scaler.state_dict()
+
+
+def test_vectors_do_not_decay_and_groups_follow_new_parameters() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.LayerNorm(2))
+    assert [group["weight_decay"] for group in decay_groups(model, 0.1)] == [0.1, 0.0]
+    optimizer = build_optimizer(model, "adamw", 1e-3, (0.9, 0.95), 1e-8, 0.1, False)
+    names = names_by_parameter(model)
+    replaced = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.LayerNorm(2))
+    move_to_new_parameters(optimizer, names, replaced)
+    stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert stepped == {id(p) for p in replaced.parameters()}
+
+
+def test_the_chunked_head_and_the_whole_one_agree() -> None:
+    torch.manual_seed(0)
+    actors = [
+        build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"), head=head)
+        for head in ("full", "chunked")
+    ]
+    ids = torch.randint(0, 1024, (1, HEAD_CHUNK + 100))
+    outputs = [actor(ids, ids.roll(-1, 1), return_entropy=True) for actor in actors]
+    torch.testing.assert_close(outputs[0].log_probs, outputs[1].log_probs, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(outputs[0].entropy, outputs[1].entropy, rtol=1e-5, atol=1e-5)
+    for output in outputs:
+        (output.log_probs.sum() + output.entropy.sum()).backward()
+    for one, other in zip(*(actor.parameters() for actor in actors), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_action_log_probs_are_those_of_the_network() -> None:
+    actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"))
+    sequences = torch.randint(1, 1024, (2, 9))
+    mask = torch.ones(2, 9, dtype=torch.long)
+    actions = torch.ones(2, 4)
+    with torch.no_grad():
+        found = actor.action_log_probs(sequences, actions, mask)
+        logits = actor.model(sequences).logits.log_softmax(-1)
+    expected = logits[:, 4:8].gather(2, sequences[:, 5:, None])[..., 0]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["llama-3.1-8b", "qwen2.5-7b", "qwen3-8b", "gemma-3-4b"])
+def test_presets_make_configurations_of_any_depth(preset: str) -> None:
+    config = model_config(preset, 3)
+    assert config.num_hidden_layers == 3
+    assert len(getattr(config, "layer_types", None) or [0] * 3) == 3
+
+
+@pytest.mark.parametrize(("model", "layers"), [("no-such-model.json", None), ("llama-tiny", 0)])
+def test_a_model_that_cannot_be_built_is_one_line(model: str, layers: int | None) -> None:
+    with pytest.raises(ModelError) as caught:
+        model_config(model, layers)
+    assert "\n" not in str(caught.value)
+
+
+def test_plans_come_from_transformers_first() -> None:
+    actor = build_actor(model="qwen3-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"))
+    plan = get_hf_tp_plan(actor.model)
+    assert plan["model.layers.*.self_attn.q_proj"] == "colwise"
+    assert plan["lm_head"].startswith("colwise")
+    assert choose_plan(actor.model, "hf", False) == (plan, "transformers")
+    assert choose_plan(actor.model, "hf", True)[1] == "optimized"
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(-3, -0.125, width=32), min_size=2, max_size=6))
+def test_the_first_ppo_step_is_the_policy_gradient(values: list[float]) -> None:
+    """With the old policy the present one, the gradient of the loss is minus the advantages."""
+    batch = jobs.batches(1, 1, 1)[0][0]
+    inputs = jobs.pack_inputs(batch, use_actions=True, seed=0)
+    log_probs = torch.full(inputs.labels.shape, values[0]).requires_grad_()
+    ppo(log_probs, inputs).backward()
+    torch.testing.assert_close(log_probs.grad, -(inputs.advantages * inputs.loss_mask))
+
+
+def test_losses_are_found_by_name() -> None:
+    assert find_loss("tests.bench.faults:plain").use_actions
+    for wrong in ("dpo", "no.module:loss", "bench.losses:nothing", "bench.losses:CLIP"):
+        with pytest.raises(ValueError, match="--loss"):
+            find_loss(wrong)
+
+
+def test_steady_means_three_alike() -> None:
+    assert is_steady([9.0, 1.0, 1.01, 0.99])
+    assert not is_steady([1.0, 1.0])
+    assert not is_steady([1.0, 1.0, 1.2])
