@@ -144,6 +144,15 @@ class Method:
         return self.cls is not None and not self.facts.is_static
 
     @cached_property
+    def own_object(self) -> str | None:
+        """The name by which a method knows its object (`self`); None outside methods and in static ones."""
+        facts = self.facts
+        if self.cls is None or facts.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
+            return None
+        name = facts.params[0].name
+        return None if any(row.target == name for row in facts.assigns) else name
+
+    @cached_property
     def enclosing(self) -> Method | None:
         """The function whose body holds this one."""
         outer, found, _ = self.qualname.rpartition(".<locals>.")

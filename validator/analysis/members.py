@@ -107,11 +107,7 @@ class Members:
 
 def own_object(function: Method) -> str | None:
     """The name by which a method knows its object (`self`); None outside methods and in static ones."""
-    facts = function.facts
-    if function.cls is None or facts.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
-        return None
-    name = facts.params[0].name
-    return None if any(row.target == name for row in facts.assigns) else name
+    return function.own_object
 
 
 def method_of(function: Method) -> Method:
