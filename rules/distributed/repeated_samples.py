@@ -1,0 +1,71 @@
+"""A `DistributedSampler` that evaluates some samples twice.
+
+What it does
+    Notes `DistributedSampler(…, shuffle=False)` without `drop_last` in a function that evaluates.
+
+Why is this bad
+    To give all ranks the same number of samples the sampler repeats the first ones. A metric over all ranks counts
+    them twice; with a small evaluation set and many ranks that shows.
+
+References
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from validator.analysis.places import is_aside
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP533", "repeated-samples", "note", "0.1.0", tokens=("DistributedSampler",))
+
+_EVALUATING = re.compile(r"eval|valid|test", re.IGNORECASE)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for function in project.functions():
+        for call in function.facts.calls:
+            shuffle = call.keyword("shuffle")
+            if call.method != "DistributedSampler" or shuffle is None or shuffle.value != "False" or is_aside(function.path):
+                continue
+            names = [function.name, *(argument.value for argument in call.args[:1])]
+            if call.keyword("drop_last") is None and any(_EVALUATING.search(name) for name in names):
+                yield RULE.finding(
+                    function.path,
+                    call.at,
+                    f"`DistributedSampler` in `{function.qualname}` repeats samples until all ranks have as many: metrics count them twice",
+                    help="divide evaluation data by `dataset[rank::world_size]`, or cut gathered results to the length of the dataset",
+                    context=function.qualname,
+                )
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+def eval_loader(dataset):
+    return DistributedSampler(dataset, shuffle=False)  # error: MP533
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+def train_loader(dataset):
+    return DistributedSampler(dataset, shuffle=False)
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+def eval_loader(dataset):
+    return DistributedSampler(dataset, shuffle=False, drop_last=True)
+""",
+]

@@ -1,0 +1,100 @@
+"""Data divided over all ranks where groups of ranks must see the same data.
+
+What it does
+    Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, in a function or class that
+    works with tensor, context (ring, sequence) or pipeline parallelism.
+
+Why is this bad
+    The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
+    parallelism adds up unrelated activations, and an epoch is shorter than it says.
+
+References
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from validator.analysis.places import is_aside, text_of
+from validator.facts.model import Call
+from validator.finding import Finding
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
+
+_SHARED = re.compile(
+    r"\b(self\.)?(ring_attn_(size|group)|(tensor|context|sequence|pipeline)_(model_)?parallel_size|(tp|cp|pp|sp)_(size|group|mesh)|ulysses_\w*size)\b"
+)
+_WORLD = re.compile(r"(^|\.)(get_world_size|world_size|num_processes)$")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for function in project.functions():
+        if is_aside(function.path):
+            continue
+        for call in function.facts.calls:
+            if call.method != "DistributedSampler" or not project.dotted(function, call.target).startswith("torch."):
+                continue
+            shared = _shared(function)
+            if shared and _over_world(call):
+                yield RULE.finding(
+                    function.path,
+                    call.at,
+                    f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of `{shared}` must share it",
+                    help="pass `num_replicas` and `rank` of the data-parallel dimension",
+                    context=f"{function.qualname}:{shared}",
+                )
+
+
+def _over_world(call: Call) -> bool:
+    replicas = call.keyword("num_replicas") or (call.positional[1] if len(call.positional) > 1 else None)
+    return replicas is None or bool(_WORLD.search(replicas.value))
+
+
+def _shared(function: Method) -> str:
+    """The parallel dimension that the function, or the constructor of its class, works with."""
+    texts = [text_of(function)]
+    if function.cls is not None and (init := function.cls.find("__init__")) is not None:
+        texts.append(text_of(init))
+    found = (_SHARED.search(text) for text in texts)
+    return next((match[0] for match in found if match), "")
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_attn_size):
+        self.ring_attn_size = ring_attn_size
+
+    def sampler(self, dataset):
+        return DistributedSampler(dataset, num_replicas=dist.get_world_size())  # error: MP531
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_attn_size):
+        self.ring_attn_size = ring_attn_size
+
+    def sampler(self, dataset):
+        dp = dist.get_world_size() // self.ring_attn_size
+        return DistributedSampler(dataset, num_replicas=dp, rank=dist.get_rank() // self.ring_attn_size)
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+def sampler(dataset):
+    return DistributedSampler(dataset, num_replicas=dist.get_world_size())
+""",
+]
