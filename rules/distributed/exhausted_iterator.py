@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from validator.analysis.bodies import Bodies
 from validator.analysis.places import is_aside, text_of
@@ -119,7 +119,7 @@ def _apart(node: ast.AST, first: ast.AST, second: ast.AST) -> bool:
     return False
 
 
-def _holds(block: list[ast.stmt] | list[ast.expr], place: ast.AST) -> bool:
+def _holds(block: Sequence[ast.AST], place: ast.AST) -> bool:
     return any(inner is place for each in block for inner in ast.walk(each))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.places import is_aside
 from validator.analysis.sharding import Sharding
 from validator.facts.model import Call
 from validator.finding import Finding, Related
@@ -32,7 +33,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for function in project.functions():
         shards = [c for c in function.facts.calls if c.method in _WRAPPERS or c in sharding.calls.get(function, ())]
         shards = [c for c in shards if c.args and c.args[0].kind == "path"]
-        for optimizer in _optimizers(project, function) if shards else ():
+        for optimizer in _optimizers(project, function) if shards and not is_aside(function.path) else ():
             model = _model(function, optimizer)
             shard = next((c for c in shards if c.args[0].value == model and c.at > optimizer.at), None)
             if shard is not None and not _apart(optimizer, shard):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from validator.analysis.binding import bind
 from validator.analysis.bodies import Bodies
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import is_aside
 from validator.analysis.rank_guards import RankGuards
 from validator.facts.model import At, Call
 from validator.facts.text import path_of
@@ -43,9 +43,8 @@ class _FanOut(NamedTuple):
 def check_project(project: Project) -> Iterator[Finding]:
     guards = project.analysis(RankGuards)
     for function in project.functions():
-        if is_aside(function.path) or not any(c.method == "remote" for c in function.facts.calls):
-            continue
-        if "rank" not in text_of(function):
+        remote = [c for c in function.facts.calls if c.method == "remote"]
+        if is_aside(function.path) or not any(guards.leaves_one(function, c.guards) for c in remote):
             continue
         sent = list(_fan_outs(project, function))
         alone = [f for f in sent if guards.leaves_one(function, f.call.guards)]

@@ -39,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             if call.method != "DistributedSampler" or not project.dotted(function, call.target).startswith("torch."):
                 continue
             shared = _shared(function)
-            if shared and _over_world(call):
+            if shared and _over_world(function, call):
                 yield RULE.finding(
                     function.path,
                     call.at,
@@ -49,9 +49,12 @@ def check_project(project: Project) -> Iterator[Finding]:
                 )
 
 
-def _over_world(call: Call) -> bool:
+def _over_world(function: Method, call: Call) -> bool:
     replicas = call.keyword("num_replicas") or (call.positional[1] if len(call.positional) > 1 else None)
-    return replicas is None or bool(_WORLD.search(replicas.value))
+    if replicas is None:
+        return not any(a.keyword == "**" for a in call.args)
+    made = [row.value for row in function.facts.assigns if row.target == replicas.value]
+    return all(_WORLD.search(value) for value in made or [replicas.value])
 
 
 def _shared(function: Method) -> str:
@@ -89,6 +92,17 @@ class Strategy:
     def sampler(self, dataset):
         dp = dist.get_world_size() // self.ring_attn_size
         return DistributedSampler(dataset, num_replicas=dp, rank=dist.get_rank() // self.ring_attn_size)
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Trainer:
+    def sampler(self, dataset):
+        world_size = dist.get_world_size()
+        if self.ulysses_sequence_parallel_size > 1:
+            world_size = self.mesh.size(0)
+        return DistributedSampler(dataset, num_replicas=world_size)
 """,
     """
 import torch.distributed as dist
