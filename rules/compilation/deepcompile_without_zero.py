@@ -45,7 +45,9 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
             yield RULE.finding(
                 source.path,
                 text.at(compiling),
-                "DeepCompile is on while ZeRO is " + ("at stage 0" if zero is not None else "not configured") + ": DeepSpeed compiles plainly",
+                "DeepCompile is on while ZeRO is "
+                + ("at stage 0" if zero is not None else "not configured")
+                + ": DeepSpeed compiles plainly",
                 help="use ZeRO stage 1, 2 or 3, or switch `deepcompile` off",
                 context="deepcompile",
             )
@@ -57,7 +59,12 @@ def _entries(node: ast.Dict) -> dict[str, ast.expr]:
 
 
 def _is(node: ast.expr | None, value: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value is not None and type(node.value) is type(value) and node.value == value
+    return (
+        isinstance(node, ast.Constant)
+        and node.value is not None
+        and type(node.value) is type(value)
+        and node.value == value
+    )
 
 
 INCORRECT = [

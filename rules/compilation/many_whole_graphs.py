@@ -1,8 +1,8 @@
 """Each layer compiled as a whole graph, without room for them all.
 
 What it does
-    Notes `torch.compile(layer, fullgraph=True)` (or `layer.compile(fullgraph=True)`) in a loop over layers, in a project
-    that never raises Dynamo's limit of recompilations.
+    Notes `torch.compile(layer, fullgraph=True)` (or `layer.compile(fullgraph=True)`) in a loop over layers, in a
+    project that never raises Dynamo's limit of recompilations.
 
 Why is this bad
     Layers share one piece of code. If anything in a layer is guarded by its number (`layer_idx`), each layer is a
@@ -37,14 +37,22 @@ def check_project(project: Project) -> Iterator[Finding]:
         for call in function.facts.calls:
             whole = call.keyword("fullgraph")
             looped = any(g.kind == "loop" and _LAYERS.search(g.text) for g in call.guards)
-            if call.method == "compile" and whole is not None and whole.value == "True" and looped and not is_aside(function.path):
+            if (
+                call.method == "compile"
+                and whole is not None
+                and whole.value == "True"
+                and looped
+                and not is_aside(function.path)
+            ):
                 found.append((function, call))
     for function, call in found:
         yield RULE.finding(
             function.path,
             call.at,
-            f"`{function.qualname}` compiles every layer with `fullgraph=True`; with the layer's number in a guard more than 8 of them raise",
-            help="set `torch._dynamo.config.recompile_limit` above the number of layers, or keep the layer's number out of its forward",
+            f"`{function.qualname}` compiles every layer with `fullgraph=True`; with the layer's number in a"
+            " guard more than 8 of them raise",
+            help="set `torch._dynamo.config.recompile_limit` above the number of layers, or keep the layer's"
+            " number out of its forward",
             context=function.qualname,
         )
 

@@ -44,8 +44,10 @@ def check_project(project: Project) -> Iterator[Finding]:
                         yield RULE.finding(
                             method.path,
                             call.at,
-                            f"`{method.qualname}` asks `self.{attribute}` for `no_sync`, which a model sharded by `{shard.method}` does not have",
-                            help=f"call `self.{attribute}.set_requires_gradient_sync(last)` before each forward instead",
+                            f"`{method.qualname}` asks `self.{attribute}` for `no_sync`, which a model sharded by"
+                            f" `{shard.method}` does not have",
+                            help=f"call `self.{attribute}.set_requires_gradient_sync(last)` before each forward"
+                            " instead",
                             related=[Related(where.path, shard.at[0], "the model is sharded here")],
                             context=f"{method.qualname}:no_sync",
                         )
@@ -64,7 +66,8 @@ def _empty(sharding: Sharding, cls: ClassDef, method: Method) -> Finding:
     return RULE.finding(
         method.path,
         method.facts.name_at,
-        f"`{method.qualname}` does nothing: a model sharded by `{shard.method}` still reduces gradients in every micro-batch",
+        f"`{method.qualname}` does nothing: a model sharded by `{shard.method}` still reduces gradients in every"
+        " micro-batch",
         help="call `model.set_requires_gradient_sync(False)` for all but the last micro-batch",
         related=[Related(where.path, shard.at[0], "the model is sharded here")],
         context=method.qualname,

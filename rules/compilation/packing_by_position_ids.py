@@ -41,8 +41,10 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     function.path,
                     call.at,
-                    f"`{call.target}` in `{function.qualname}` is compiled, uses FlashAttention and gets its packed samples by `position_ids` only",
-                    help="pass `cu_seq_lens_q`, `cu_seq_lens_k` and integer `max_length_q`, `max_length_k`, computed once per batch",
+                    f"`{call.target}` in `{function.qualname}` is compiled, uses FlashAttention and gets its"
+                    " packed samples by `position_ids` only",
+                    help="pass `cu_seq_lens_q`, `cu_seq_lens_k` and integer `max_length_q`, `max_length_k`,"
+                    " computed once per batch",
                     related=[Related(function.path, compiled.at[0], "the model is compiled here")],
                     context=f"{function.qualname}:{call.target}",
                 )
@@ -51,7 +53,12 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _packed(call: Call) -> bool:
     mask = call.keyword("attention_mask")
     given = {a.keyword for a in call.args}
-    return "position_ids" in given and (mask is None or mask.value == "None") and "**" not in given and not any("cu_seq" in (k or "") for k in given)
+    return (
+        "position_ids" in given
+        and (mask is None or mask.value == "None")
+        and "**" not in given
+        and not any("cu_seq" in (k or "") for k in given)
+    )
 
 
 def _compiled(project: Project, inside: list[Method], model: str) -> Call | None:
@@ -60,7 +67,8 @@ def _compiled(project: Project, inside: list[Method], model: str) -> Call | None
             if call.target == f"{model}.compile":
                 return call
             if project.dotted(method, call.target) == "torch.compile" and any(
-                row.target == model and row.value == call.target and row.at[0] == call.at[0] for row in method.facts.assigns
+                row.target == model and row.value == call.target and row.at[0] == call.at[0]
+                for row in method.facts.assigns
             ):
                 return call
     return None
@@ -98,7 +106,8 @@ class Actor:
 
     def forward(self, ids, position_ids, ends, longest):
         return self.model(
-            ids, position_ids=position_ids, cu_seq_lens_q=ends, cu_seq_lens_k=ends, max_length_q=longest, max_length_k=longest
+            ids, position_ids=position_ids, cu_seq_lens_q=ends, cu_seq_lens_k=ends,
+            max_length_q=longest, max_length_k=longest,
         )
 """,
     """

@@ -26,7 +26,9 @@ from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP604", "reentrant-checkpointing", "warning", "0.1.0", tokens=("gradient_checkpointing_enable", "use_reentrant"))
+RULE = Rule(
+    "MP604", "reentrant-checkpointing", "warning", "0.1.0", tokens=("gradient_checkpointing_enable", "use_reentrant")
+)
 
 _WRAPPERS = frozenset({"FSDP", "FullyShardedDataParallel", "fully_shard"})
 _COMPILING = frozenset({"torch.compile"})
@@ -64,7 +66,8 @@ def _report(function: Method, call: Call, wrap: Call, what: str) -> Finding:
     return RULE.finding(
         function.path,
         call.at,
-        f"{what} in `{function.qualname}`, where `{wrap.method}` takes the model: the reentrant kind does not go with it",
+        f"{what} in `{function.qualname}`, where `{wrap.method}` takes the model: the reentrant kind does not go"
+        " with it",
         help='pass `gradient_checkpointing_kwargs={"use_reentrant": False}` (`use_reentrant=False` to `checkpoint`)',
         related=[Related(function.path, wrap.at[0], f"`{wrap.method}` is called here")],
         context=f"{function.qualname}:{call.target}",

@@ -43,7 +43,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                     function.path,
                     call.at,
                     f"`{function.qualname}` starts `{call.method}` without waiting for it: it {kept}",
-                    help="keep the handle and call `wait()` before the tensor is used or freed, or drop `async_op=True`",
+                    help="keep the handle and call `wait()` before the tensor is used or freed, or drop"
+                    " `async_op=True`",
                     context=f"{function.qualname}:{call.method}",
                 )
 
@@ -57,7 +58,10 @@ def _is_async(project: Project, function: Method, call: Call) -> bool:
 
 def _kept(function: Method, call: Call) -> str:
     """The local name that holds the handle; empty where it goes elsewhere."""
-    row = next((r for r in function.facts.assigns if r.kind == "call" and r.value == call.target and within(call.at, r.at)), None)
+    row = next(
+        (r for r in function.facts.assigns if r.kind == "call" and r.value == call.target and within(call.at, r.at)),
+        None,
+    )
     return row.target if row is not None and row.target.isidentifier() else ""
 
 
@@ -66,7 +70,9 @@ def _read(project: Project, function: Method, name: str) -> bool:
     if node is None:
         return True
     outer = {n for each in ast.walk(node) if isinstance(each, ast.Global | ast.Nonlocal) for n in each.names}
-    return name in outer or any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+    return name in outer or any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node)
+    )
 
 
 INCORRECT = [

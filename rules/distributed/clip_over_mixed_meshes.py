@@ -37,15 +37,21 @@ def check_project(project: Project) -> Iterator[Finding]:
         cut = next(((m, c) for m in inside for c in m.facts.calls if c.method in _TENSOR_PARALLEL), None)
         shard = next(((m, sharding.direct[m][0]) for m in inside if m in sharding.direct), None)
         for call in clips:
-            if cut is None or shard is None or project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
+            if (
+                cut is None
+                or shard is None
+                or project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_"
+            ):
                 continue
             if guarded_by((*function.facts.guards, *call.guards), "tp", "tensor_parallel", "isinstance", "mesh"):
                 continue
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{call.target}` in `{function.qualname}` takes one norm over parameters of two meshes: of `{cut[1].method}` and of `{shard[1].method}`",
-                help="group the gradients by `grad.device_mesh`, take `get_total_norm` of each group, and clip by the root of the sum of their squares",
+                f"`{call.target}` in `{function.qualname}` takes one norm over parameters of two meshes: of"
+                f" `{cut[1].method}` and of `{shard[1].method}`",
+                help="group the gradients by `grad.device_mesh`, take `get_total_norm` of each group, and clip"
+                " by the root of the sum of their squares",
                 related=[
                     Related(cut[0].path, cut[1].at[0], "tensor parallelism is applied here"),
                     Related(shard[0].path, shard[1].at[0], "the model is sharded here"),

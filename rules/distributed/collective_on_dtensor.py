@@ -40,14 +40,20 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for call, row in sorted(rows.values(), key=lambda pair: pair[0].at):
             name = _parameter(function, call)
-            if not name or _WHOLE.search(text_of(function)) or any(_WHOLE.search(text_of(m)) for m in _callers(cls, function)):
+            if (
+                not name
+                or _WHOLE.search(text_of(function))
+                or any(_WHOLE.search(text_of(m)) for m in _callers(cls, function))
+            ):
                 continue
             attribute, (where, shard) = next(iter(models.items()))
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{row.name}` in `{function.qualname}` gets `{name}.data`, a DTensor: `self.{attribute}` is sharded by `fully_shard`",
-                help=f"make it whole first, on all ranks (`{name}.full_tensor()`), or local where shards are meant (`{name}.to_local()`)",
+                f"`{row.name}` in `{function.qualname}` gets `{name}.data`, a DTensor: `self.{attribute}` is"
+                " sharded by `fully_shard`",
+                help=f"make it whole first, on all ranks (`{name}.full_tensor()`), or local where shards are"
+                f" meant (`{name}.to_local()`)",
                 related=[Related(where.path, shard.at[0], "the sharded model comes from here")],
                 context=f"{function.qualname}:{row.name}:{name}",
             )

@@ -33,7 +33,14 @@ from validator.rule import Rule
 if TYPE_CHECKING:
     from validator.analysis.taint import Taint
 
-RULE = Rule("MP520", "debugger-left", "warning", "0.1.0", tokens=("breakpoint", "set_trace", "input(", "interact", "embed("), fix="safe")
+RULE = Rule(
+    "MP520",
+    "debugger-left",
+    "warning",
+    "0.1.0",
+    tokens=("breakpoint", "set_trace", "input(", "interact", "embed("),
+    fix="safe",
+)
 
 _DEBUGGERS = frozenset({
     "breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace", "pdb.post_mortem", "ray.util.pdb.set_trace",
@@ -89,7 +96,10 @@ def _report(project: Project, function: Method, call: Call, name: str, after: tu
     if name == "torch.distributed.breakpoint":
         message, severity = f"`{call.target}()` is left {where}; it stops the job until somebody answers", "note"
     elif taint is not None and after is not None:
-        message = f"`{call.target}()` {where} stops only some ranks, told apart by `{taint.why}`; the others wait in `{after[1]}`"
+        message = (
+            f"`{call.target}()` {where} stops only some ranks, told apart by `{taint.why}`;"
+            f" the others wait in `{after[1]}`"
+        )
         severity = "error"
     else:
         message, severity = f"`{call.target}()` is left {where}; it stops every rank that gets here", "warning"

@@ -76,11 +76,14 @@ def _communicates(project: Project, function: Method, call: Call) -> bool:
 def _report(function: Method, init: Call, setting: Call, between: Call | None) -> Finding:
     related = [Related(function.path, setting.at[0], f"`{setting.target}` sets the device here")]
     if between is not None:
-        related.insert(0, Related(function.path, between.at[0], f"`{between.target}` may make a communicator before that"))
+        related.insert(
+            0, Related(function.path, between.at[0], f"`{between.target}` may make a communicator before that")
+        )
     return RULE.finding(
         function.path,
         init.at,
-        f"`{function.qualname}` makes the NCCL process group before any device is set; `{setting.target}` sets it too late",
+        f"`{function.qualname}` makes the NCCL process group before any device is set; `{setting.target}` sets it"
+        " too late",
         help="call `torch.cuda.set_device(local_rank)` first, or pass `device_id=torch.device('cuda', local_rank)`",
         related=related,
         context=f"{function.qualname}:{setting.target}",

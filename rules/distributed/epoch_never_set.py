@@ -30,15 +30,21 @@ def check_project(project: Project) -> Iterator[Finding]:
             if call.method == "set_epoch":
                 return
             shuffle = call.keyword("shuffle")
-            if call.method == "DistributedSampler" and (shuffle is None or shuffle.value == "True") and not is_aside(function.path):
+            if (
+                call.method == "DistributedSampler"
+                and (shuffle is None or shuffle.value == "True")
+                and not is_aside(function.path)
+            ):
                 made.append((function, call))
     for function, call in made:
         if project.dotted(function, call.target).startswith("torch."):
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{function.qualname}` makes a shuffling `DistributedSampler`, and nothing in the project calls `set_epoch`",
-                help="call `sampler.set_epoch(epoch)` at the start of every epoch, or pass `shuffle=False` where order does not matter",
+                f"`{function.qualname}` makes a shuffling `DistributedSampler`, and nothing in the project calls"
+                " `set_epoch`",
+                help="call `sampler.set_epoch(epoch)` at the start of every epoch, or pass `shuffle=False` where"
+                " order does not matter",
                 context=function.qualname,
             )
 

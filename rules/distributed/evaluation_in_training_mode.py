@@ -47,7 +47,9 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _without_gradient(function: Method) -> bool:
     decorated = any(_NO_GRADIENT.search(d) for d in function.facts.decorators)
-    return decorated or any(_NO_GRADIENT.search(g.text) for c in function.facts.calls for g in c.guards if g.kind == "with")
+    return decorated or any(
+        _NO_GRADIENT.search(g.text) for c in function.facts.calls for g in c.guards if g.kind == "with"
+    )
 
 
 def _report(function: Method, forward: Call) -> Finding:

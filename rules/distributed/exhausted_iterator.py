@@ -59,7 +59,11 @@ def _iterators(function: Method) -> dict[str, int]:
     """Names that hold an iterator, with the line from which they do."""
     found = {}
     for param in function.facts.params:
-        if param.kind in ("any", "kw", "pos") and _ANNOTATED.search(param.annotation) and not _LISTS.search(param.annotation):
+        if (
+            param.kind in ("any", "kw", "pos")
+            and _ANNOTATED.search(param.annotation)
+            and not _LISTS.search(param.annotation)
+        ):
             found[param.name] = 0
     for row in function.facts.assigns:
         if row.kind == "call" and "." not in row.target and "[" not in row.target:
@@ -128,7 +132,8 @@ def _report(function: Method, name: str, first: ast.AST, second: ast.AST) -> Fin
     return RULE.finding(
         function.path,
         text.at(first),
-        f"`{function.qualname}` goes through `{name}` twice; if it is a generator (`model.parameters()`), the second pass sees nothing",
+        f"`{function.qualname}` goes through `{name}` twice; if it is a generator (`model.parameters()`), the"
+        " second pass sees nothing",
         help=f"begin with `{name} = list({name})`",
         related=[Related(function.path, text.at(second)[0], f"`{name}` is gone through again here")],
         context=f"{function.qualname}:{name}",

@@ -43,7 +43,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     function.path,
                     call.at,
-                    f"`{call.target}()` in `{function.qualname}` is called on every value of `{names[root]}`, buffers that are plain tensors included",
+                    f"`{call.target}()` in `{function.qualname}` is called on every value of `{names[root]}`,"
+                    " buffers that are plain tensors included",
                     help=f"ask first: `{root}.full_tensor() if isinstance({root}, DTensor) else {root}`",
                     context=f"{function.qualname}:{root}",
                 )

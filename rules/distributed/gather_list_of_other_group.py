@@ -5,7 +5,8 @@ What it does
     (`dist.get_world_size()` elements) while the call works on a sub-group, or made for one group and used with another.
 
 Why is this bad
-    The list must have one entry for each rank of the group. NCCL raises or leaves entries empty; the mean over them is wrong.
+    The list must have one entry for each rank of the group. NCCL raises or leaves entries empty,
+    and the mean over them is wrong.
 
 References
     https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_gather
@@ -46,7 +47,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{row.name}` in `{function.qualname}` fills a list made for {_named(made[0])}, but works on {_named(group)}",
+                f"`{row.name}` in `{function.qualname}` fills a list made for {_named(made[0])}, but works on"
+                f" {_named(group)}",
                 help="make the list with `dist.get_world_size(group)` of the group that the call uses",
                 related=[Related(function.path, made[1], "the list is made here")],
                 context=f"{function.qualname}:{row.name}",
@@ -76,7 +78,11 @@ def _size(function: Method, text: str) -> str | None:
     rows = [row for row in function.facts.assigns if row.target == text]
     if len(rows) != 1 or rows[0].kind != "call" or not rows[0].value.endswith("get_world_size"):
         return None
-    calls = (c for c in function.facts.calls if c.target == rows[0].value and rows[0].at[:2] <= c.at[:2] and c.at[2:] <= rows[0].at[2:])
+    calls = (
+        c
+        for c in function.facts.calls
+        if c.target == rows[0].value and rows[0].at[:2] <= c.at[:2] and c.at[2:] <= rows[0].at[2:]
+    )
     made = next(calls, None)
     if made is None or "." not in made.target:
         return None

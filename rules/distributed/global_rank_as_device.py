@@ -45,7 +45,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                     f"`{function.qualname}` takes `{text}`, the rank in the whole job"
                     + (f" (from `{source}`)" if source != text else "")
                     + f", for the number of a device in `{call.method}`",
-                    help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
+                    help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the"
+                    " devices of a node",
                     context=f"{function.qualname}:{call.method}:{text}",
                 )
 
@@ -66,7 +67,10 @@ def _index(project: Project, function: Method, call: Call) -> str:
 
 
 def _is_torch(project: Project, function: Method, call: Call) -> bool:
-    return project.dotted(function, call.target).startswith("torch.") or call.receiver in ("get_torch_device()", "get_accelerator()")
+    return project.dotted(function, call.target).startswith("torch.") or call.receiver in (
+        "get_torch_device()",
+        "get_accelerator()",
+    )
 
 
 def _source(kind: str, value: str) -> str:
@@ -86,8 +90,15 @@ def _global_rank(project: Project, function: Method, text: str) -> str:
     if row.kind == "call" and project.dotted(function, row.value) == "torch.distributed.get_rank":
         call = next((c for c in function.facts.calls if c.target == row.value and c.at[:2] >= row.at[:2]), None)
         return "" if call is not None and call.args else f"{row.value}()"
-    node = next((c for c in function.facts.calls if row.at[:2] <= c.at[:2] and c.at[2:] <= row.at[2:] and c.target == "int"), None)
-    return 'os.environ["RANK"]' if node is not None and node.args and _is_environment(node.args[0].value, function, row.at[0]) else ""
+    node = next(
+        (c for c in function.facts.calls if row.at[:2] <= c.at[:2] and c.at[2:] <= row.at[2:] and c.target == "int"),
+        None,
+    )
+    return (
+        'os.environ["RANK"]'
+        if node is not None and node.args and _is_environment(node.args[0].value, function, row.at[0])
+        else ""
+    )
 
 
 def _is_environment(value: str, function: Method, line: int) -> bool:

@@ -43,7 +43,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{function.qualname}` splits sequences over context-parallel ranks, but `{reducing.method}` works on the"
+                f"`{function.qualname}` splits sequences over context-parallel ranks, but `{reducing.method}`"
+                " works on the"
                 " data-parallel group without them",
                 help="ask for `get_data_parallel_group(with_context_parallel=True)`",
                 related=[
@@ -56,7 +57,11 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _reduction(function: Method, group: Call) -> Call | None:
     """The call that reduces over the group: it gets the call's result directly or under a name."""
-    names = {row.target for row in function.facts.assigns if row.kind == "call" and row.value == group.target and row.at[:2] <= group.at[:2]}
+    names = {
+        row.target
+        for row in function.facts.assigns
+        if row.kind == "call" and row.value == group.target and row.at[:2] <= group.at[:2]
+    }
     for call in function.facts.calls:
         if not any(word in call.method for word in _REDUCING):
             continue

@@ -42,8 +42,10 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     function.path,
                     shard.at,
-                    f"`{function.qualname}` shards `{model}` in half precision and trains those parameters: no fp32 copy is kept",
-                    help="load the model in fp32 and give `fully_shard` a `MixedPrecisionPolicy(param_dtype=torch.bfloat16)`",
+                    f"`{function.qualname}` shards `{model}` in half precision and trains those parameters: no"
+                    " fp32 copy is kept",
+                    help="load the model in fp32 and give `fully_shard` a"
+                    " `MixedPrecisionPolicy(param_dtype=torch.bfloat16)`",
                     related=[
                         Related(function.path, half.at[0], "half precision comes from here"),
                         Related(function.path, optimizer.at[0], "the optimizer gets the parameters here"),
@@ -59,7 +61,9 @@ def _half(function: Method, model: str, shard: Call) -> Call | None:
             continue
         made = any(row.target == model and within(call.at, row.at) for row in function.facts.assigns)
         on_model = call.receiver == model and (made or call.use == "discard")
-        if on_model and (call.method in ("bfloat16", "half") or call.method == "to" and any(_HALF.match(a.value) for a in call.args)):
+        if on_model and (
+            call.method in ("bfloat16", "half") or call.method == "to" and any(_HALF.match(a.value) for a in call.args)
+        ):
             return call
         dtype = call.keyword("torch_dtype") or call.keyword("dtype")
         if made and call.method == "from_pretrained" and dtype is not None and _HALF.match(dtype.value):

@@ -49,7 +49,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield RULE.finding(
                 function.path,
                 at,
-                f"`{function.qualname}` takes the dimension `{name}` of a mesh that has it only where its size is above 1",
+                f"`{function.qualname}` takes the dimension `{name}` of a mesh that has it only where its size is"
+                " above 1",
                 help=f"ask for the size of `{name}` before using it, as for the other dimensions",
                 related=[Related(function.path, made.at[0], "the mesh is made here, of the dimensions that were kept")],
                 context=f"{function.qualname}:{first}:{name}",
@@ -58,7 +59,11 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _chosen(function: Method) -> bool:
     """Whether names are collected one by one, under a test of their size."""
-    appending = (c for c in function.facts.calls if c.method == "append" and c.receiver in ("names", "mesh_dim_names", "dim_names"))
+    appending = (
+        c
+        for c in function.facts.calls
+        if c.method == "append" and c.receiver in ("names", "mesh_dim_names", "dim_names")
+    )
     return any(_KEPT.match(g.text) and not g.negated for c in appending for g in c.guards if g.kind == "if")
 
 
@@ -79,8 +84,14 @@ def _guards(function: Method, line: int) -> tuple[Guard, ...]:
 
 def _speaks_of(guard: Guard, name: str) -> bool:
     words = name.split("_")
-    return guard.kind in ("if", "try") and not guard.negated and (
-        guard.kind == "try" or name in guard.text or re.search(rf"\b(self\.)?{re.escape(words[0])}(_\w+)?\b", guard.text) is not None
+    return (
+        guard.kind in ("if", "try")
+        and not guard.negated
+        and (
+            guard.kind == "try"
+            or name in guard.text
+            or re.search(rf"\b(self\.)?{re.escape(words[0])}(_\w+)?\b", guard.text) is not None
+        )
     )
 
 

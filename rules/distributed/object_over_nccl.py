@@ -41,7 +41,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                     function.path,
                     call.at,
                     f"`{row.name}` in `{function.qualname}` sends Python objects over `{group}`, which has only NCCL",
-                    help="make a second group with `backend='gloo'` for objects, or a group with both (`cpu:gloo,cuda:nccl`)",
+                    help="make a second group with `backend='gloo'` for objects, or a group with both"
+                    " (`cpu:gloo,cuda:nccl`)",
                     related=[Related(function.path, line, "the group is made here")],
                     context=f"{function.qualname}:{row.name}:{group}",
                 )
@@ -52,9 +53,9 @@ def _made_with_nccl(function: Method, group: str) -> int | None:
     for method in function.cls.every_method() if function.cls is not None else [function]:
         for call in method.facts.calls:
             backend = call.keyword("backend")
-            if call.method == "new_group" and backend is not None and backend.value.strip("\"'") == "nccl":
-                if any(row.target == group and within(call.at, row.at) for row in method.facts.assigns):
-                    return call.at[0]
+            alone = call.method == "new_group" and backend is not None and backend.value.strip("\"'") == "nccl"
+            if alone and any(row.target == group and within(call.at, row.at) for row in method.facts.assigns):
+                return call.at[0]
     return None
 
 

@@ -23,7 +23,9 @@ from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP523", "optimizer-before-sharding", "error", "0.1.0", tokens=("fully_shard", "FSDP", "FullyShardedDataParallel"))
+RULE = Rule(
+    "MP523", "optimizer-before-sharding", "error", "0.1.0", tokens=("fully_shard", "FSDP", "FullyShardedDataParallel")
+)
 
 _WRAPPERS = frozenset({"FSDP", "FullyShardedDataParallel"})
 
@@ -40,13 +42,12 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     function.path,
                     optimizer.at,
-                    f"`{optimizer.target}` in `{function.qualname}` gets the parameters of `{model}` before `{shard.method}` replaces them",
+                    f"`{optimizer.target}` in `{function.qualname}` gets the parameters of `{model}` before"
+                    f" `{shard.method}` replaces them",
                     help="make the optimizer from the parameters of the sharded model",
                     related=[Related(function.path, shard.at[0], "the model is sharded here")],
                     context=f"{function.qualname}:{model}",
                 )
-
-
 
 
 def _optimizers(project: Project, function: Method) -> Iterator[Call]:

@@ -78,7 +78,11 @@ def _loops(function: Method, node: ast.AST) -> Iterator[tuple[str, str, At]]:
         if isinstance(each, ast.ListComp | ast.GeneratorExp | ast.For):
             loop = each if isinstance(each, ast.For) else each.generators[0]
             for inner in ast.walk(each):
-                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "remote":
+                if (
+                    isinstance(inner, ast.Call)
+                    and isinstance(inner.func, ast.Attribute)
+                    and inner.func.attr == "remote"
+                ):
                     target = path_of(inner.func)
                     if isinstance(loop.target, ast.Name) and target.startswith(f"{loop.target.id}."):
                         yield path_of(loop.iter), target.split(".")[-2], function.module.source_text.at(inner)
@@ -88,7 +92,8 @@ def _report(function: Method, fan: _FanOut, sibling: _FanOut) -> Finding:
     return RULE.finding(
         function.path,
         fan.call.at,
-        f"every rank that runs `{function.qualname}` sends `{fan.name}` to each of `{fan.actors}`, while `{sibling.name}` is sent by one",
+        f"every rank that runs `{function.qualname}` sends `{fan.name}` to each of `{fan.actors}`, while"
+        f" `{sibling.name}` is sent by one",
         help="send it inside the same test of the rank, and keep the barrier outside",
         related=[Related(function.path, sibling.call.at[0], f"one rank sends `{sibling.name}` here")],
         context=f"{function.qualname}:{fan.name}",

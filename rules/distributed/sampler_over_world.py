@@ -43,7 +43,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     function.path,
                     call.at,
-                    f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of `{shared}` must share it",
+                    f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of"
+                    f" `{shared}` must share it",
                     help="pass `num_replicas` and `rank` of the data-parallel dimension",
                     context=f"{function.qualname}:{shared}",
                 )

@@ -2,7 +2,8 @@
 
 What it does
     Reports the result of `torch.nn.utils.clip_grad_norm_` kept under a name in a class or script that shards its
-    model with `fully_shard`, where nothing turns it into a full tensor (`.full_tensor()`) or asks whether it is a DTensor.
+    model with `fully_shard`, where nothing turns it into a full tensor (`.full_tensor()`) or asks whether it
+    is a DTensor.
 
 Why is this bad
     Over FSDP2 parameters the norm is a DTensor with a partial placement: what a rank logs of it is the norm of its
@@ -30,20 +31,31 @@ def check_project(project: Project) -> Iterator[Finding]:
     sharding = project.analysis(Sharding)
     for function in project.functions():
         for call in function.facts.calls:
-            if call.method != "clip_grad_norm_" or is_aside(function.path) or guarded_by(call.guards, "isinstance", "fsdp"):
+            if (
+                call.method != "clip_grad_norm_"
+                or is_aside(function.path)
+                or guarded_by(call.guards, "isinstance", "fsdp")
+            ):
                 continue
             if project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
                 continue
-            name = next((r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), "")
+            name = next(
+                (r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), ""
+            )
             place = _sharding(sharding, function) if name else None
             text = text_of(function) if place else ""
-            if not place or any(word in text for word in ("full_tensor", "DTensor", "to_local", "is_fsdp1")) or text.count(name) < 2:
+            if (
+                not place
+                or any(word in text for word in ("full_tensor", "DTensor", "to_local", "is_fsdp1"))
+                or text.count(name) < 2
+            ):
                 continue
             where, shard = place
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded, and is used as if it were whole",
+                f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
+                " and is used as if it were whole",
                 help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
                 related=[Related(where.path, shard.at[0], "the model is sharded here")],
                 context=f"{function.qualname}:{name}",

@@ -36,7 +36,8 @@ _SEQUENCE = frozenset({"attention_mask", "input_ids", "labels", "position_ids", 
 _LOGITS = re.compile(r"^(\w+_)?(chosen|rejected|policy|reference|lm|token|student|teacher)_logits$|^logits$")
 _PADDED = re.compile(r"pad_across_processes|pad_to_length|pad_to_max|pad_to_same|all_gather_variable|pad\(")
 _REDUCING = frozenset({
-    "mean", "sum", "nansum", "nanmean", "max", "min", "argmax", "item", "size", "numel", "masked_mean", "shape", "squeeze", "len",
+    "mean", "sum", "nansum", "nanmean", "max", "min", "argmax", "item", "size", "numel", "masked_mean", "shape", "squeeze",
+    "len",
 })  # fmt: skip
 
 
@@ -91,7 +92,8 @@ def _report(function: Method, call: Call, name: str) -> Finding:
         function.path,
         call.at,
         f"`{call.method}({name})` in `{function.qualname}` gathers whole sequences, whose length differs between ranks",
-        help=f"reduce on each rank first (`{call.method}({name}.sum())`, `.mean()`), or pad with `accelerator.pad_across_processes`",
+        help=f"reduce on each rank first (`{call.method}({name}.sum())`, `.mean()`), or pad with"
+        " `accelerator.pad_across_processes`",
         context=f"{function.qualname}:{name}",
     )
 

@@ -23,7 +23,9 @@ from validator.rule import Rule
 
 RULE = Rule("MP532", "unseeded-shuffle", "error", "0.1.0", tokens=("shuffle", "randperm", "permutation", "sample"))
 
-_SHUFFLES = frozenset({"random.shuffle", "random.sample", "torch.randperm", "numpy.random.permutation", "numpy.random.shuffle"})
+_SHUFFLES = frozenset(
+    {"random.shuffle", "random.sample", "torch.randperm", "numpy.random.permutation", "numpy.random.shuffle"}
+)
 _PART = re.compile(r"\[[^\]\n]*\brank(\(\))?\s*:[^\]\n]*:\s*[^\]\n]*(world_size|num_replicas|num_processes)[^\]\n]*\]")
 
 
@@ -39,8 +41,10 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     function.path,
                     call.at,
-                    f"every rank shuffles for itself in `{function.qualname}` (`{call.target}`), then takes its part of its own order",
-                    help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide by rank",
+                    f"every rank shuffles for itself in `{function.qualname}` (`{call.target}`), then takes its"
+                    " part of its own order",
+                    help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`),"
+                    " then divide by rank",
                     context=f"{function.qualname}:{call.target}",
                 )
 

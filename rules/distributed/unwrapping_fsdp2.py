@@ -25,7 +25,9 @@ from validator.rule import Rule
 
 RULE = Rule("MP522", "unwrapping-fsdp2", "error", "0.1.0", tokens=("fully_shard",))
 
-_WRAPPING = frozenset({"FSDP", "FullyShardedDataParallel", "DDP", "DistributedDataParallel", "initialize", "prepare", "compile"})
+_WRAPPING = frozenset(
+    {"FSDP", "FullyShardedDataParallel", "DDP", "DistributedDataParallel", "initialize", "prepare", "compile"}
+)
 _ASKING = re.compile(r"hasattr|isinstance|getattr|fsdp|AttributeError|\*", re.IGNORECASE)
 
 
@@ -44,7 +46,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                     yield RULE.finding(
                         cls.path,
                         refs[0][0],
-                        f"`{method.qualname}` reads `{path}`, but `{shard.method}` shards in place: there is no wrapper to take off",
+                        f"`{method.qualname}` reads `{path}`, but `{shard.method}` shards in place: there is no"
+                        " wrapper to take off",
                         help=f"use `self.{attribute}` itself",
                         related=[Related(where.path, shard.at[0], "the model is sharded here")],
                         context=f"{method.qualname}:{path}",

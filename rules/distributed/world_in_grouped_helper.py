@@ -48,7 +48,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     for function, rows in effects.direct.items():
         if is_aside(function.path) or function.cls is not None or function.enclosing is not None:
             continue
-        if any(_GROUP.search(p.name) or p.kind in ("*", "**") for p in function.facts.params) or not function.facts.params:
+        if (
+            any(_GROUP.search(p.name) or p.kind in ("*", "**") for p in function.facts.params)
+            or not function.facts.params
+        ):
             continue
         moving = sorted((call.at, call) for call, row in rows.values() if row.name in _MOVING)
         groups = {group_of(row, call) for call, row in rows.values()}
@@ -82,11 +85,15 @@ def _caller(project: Project, function: Method) -> _Reason | None:
             continue
         stage = next((g for g in call.guards if g.kind == "if" and _STAGE.search(g.text)), None)
         if stage is not None:
-            return _Reason(f"`{caller.qualname}` calls it on some pipeline stages only", Related(caller.path, call.at[0], "called here"))
+            return _Reason(
+                f"`{caller.qualname}` calls it on some pipeline stages only",
+                Related(caller.path, call.at[0], "called here"),
+            )
         grouped = next((c for c in caller.facts.calls if _SUBGROUP.search(c.method)), None)
         if grouped is not None:
             return _Reason(
-                f"its caller `{caller.qualname}` works with `{grouped.target}()`", Related(caller.path, call.at[0], "called here")
+                f"its caller `{caller.qualname}` works with `{grouped.target}()`",
+                Related(caller.path, call.at[0], "called here"),
             )
     return None
 
@@ -95,8 +102,10 @@ def _report(function: Method, call: Call, reason: _Reason) -> Finding:
     return RULE.finding(
         function.path,
         call.at,
-        f"`{function.qualname}` has no parameter for a process group and calls `{call.method}` on the whole job, but {reason.text}",
-        help="give the function a `group` parameter, hand it to every collective and size query in it, and pass the group in use",
+        f"`{function.qualname}` has no parameter for a process group and calls `{call.method}` on the whole job,"
+        f" but {reason.text}",
+        help="give the function a `group` parameter, hand it to every collective and size query in it, and pass"
+        " the group in use",
         related=[reason.related],
         context=f"{function.qualname}:{call.method}",
     )

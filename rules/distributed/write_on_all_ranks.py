@@ -27,12 +27,20 @@ from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP537", "write-on-all-ranks", "warning", "0.1.0", tokens=("save_pretrained", "copy", "upload", "json.dump"))
+RULE = Rule(
+    "MP537", "write-on-all-ranks", "warning", "0.1.0", tokens=("save_pretrained", "copy", "upload", "json.dump")
+)
 
-_REPLICATED = re.compile(r"(^|[._])(tokenizer|processor|processing_class|config|hf_config|generation_config|image_processor)$")
+_REPLICATED = re.compile(
+    r"(^|[._])(tokenizer|processor|processing_class|config|hf_config|generation_config|image_processor)$"
+)
 _REMOTE = frozenset({"upload_folder", "upload_file", "upload_directory", "push_to_hub", "put_file"})
-_RANK = re.compile(r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.IGNORECASE)
-_ONE = re.compile(r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|save_on_each_node|should_save|is_local_main|on_rank")
+_RANK = re.compile(
+    r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.IGNORECASE
+)
+_ONE = re.compile(
+    r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|save_on_each_node|should_save|is_local_main|on_rank"
+)
 _KIND_OF_WRITE = {"json.dump": "json.dump", "yaml.dump": "yaml.dump", "yaml.safe_dump": "yaml.safe_dump"}
 
 
@@ -49,8 +57,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield RULE.finding(
                 function.path,
                 call.at,
-                f"`{call.target}` in `{function.qualname}` writes the same files on many ranks, which all run `{anchor.method}` there",
-                help="let the first rank of the job write, and place a barrier behind it for whoever reads the files next",
+                f"`{call.target}` in `{function.qualname}` writes the same files on many ranks, which all run"
+                f" `{anchor.method}` there",
+                help="let the first rank of the job write, and place a barrier behind it for whoever reads the"
+                " files next",
                 related=[Related(function.path, anchor.at[0], f"every rank calls `{anchor.method}` here")],
                 context=f"{function.qualname}:{call.target}",
             )
@@ -82,7 +92,11 @@ def _excused(function: Method, call: Call) -> bool:
     names = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
     texts += [row.value for row in function.facts.assigns if row.target in names]
     told = any(_ONE.search(guard.text) for guard in every_guard(function, call.guards) if guard.kind == "if")
-    return told or any(_RANK.search(text) for text in texts) or any(a.keyword in ("is_main_process", "**") for a in call.args)
+    return (
+        told
+        or any(_RANK.search(text) for text in texts)
+        or any(a.keyword in ("is_main_process", "**") for a in call.args)
+    )
 
 
 INCORRECT = [

@@ -52,7 +52,12 @@ def _is_shell(project: Project, function: Method, call: Call) -> bool:
     if call.method in ("system", "popen"):
         return project.dotted(function, call.target) in ("os.system", "os.popen")
     shell = call.keyword("shell")
-    return call.method in _RUNNERS and shell is not None and shell.value == "True" and project.dotted(function, call.target).startswith("subprocess.")
+    return (
+        call.method in _RUNNERS
+        and shell is not None
+        and shell.value == "True"
+        and project.dotted(function, call.target).startswith("subprocess.")
+    )
 
 
 def _interpolated(function: Method, text: str, kind: str) -> set[str]:

@@ -33,12 +33,18 @@ def check_project(project: Project) -> Iterator[Finding]:
         for call in function.facts.calls:
             given = call.keyword("trust_remote_code")
             if given is not None and given.value == "True":
-                yield _report(function, given.at, f"`{call.target}` in `{function.qualname}` trusts the code of any model repository")
+                yield _report(
+                    function,
+                    given.at,
+                    f"`{call.target}` in `{function.qualname}` trusts the code of any model repository",
+                )
             elif call.method == "add_argument" and _is_on(call):
                 yield _report(function, call.at, "the option `--trust_remote_code` is on unless it is switched off")
         for param in function.facts.params:
             if param.name == "trust_remote_code" and param.default == "True":
-                yield _report(function, param.at, f"`{function.qualname}` trusts the code of any model repository by default")
+                yield _report(
+                    function, param.at, f"`{function.qualname}` trusts the code of any model repository by default"
+                )
 
 
 def _is_on(call: Call) -> bool:

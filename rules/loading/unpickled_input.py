@@ -27,7 +27,8 @@ from validator.rule import Rule
 RULE = Rule("MP801", "unpickled-input", "warning", "0.1.0", tokens=("pickle", "dill", "joblib"))
 
 _LOADERS = frozenset({
-    "pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
+    "pickle.load", "pickle.loads", "pickle.Unpickler", "cloudpickle.load", "cloudpickle.loads", "dill.load",
+    "dill.loads",
     "joblib.load", "pandas.read_pickle",
 })  # fmt: skip
 _NETWORK = re.compile(
@@ -45,7 +46,11 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             source = _source(function, call)
             remote = bool(_NETWORK.search(source))
-            what = f"bytes that come from outside (`{source[:60]}`)" if remote else "what a file or another process gives it"
+            what = (
+                f"bytes that come from outside (`{source[:60]}`)"
+                if remote
+                else "what a file or another process gives it"
+            )
             yield RULE.finding(
                 function.path,
                 call.at,

@@ -60,7 +60,8 @@ def _explicit(function: Method, call: Call) -> Finding:
         function.path,
         call.at,
         f"`torch.load` in `{function.qualname}` runs whatever code the file holds: `weights_only=False`",
-        help="load tensors with `weights_only=True`, name other classes with `torch.serialization.safe_globals`, or save as safetensors",
+        help="load tensors with `weights_only=True`, name other classes with `torch.serialization.safe_globals`,"
+        " or save as safetensors",
         context=f"{function.qualname}:{call.args[0].value if call.args else ''}",
         severity="note",
     )
@@ -72,7 +73,8 @@ def _implicit(function: Method, call: Call, oldest: tuple[int, ...] | None) -> F
     return RULE.finding(
         function.path,
         call.at,
-        f"`torch.load({source})` in `{function.qualname}` says nothing of `weights_only`: {bound} runs whatever code the file holds",
+        f"`torch.load({source})` in `{function.qualname}` says nothing of `weights_only`: {bound} runs whatever"
+        " code the file holds",
         help="add `weights_only=True`",
         context=f"{function.qualname}:{source}",
     )

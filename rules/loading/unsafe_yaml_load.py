@@ -1,8 +1,7 @@
 """`yaml.load` with a loader that makes any Python object, or with none.
 
 What it does
-    Reports `yaml.load` without a `Loader`, with `Loader`, `UnsafeLoader` or `FullLoader` before PyYAML 5.4 made it safe,
-    and `yaml.unsafe_load`. Tests and examples are silent.
+    Reports `yaml.load` without a `Loader`, or with `Loader`, `CLoader` or `UnsafeLoader`, and `yaml.unsafe_load`. Tests and examples are silent.
 
 Why is this bad
     A YAML file can then call any function. Without a `Loader` PyYAML 6 raises TypeError.

@@ -76,5 +76,8 @@ class Words:
     @cached_property
     def _called(self) -> frozenset[str]:
         return frozenset(
-            call.method for function in self.project.functions() if not is_test(function.path) for call in function.facts.calls
+            call.method
+            for function in self.project.functions()
+            if not is_test(function.path)
+            for call in function.facts.calls
         )

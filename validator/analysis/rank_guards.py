@@ -28,7 +28,7 @@ class RankGuards:
         return next(iter(self.all_of(function, guards)), None)
 
     def leaves_one(self, function: Method, guards: Iterable[Guard]) -> bool:
-        """Whether one rank of the job (or of each node) is left: a test of the global or local rank, or of two coordinates."""
+        """Whether one rank of the job, or of each node, is left: its rank is tested, or two coordinates are."""
         taints = self.all_of(function, guards)
         return any(not taint.dim for taint in taints) or len({taint.dim for taint in taints}) > 1
 

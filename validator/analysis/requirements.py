@@ -27,7 +27,9 @@ class Requirements:
     def _folder(self, package: str, folder: str) -> Version | None:
         key = (package, folder)
         if key not in self._known:
-            found = next((v for name in _FILES if (v := _declared(package, os.path.join(folder, name))) is not None), None)
+            found = next(
+                (v for name in _FILES if (v := _declared(package, os.path.join(folder, name))) is not None), None
+            )
             parent = os.path.dirname(folder)
             ends = parent == folder or any(os.path.exists(os.path.join(folder, m)) for m in _MARKERS)
             self._known[key] = found if found is not None or ends else self._folder(package, parent)
@@ -41,6 +43,8 @@ def _declared(package: str, path: str) -> Version | None:
             text = file.read(_LONGEST)
     except OSError:
         return None
-    pattern = rf"(?:^|[\"'\s]){re.escape(package)}(?:\[[^\]]*\])?\s*(?:=\s*[\"'])?\s*(?:>=|==|~=|\^|>)\s*v?(\d+(?:\.\d+)*)"
+    pattern = (
+        rf"(?:^|[\"'\s]){re.escape(package)}(?:\[[^\]]*\])?\s*(?:=\s*[\"'])?\s*(?:>=|==|~=|\^|>)\s*v?(\d+(?:\.\d+)*)"
+    )
     versions = [tuple(map(int, found.split("."))) for found in re.findall(pattern, text, re.MULTILINE)]
     return min(versions, default=None)

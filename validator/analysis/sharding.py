@@ -22,7 +22,9 @@ class Sharding:
         """Whether a call is torch's `fully_shard`, under whatever name it was imported."""
         if call.method == _SHARDED:
             return True
-        return call.target in self._aliases.get(function.path, ()) and self.project.dotted(function, call.target).endswith(f".{_SHARDED}")
+        return call.target in self._aliases.get(function.path, ()) and self.project.dotted(
+            function, call.target
+        ).endswith(f".{_SHARDED}")
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
@@ -60,7 +62,7 @@ class Sharding:
         return frozenset(function.cls for function in self.calls if function.cls is not None)
 
     def models(self, cls: ClassDef) -> dict[str, tuple[Method, Call]]:
-        """The attributes (`model` of `self.model`) that hold sharded models, with the call that shards or brings them."""
+        """The attributes (`model` of `self.model`) that hold sharded models, each with the call that shards it."""
         if cls not in self._models:
             self._models[cls] = {}
             self._models[cls].update({**self._given(cls), **self._made(cls)})
@@ -83,7 +85,11 @@ class Sharding:
         init = cls.find("__init__")
         if init is None:
             return {}
-        kept = {row.value: row.target[5:] for row in init.facts.assigns if row.kind == "path" and row.target.startswith("self.")}
+        kept = {
+            row.value: row.target[5:]
+            for row in init.facts.assigns
+            if row.kind == "path" and row.target.startswith("self.")
+        }
         found: dict[str, tuple[Method, Call]] = {}
         for caller, call in self.project.types.callers.get(init, ()):
             if caller.cls is None or caller.cls is cls or caller.cls not in self.classes:
