@@ -36,8 +36,8 @@ _SEQUENCE = frozenset({"attention_mask", "input_ids", "labels", "position_ids", 
 _LOGITS = re.compile(r"^(\w+_)?(chosen|rejected|policy|reference|lm|token|student|teacher)_logits$|^logits$")
 _PADDED = re.compile(r"pad_across_processes|pad_to_length|pad_to_max|pad_to_same|all_gather_variable|pad\(")
 _REDUCING = frozenset({
-    "mean", "sum", "nansum", "nanmean", "max", "min", "argmax", "item", "size", "numel", "masked_mean", "shape", "squeeze",
-    "len",
+    "mean", "sum", "nansum", "nanmean", "max", "min", "argmax", "item", "size", "numel", "masked_mean", "shape",
+    "squeeze", "len",
 })  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """`yaml.load` with a loader that makes any Python object, or with none.
 
 What it does
-    Reports `yaml.load` without a `Loader`, or with `Loader`, `CLoader` or `UnsafeLoader`, and `yaml.unsafe_load`. Tests and examples are silent.
+    Reports `yaml.load` without a `Loader`, or with `Loader`, `CLoader` or `UnsafeLoader`, and
+    `yaml.unsafe_load`. Tests and examples are silent.
 
 Why is this bad
     A YAML file can then call any function. Without a `Loader` PyYAML 6 raises TypeError.
