@@ -1,0 +1,26 @@
+"""The oldest version of a package that the files beside some code admit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from validator.analysis.requirements import Requirements
+from validator.project import Project
+
+DECLARED = [
+    ("requirements.txt", "torchdata>=0.11\ntorch>=2.4,<2.9\n", (2, 4)),
+    ("requirements.txt", "torch\ntorchdata>=0.11\n", None),
+    ("setup.py", 'install_requires=["numpy", "torch>=2.0.0", "torch>=2.6; extra"]', (2, 0, 0)),
+    ("pyproject.toml", 'dependencies = [\n  "torch==2.11.0",\n  "open-clip-torch>=1.2",\n]', (2, 11, 0)),
+    ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "^2.4"\n', (2, 4)),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "version"), DECLARED)
+def test_the_lower_bound_is_read(name: str, text: str, version: tuple[int, ...] | None, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).write_text(text)
+
+    assert Requirements(Project([])).oldest("torch", str(tmp_path / "package" / "module.py")) == version
