@@ -22,10 +22,11 @@ from validator.discovery import Entry, Globs
 from validator.errors import UsageError, told
 from validator.facts.model import FileFacts, Problem
 from validator.finding import Finding, Fix
+from validator.languages import language
 from validator.project import Project
 from validator.rule import LoadedRule
 from validator.source import SourceFile
-from validator.suppressions import Outcome, Suppression, apply, covers, find
+from validator.suppressions import Outcome, Suppression, apply, comments_of, covers
 
 _WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; below, starting it costs more
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
@@ -113,7 +114,7 @@ def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[Loa
     if problem is None:
         problem = _unreadable(source)
     if problem is not None:
-        source.facts = FileFacts(problem=Problem(problem[0], 1, 1, problem[1]))
+        source.facts = FileFacts(problem=Problem(problem[0], 1, 1, problem[1]), language=language(source.path))
         data = b""
     else:
         data = source.data
@@ -121,10 +122,10 @@ def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[Loa
             source.facts  # noqa: B018  (extracted here, where a crash can be named)
         except Exception as error:
             errors.append(f"internal error: the facts of {source.path} could not be extracted: {told(error)}")
-            source.facts = FileFacts()
+            source.facts = FileFacts(language=language(source.path))
     tokens = frozenset(token for token in all_tokens(rules) if token.encode() in data)
     findings = list(_file_findings(source, rules, tokens, errors))
-    comments = () if problem is not None else find(data, source.text)
+    comments = () if problem is not None else comments_of(data, source)
     return Record(source.facts, tuple(findings), comments, tokens, tuple(errors))
 
 
@@ -149,11 +150,18 @@ def _file_findings(
             continue
         if broken and each.family != "source":
             continue  # there is no tree to look at
+        if not broken and source.facts.language not in each.rule.languages:
+            continue
         yield from _guarded(each, each.check_file, source, source.path, errors)
 
 
 def _relevant(rule: LoadedRule, tokens: frozenset[str]) -> bool:
     return not rule.rule.tokens or not tokens.isdisjoint(rule.rule.tokens)
+
+
+def _concerned(rule: LoadedRule, tokens: dict[str, set[str]]) -> bool:
+    """Whether there is a file that a project rule may be about."""
+    return any(_relevant(rule, frozenset(tokens[each])) for each in rule.rule.languages if each in tokens)
 
 
 def _guarded(
@@ -342,8 +350,10 @@ def _fix(finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | 
 def _project_findings(
     sources: list[SourceFile], records: dict[str, Record], run: Check, errors: list[str]
 ) -> list[Finding]:
-    tokens = frozenset[str]().union(*(record.tokens for record in records.values()))
-    rules = [each for each in run.rules if each.check_project is not None and _relevant(each, tokens)]
+    tokens: dict[str, set[str]] = {}  # by language, the tokens that its files contain
+    for record in records.values():
+        tokens.setdefault(record.facts.language, set()).update(record.tokens)
+    rules = [each for each in run.rules if each.check_project is not None and _concerned(each, tokens)]
     if not rules or not sources:
         return []
     try:

@@ -16,9 +16,7 @@ from typing import NamedTuple
 from validator import git
 from validator.config import Config
 from validator.errors import UsageError
-
-# By suffix, the language whose facts are extracted: one more line is one more kind of file that is read.
-LANGUAGES = {".py": "python", ".pyi": "python", ".pyw": "python"}
+from validator.languages import CONFIGURATION, LANGUAGES, MAX_CONFIGURATION, language
 
 DEFAULT_EXCLUDE = (
     ".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", ".eggs", "*.egg-info", "__pycache__",
@@ -35,11 +33,6 @@ class Entry(NamedTuple):
     absolute: str
     stamp: tuple[int, int, int, int, int]
     problem: tuple[str, str] | None
-
-
-def language(path: str) -> str:
-    """The language of a path; one without a known suffix was named by hand and is taken for Python."""
-    return LANGUAGES.get(os.path.splitext(path)[1].lower(), "python")
 
 
 def discover(paths: list[str], config: Config) -> list[Entry]:
@@ -140,6 +133,8 @@ def _entry(reported: str, absolute: str) -> tuple[Entry | None, bool]:
         return None, linked
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
     problem = None
+    if status.st_size > MAX_CONFIGURATION and language(reported) in CONFIGURATION:
+        return None, linked  # data
     if status.st_size > MAX_SIZE:
         problem = ("size", f"{status.st_size / 1e6:.0f} MB; files above {MAX_SIZE / 1e6:.0f} MB are not read")
     return Entry(reported, absolute, stamp, problem), linked

@@ -324,9 +324,10 @@ class Project:
         naming.forget()
         self.config = config
         self.files: dict[str, SourceFile] = {f.path: f for f in files}
-        self.finder = naming.Finder(f.absolute for f in self.files.values())
+        code = [f for f in self.files.values() if f.facts.language == "python"]
+        self.finder = naming.Finder(f.absolute for f in code)
         self.modules: dict[str, Module] = {}  # by absolute path of the file
-        for source in self.files.values():
+        for source in code:
             if source.facts.problem is None:
                 self.modules[source.absolute] = Module(self, source, naming.locate(source.absolute))
         self._members: dict[tuple[Module, str], Symbol] = {}

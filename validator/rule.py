@@ -40,13 +40,15 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Rule:
-    """The identity of a rule. `tokens`: a file that contains none of them cannot violate it."""
+    """The identity of a rule. `tokens`: a file that contains none of them cannot violate it. `languages`: of the
+    files that it reads (`validator.languages`); a project rule is asked if there is one of them."""
 
     code: str
     name: str
     severity: Severity
     stable_since: str
     tokens: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ("python",)
     fix: Safety | None = None
 
     def finding(

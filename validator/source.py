@@ -72,7 +72,7 @@ class SourceFile:
     def facts(self) -> FileFacts:
         """The facts of the file: those set by a cache, or extracted now."""
         if self._facts is None:
-            from validator.facts.python import extract
+            from validator.facts import extract
 
             self._facts = extract(self)
         return self._facts

@@ -6,6 +6,9 @@
     # validator: ignore-file[MP101] the reason            the file, wherever it stands
     x = f()  # noqa: MP101                                the statement; bare `# noqa` silences every rule
 
+The same comments hold in shell scripts (where one above a command covers all its lines, those of a here-document
+included, since none can stand between them) and, line by line, in YAML and TOML.
+
 In the brackets stand codes, beginnings of codes, or names, separated by commas.
 """
 
@@ -14,13 +17,17 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from validator.finding import Finding
+
+if TYPE_CHECKING:
+    from validator.source import SourceFile
 
 TOKENS = (b"validator:", b"noqa", b"NOQA", b"NoQA")
 
 _OURS = re.compile(r"#\s*validator:\s*(ignore(?:-block|-file)?)\b\s*(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
+_LINE_COMMENT = re.compile(r"(?:^|\s)(#\s*(?:validator:|noqa).*)$", re.IGNORECASE)
 _NOQA = re.compile(r"#\s*noqa\b(?::\s*([A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
 
 
@@ -78,11 +85,25 @@ class _Line(NamedTuple):
     word: str
 
 
+def comments_of(data: bytes, source: SourceFile) -> tuple[Suppression, ...]:
+    """The suppressions of a file, in order, by the grammar of its language."""
+    if source.facts.language == "python":
+        return find(data, source.text)
+    if source.facts.language == "json" or not any(token in data for token in TOKENS):
+        return ()
+    script = source.facts.extra.get("script")
+    extents = script.extents() if script is not None else None
+    return _found(source.text, *_scan_lines(source.text, extents))
+
+
 def find(data: bytes, text: str) -> tuple[Suppression, ...]:
-    """The suppressions of a file, in order. `data` only tells whether it is worth looking."""
+    """The suppressions of a Python file, in order. `data` only tells whether it is worth looking."""
     if not any(token in data for token in TOKENS):
         return ()
-    comments, lines = _scan(text)
+    return _found(text, *_scan(text))
+
+
+def _found(text: str, comments: list[tuple[int, int, str, bool]], lines: list[_Line]) -> tuple[Suppression, ...]:
     found = []
     texts = text.split("\n")
     for line, column, comment, alone in comments:
@@ -138,6 +159,23 @@ def _scan(text: str) -> tuple[list[tuple[int, int, str, bool]], list[_Line]]:
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
         pass  # a broken file keeps the comments before the break
     return comments, lines
+
+
+def _scan_lines(
+    text: str, extents: list[tuple[int, int, int]] | None
+) -> tuple[list[tuple[int, int, str, bool]], list[_Line]]:
+    """As `_scan`, for a language whose comments run from `#` at the beginning of a word to the end of the line.
+
+    `extents`: (first line, last line, depth) of the statements; None where every line is one.
+    """
+    comments = []
+    texts = text.split("\n")
+    for number, line in enumerate(texts, 1):
+        if match := _LINE_COMMENT.search(line):
+            comments.append((number, match.start(1), match[1], not line[: match.start(1)].strip()))
+    if extents is None:
+        extents = [(number, number, 0) for number, line in enumerate(texts, 1) if line.strip()[:1] not in ("", "#")]
+    return comments, [_Line(first, last, depth, "") for first, last, depth in sorted(extents)]
 
 
 def _covered(kind: str, line: int, alone: bool, lines: list[_Line]) -> tuple[int, int]:

@@ -214,7 +214,11 @@ class Problem(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """Everything that rules may ask about one Python file without reading it again."""
+    """Everything that rules may ask about one file without reading it again.
+
+    Files of other languages than Python say their `language`, and keep what they hold under `extra`:
+    `script` (`facts.script.Script`) or `settings` (`facts.config_files.Settings`).
+    """
 
     problem: Problem | None = None
     full: bool = False  # whether calls, refs and assigns were recorded
@@ -230,3 +234,4 @@ class FileFacts(NamedTuple):
     lines: int = 0
     # facts of the specialised extractors, by their name
     extra: dict[str, Any] = {}  # noqa: RUF012
+    language: str = "python"
