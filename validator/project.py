@@ -130,13 +130,11 @@ class Method:
             return self.module.source.tree
         first, column, last, _ = self.facts.at
         text = "\n".join(self.module.source_text.lines[first - 1 : last])
-        nested = column > 1
-        body = ast.parse(f"if 1:\n{text}" if nested else text).body
+        # empty lines before it put the function on its own lines; `if 1:` admits its indentation
+        above = "\n" * (first - 2) + "if 1:\n" if column > 1 else "\n" * (first - 1)
+        body = ast.parse(above + text).body
         node = body[0].body[0] if isinstance(body[0], ast.If) else body[0]
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            return None
-        ast.increment_lineno(node, first - 1 - nested)
-        return node
+        return node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
 
     @property
     def is_method(self) -> bool:
