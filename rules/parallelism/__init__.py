@@ -1,0 +1,1 @@
+"""Rules about parallel sizes: how ranks, batches, losses, meshes and shards are divided among dimensions."""
