@@ -23,9 +23,9 @@ demo: $(DEMO)/installed
 	@tree='$(TREE)'; \
 	if [ -z "$$tree" ]; then \
 	  tree=$$($(DEMO)/bin/python tests/real/wheels.py 0.11.2) && tree="$$tree/openrlhf" \
-	  || { echo "using the small tree in tests/data/demo instead"; tree=tests/data/demo; }; \
+	  || { echo "validating the small tree in tests/data/demo instead"; tree=tests/data/demo; }; \
 	fi; \
-	$(DEMO)/bin/python -m validator --exit-zero "$$tree"
+	here=$$PWD; cd "$$tree" && "$$here/$(DEMO)/bin/python" -m validator --isolated --exit-zero .
 
 test: $(DEV)/installed
 	$(DEV)/bin/python -m pytest $(ARGS)
