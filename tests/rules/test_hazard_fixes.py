@@ -18,7 +18,7 @@ CASES = [
     ),
     (
         "MP802",
-        "import torch\n\n\ndef load(path):\n    return torch.load(\n        path,\n        map_location='cpu',\n    )\n",
+        "import torch\n\n\ndef load(path):\n    return torch.load(\n        path,\n        mmap=True,\n    )\n",
         "weights_only=True",
     ),
     (
