@@ -221,7 +221,9 @@ class ClassDef:
 
     @cached_property
     def is_abstract(self) -> bool:
-        """Whether some abstract method is left, so that the class is not meant to be instantiated."""
+        """Whether the class is a protocol, or some abstract method is left: it is not meant to be instantiated."""
+        if any(base.rpartition(".")[2].removesuffix("[]") == "Protocol" for base in self.facts.bases):
+            return True
         names = {name for cls in self.mro for name, m in cls.methods.items() if m.facts.is_abstract}
         return any((method := self.find(name)) is not None and method.facts.is_abstract for name in names)
 
