@@ -15,6 +15,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
@@ -26,6 +27,7 @@ from validator.rule import Rule
 RULE = Rule("MP512", "group-without-context-parallel", "error", "0.1.0", tokens=("get_data_parallel_group",))
 
 _ASKS = frozenset({"get_context_parallel_world_size", "get_context_parallel_rank"})
+_EXTREME = re.compile(r"\b(MAX|MIN)$")  # of a count that all context-parallel ranks share
 _REDUCING = ("reduce", "whiten", "mean", "var", "norm", "sum", "aggregate")
 
 
@@ -63,7 +65,7 @@ def _reduction(function: Method, group: Call) -> Call | None:
         if row.kind == "call" and row.value == group.target and row.at[:2] <= group.at[:2]
     }
     for call in function.facts.calls:
-        if not any(word in call.method for word in _REDUCING):
+        if not any(word in call.method for word in _REDUCING) or any(_EXTREME.search(a.value) for a in call.args):
             continue
         for argument in call.args:
             if argument.kind == "path" and argument.value in names and call.at[0] >= group.at[0]:
@@ -105,6 +107,15 @@ from stats import masked_whiten
 
 def advantages(values, mask):
     return masked_whiten(values, mask, process_group=mpu.get_data_parallel_group())
+""",
+    """
+import torch.distributed as dist
+from megatron.core import mpu
+
+def schedule(count):
+    cp = mpu.get_context_parallel_world_size()
+    dist.all_reduce(count, op=dist.ReduceOp.MAX, group=mpu.get_data_parallel_group())
+    return count * cp
 """,
     """
 from megatron.core import mpu
