@@ -31,10 +31,9 @@ _LIMITS = re.compile(r"(recompile_limit|cache_size_limit|accumulated_\w*limit)$"
 def check_project(project: Project) -> Iterator[Finding]:
     found = []
     for function in project.functions():
-        rows = [row.target for row in function.facts.assigns]
-        if any(_LIMITS.search(target) for target in rows):
-            return
         for call in function.facts.calls:
+            if call.method != "compile":
+                continue
             whole = call.keyword("fullgraph")
             looped = any(g.kind == "loop" and _LAYERS.search(g.text) for g in call.guards)
             if (
@@ -45,6 +44,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                 and not is_aside(function.path)
             ):
                 found.append((function, call))
+    if found and any(_LIMITS.search(row.target) for function in project.functions() for row in function.facts.assigns):
+        return
     for function, call in found:
         yield RULE.finding(
             function.path,
