@@ -53,9 +53,9 @@ def _divides_ranks(project: Project, row: Quotient) -> bool:
 
 def _shapes_mesh(project: Project, row: Quotient) -> bool:
     for mesh in project.analysis(Dimensions).meshes:
-        if mesh.function is row.function and mesh.shape is not None:
-            if any(path_of(part) == row.target or part is row.node for part in mesh.shape):
-                return True
+        parts = mesh.shape if mesh.function is row.function and mesh.shape is not None else ()
+        if any(path_of(part) == row.target or part is row.node for part in parts):
+            return True
     return False
 
 
@@ -86,8 +86,8 @@ def _report(row: Quotient, constraint: str, what: str, lost: str) -> Finding:
     return RULE.finding(
         function.path,
         function.module.source_text.at(row.node),
-        f"`{function.qualname}` divides {what} for {target} and nothing checks that `{above}` is a multiple of `{below}`:"
-        f" otherwise {lost}",
+        f"`{function.qualname}` divides {what} for {target} and nothing checks that `{above}` is a multiple of"
+        f" `{below}`: otherwise {lost}",
         help=f"check it first, and say which sizes would do (constraint `{constraint}`)",
         fix=_fix(row, above, below),
         context=f"{function.qualname}:{row.target}",
@@ -99,13 +99,15 @@ def _fix(row: Quotient, above: str, below: str) -> Fix | None:
     texts = [f.text for f in (*row.size.over, *row.size.under)]
     if not all(_plain(text) for text in texts):
         return None
+    above_bar = len(row.size.over)
     left = f"({above})" if len(row.size.over) > 1 else above
     right = f"({below})" if len(row.size.under) > 1 else below
     line, column, _, _ = row.function.module.source_text.at(row.statement)
     indent = " " * (column - 1)
-    values = " * ".join(f"{{{text}}}" for text in texts[: len(row.size.over)])
-    parts = " * ".join(f"{{{text}}}" for text in texts[len(row.size.over) :])
-    text = f'assert {left} % {right} == 0, (\n{indent}    f"{above} = {values} must be a multiple of {below} = {parts}"\n{indent})\n{indent}'
+    names, parts = (" * ".join(t.rpartition(".")[2] for t in each) for each in (texts[:above_bar], texts[above_bar:]))
+    values = " * ".join(f"{{{text}}}" for text in texts[:above_bar])
+    message = f"{names} ({values}) is no multiple of {parts}"
+    text = f'assert {left} % {right} == 0, (\n{indent}    f"{message}"\n{indent})\n{indent}'
     return Fix(
         "unsafe", f"check that `{above}` is a multiple of `{below}`", (Edit(Span(line, column, line, column), text),)
     )
@@ -132,7 +134,7 @@ class DeepspeedStrategy:
             "cuda", (dp_size, self.ring_attn_size, self.tensor_parallel_size), mesh_dim_names=("dp", "sp", "tp")
         )
         self.accumulated_gradient = (
-            self.train_batch_size * self.ring_attn_size // self.micro_train_batch_size // self.world_size  # error: MP401
+            self.train_batch_size * self.ring_attn_size // self.micro_batch_size // self.world_size  # error: MP401
         )
 """,
     """

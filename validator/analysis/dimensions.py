@@ -37,14 +37,38 @@ _DIMENSIONS = (
     ("tp", re.compile(r"(^|_)(tp|tensor|tensor_parallel|model_parallel|mp)(_|$)")),
 )
 _WORDS = (
-    ("micro", re.compile(r"(^|_)micro(_\w+)?_(batch|bsz)|(^|_)(batch_size|bsz)_per_(gpu|device|rank|dp)|per_device_\w*batch|(^|_)mbs$|microbatch_size$")),
-    ("batch", re.compile(r"(^|_)(train|global|rollout|mini|ppo_mini|minibatch|effective|total)_(batch_size|bsz|batch)$|minibatch_size$|train_global_batch_size|^gbs$")),
-    ("samples", re.compile(r"(^|_)n_samples_per_prompt$|(^|_)num_generations(_per_prompt)?$|^rollout_n$|(^|_)n_samples$|(^|_)samples_per_prompt$")),
+    (
+        "micro",
+        re.compile(
+            r"(^|_)micro(_\w+)?_(batch|bsz)|(^|_)(batch_size|bsz)_per_(gpu|device|rank|dp)|per_device_\w*batch|(^|_)mbs$"
+            r"|microbatch_size$"
+        ),
+    ),
+    (
+        "batch",
+        re.compile(
+            r"(^|_)(train|global|rollout|mini|ppo_mini|minibatch|effective|total)_(batch_size|bsz|batch)$"
+            r"|minibatch_size$|train_global_batch_size|^gbs$"
+        ),
+    ),
+    (
+        "samples",
+        re.compile(
+            r"(^|_)n_samples_per_prompt$|(^|_)num_generations(_per_prompt)?$|^rollout_n$|(^|_)n_samples$"
+            r"|(^|_)samples_per_prompt$"
+        ),
+    ),
     ("gpus", re.compile(r"(^|_)(n_?gpus?|num_gpus|gpus|nproc|devices|gpu|ngpu|num_devices)_per_node$")),
     ("nodes", re.compile(r"(^|_)(nnodes|num_nodes|n_nodes|node_count)$")),
     ("heads", re.compile(r"(^|_)(num|n)_(attention_|key_value_|kv_|query_|q_)?heads?(_\w+)?$|(^|_)heads$")),
-    ("world", re.compile(r"^(get_)?world_size$|^WORLD_SIZE$|^(n|num|total)_gpus$|^(num_)?gpus_total$|^num_processes$|^total_num_gpus$|^actor_world_size$")),
-)  # fmt: skip
+    (
+        "world",
+        re.compile(
+            r"^(get_)?world_size$|^WORLD_SIZE$|^(n|num|total)_gpus$|^(num_)?gpus_total$|^num_processes$"
+            r"|^total_num_gpus$|^actor_world_size$"
+        ),
+    ),
+)
 
 
 class Factor(NamedTuple):
@@ -55,7 +79,7 @@ class Factor(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A product of factors over a product of factors. `rounded`: it is rounded up or padded, so that nothing is lost."""
+    """A product of factors over a product of factors. `rounded`: rounded up or padded, so that nothing is lost."""
 
     over: tuple[Factor, ...]
     under: tuple[Factor, ...] = ()
@@ -344,6 +368,24 @@ class Dimensions:
                     found.setdefault(target, []).append(value)
             self._bindings[function] = found
         return self._bindings[function]
+
+    # -- scopes --------------------------------------------------------------------------------------------
+
+    def model_parallel(self, function: Method) -> dict[str, str]:
+        """The sizes of model parallelism that are in scope of a function: tag to the name that says so.
+
+        In scope is what the function names itself and what the objects of its class keep.
+        """
+        paths = [p.name for p in function.facts.params]
+        paths += [row.target for row in function.facts.assigns]
+        paths += [ref.path for ref in function.facts.refs]
+        if function.cls is not None:
+            paths += [f"self.{name}" for owner in function.cls.mro for name in sorted(owner.instance_attributes)]
+        found: dict[str, str] = {}
+        for path in paths:
+            if (tag := tag_of(path)) in MODEL_PARALLEL:
+                found.setdefault(tag, path)
+        return found
 
     # -- meshes --------------------------------------------------------------------------------------------
 

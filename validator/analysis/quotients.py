@@ -217,17 +217,16 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _chains(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mult):
-        if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.FloorDiv) for n in _links(node)):
-            yield node
-            return
+    if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.FloorDiv) for n in _links(node)):
+        yield node  # type: ignore[misc]
+        return
     if isinstance(node, ast.Lambda):
         return
     for child in ast.iter_child_nodes(node):
         yield from _chains(child)
 
 
-def _links(node: ast.expr) -> Iterator[ast.expr]:
+def _links(node: ast.AST) -> Iterator[ast.expr]:
     """The products and quotients that make up a chain."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mult):
         yield node
