@@ -138,6 +138,8 @@ class Taints:
 
     def _compare(self, node: ast.Compare, function: Method) -> Taint | None:
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            if isinstance(node.left, ast.Constant):
+                return None  # `"kl" in status`: which keys there are is written in the code, whatever their values
             # `rank in ranks_of_group`: a test of membership, decided for the group when it is used
             taint = self._children(node, function)
             return None if _is_rank(taint) else taint
