@@ -3,7 +3,8 @@
 An example is source text, one file named `example.py` or several, each begun by a line `# file: a/b.py`. Each
 line that the rule must report ends in `# error: CODE` (`# error: CODE, CODE` for two findings). What text
 cannot say stands behind the name: `size=60000000` makes the file that long, `link=other.py` makes it a symbolic
-link, `error=CODE` expects a finding on line 1. A `pyproject.toml` among the files is the configuration.
+link, `error=CODE` expects a finding on line 1. In files of other languages than Python the marks are taken out before
+they are read: a comment would end a continued command. A `pyproject.toml` among the files is the configuration.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from validator.checker import Check, check_sources
 from validator.config import Config, load
 from validator.discovery import discover
 from validator.finding import Finding
+from validator.languages import language
 from validator.rule import LoadedRule
 from validator.source import SourceFile
 
@@ -79,9 +81,13 @@ def write(example: str, folder: str) -> None:
             os.symlink(file.link, path)
             continue
         with open(path, "w", encoding="utf-8", newline="") as out:
-            out.write(file.text)
+            out.write(file.text if language(file.path) == "python" else _unmarked(file.text))
         if file.size:
             os.truncate(path, file.size)
+
+
+def _unmarked(text: str) -> str:
+    return "\n".join(_MARK.sub("", line).rstrip() if _MARK.search(line) else line for line in text.split("\n"))
 
 
 def run(rule: LoadedRule, example: str, folder: str) -> Outcome:

@@ -36,6 +36,7 @@ from validator.source import SourceFile
 _STEPS = 4_000  # statements of one script, loops unrolled
 _PASSES = 8  # of a loop
 _DEPTH = 6  # of functions and sourced scripts
+_SKIPS = ("continue", "break")
 _ENDS = ("exit", "return", "break", "continue", "exec")
 _OPERATORS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>&1", "2>", "<", "&>", "&>>"})
 
@@ -100,6 +101,13 @@ class Scripts:
         return None
 
 
+class _Skip(Exception):
+    """A pass of a loop over known values ends here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 class _Walk:
     """One script on its way."""
 
@@ -111,6 +119,7 @@ class _Walk:
         self.steps = 0
         self.depth = 0
         self.unsure = 0
+        self.passes = 0  # loops over known values around this place
         self.path = path
 
     def all(self, statements: tuple[Statement, ...], env: Environment) -> None:
@@ -217,6 +226,8 @@ class _Walk:
                 env.arguments = fields[2:]
             case "eval":
                 self._eval(row, fields, env)
+            case "continue" | "break" if self.passes:
+                raise _Skip(name)
             case _:
                 return False
         return True
@@ -282,9 +293,10 @@ class _Walk:
             inside = env.copy()
             if held is not True:
                 self._suppose(row, arm.test, arm.patterns, inside, home)
-            self.unsure += 1
-            self.all(arm.body, inside)
-            self.unsure -= 1
+            sure = held is True and not settled
+            skipped = self.arm(arm.body, inside)
+            if skipped is not None and sure:
+                raise skipped
             if held is not False and not settled and not _ends(arm.body):
                 outcomes.append(inside)
             settled = settled or held is True
@@ -292,6 +304,17 @@ class _Walk:
             outcomes.append(env)
         if any(each is not env for each in outcomes):
             env.take(merged([each.copy() for each in outcomes], home) if len(outcomes) > 1 else outcomes[0])
+
+    def arm(self, body: tuple[Statement, ...], env: Environment) -> _Skip | None:
+        """Follow a branch; what ends the pass of a loop in it is told, and raised where the branch is taken."""
+        self.unsure += 1
+        try:
+            self.all(body, env)
+        except _Skip as skip:
+            return skip
+        finally:
+            self.unsure -= 1
+        return None
 
     def _held(
         self, row: Branch, test: tuple[Statement, ...], patterns: tuple[str, ...], subject: str | None, env: Environment
@@ -330,10 +353,10 @@ class _Walk:
             self.all(row.right, env)  # `cd x && torchrun …`: what is meant to succeed
             return
         inside = env.copy()
-        self.unsure += 1
-        self.all(row.right, inside)
-        self.unsure -= 1
         taken = held if row.operator == "&&" or held is None else not held
+        skipped = self.arm(row.right, inside)
+        if skipped is not None and taken is True:
+            raise skipped
         if taken is True and not _ends(row.right):
             env.take(inside)
         elif taken is None and _is_test(row.left) and not _ends(row.right):
@@ -344,11 +367,19 @@ class _Walk:
         if row.words is None or not values or len(values) > _PASSES or any(v.many for v in values):
             if row.name:
                 env.forget(row.name, f"`${row.name}` changes from pass to pass", home)
+            outer, self.passes = self.passes, 0
             self.all(row.body, env)
+            self.passes = outer
             return
+        self.passes += 1
         for value in values:
             env.variables[row.name] = value.bits
-            self.all(row.body, env)
+            try:
+                self.all(row.body, env)
+            except _Skip as skip:
+                if skip.name == "break":
+                    break
+        self.passes -= 1
 
     def repeat(self, row: Loop, env: Environment, home: Place) -> None:
         self.all(row.test, env)
@@ -358,7 +389,9 @@ class _Walk:
         for name in assigned:
             inside.forget(name, f"`${name}` changes from pass to pass", home)
         self.unsure += 1
+        outer, self.passes = self.passes, 0
         self.all(row.body, inside)
+        self.passes = outer
         self.unsure -= 1
         if shell_tests.names(row.test) & {"#", "1", "@"} or not shell_tests.names(row.test):
             env.take(before)  # it goes through the arguments, and there are none

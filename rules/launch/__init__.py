@@ -1,0 +1,1 @@
+"""Rules about launch scripts and configuration files."""

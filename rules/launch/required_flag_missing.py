@@ -1,0 +1,83 @@
+"""A launch script leaves out an option that the program requires.
+
+What it does
+    Reports a launch without an option that the program's parser defines with `required=True`. Silent where options
+    may come from variables that the script does not set, from its own arguments (`"$@"`), or where the parser is not
+    fully known.
+
+Why is this bad
+    argparse ends the program with "the following arguments are required": on every node, after the queue.
+
+References
+    https://docs.python.org/3/library/argparse.html#required
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.launch._common import LANGUAGES, TOKENS, span
+from validator.analysis.command_line import CommandLines, missing
+from validator.finding import Finding, Related
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP703", "required-flag-missing", "error", stable_since="0.1.0", tokens=TOKENS, languages=LANGUAGES)
+
+_ASKS = {"-h", "--help", "--version"}
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for launch, parser, line in project.analysis(CommandLines).checked:
+        if line.open or _ASKS & {given.flag.text for given in line.given}:
+            continue
+        for option in missing(line, parser):
+            flag = next((flag for flag in option.flags if flag.startswith("--")), option.flags[0])
+            yield RULE.finding(
+                launch.program.place.path,
+                span(launch.program),
+                f"`{launch.name}` is started without `{flag}`, which it requires",
+                help=f"pass `{flag}`",
+                related=[Related(option.path, option.at[0], f"`{flag}` is defined here")],
+                context=f"{launch.name}:{flag}",
+            )
+
+
+_TRAIN = """# file: train.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--pretrain", type=str, required=True)
+parser.add_argument("--dataset", type=str, required=False)
+args = parser.parse_args()
+"""
+
+INCORRECT = (
+    _TRAIN
+    + """# file: run.sh
+torchrun --nproc_per_node 8 \\
+    train.py \\  # error: MP703
+    --dataset data
+""",
+)
+
+CORRECT = (
+    _TRAIN
+    + """# file: run.sh
+python train.py --pretrain model
+python train.py --pretrain=$MODEL
+python train.py "$@"
+python train.py $ARGUMENTS
+python train.py --help
+""",
+    _TRAIN
+    + """# file: run.sh
+ARGS=(--dataset data)
+if [ -n "$MODEL" ]; then
+    ARGS+=(--pretrain "$MODEL")
+else
+    ARGS+=(--pretrain other)
+fi
+python train.py "${ARGS[@]}"
+""",
+)

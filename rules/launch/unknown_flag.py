@@ -1,0 +1,170 @@
+"""A launch script passes an option that the program does not have.
+
+What it does
+    Resolves the program that a script starts (`-m package.module`, a path) to its argparse parser, and reports each
+    option that the parser lacks, with the nearest one that it has, and a value given to an option that takes none.
+    Silent where the parser is not fully known, where it lets unknown options pass (`parse_known_args`), and about
+    options in variables that the script does not set.
+
+Why is this bad
+    argparse ends the program with "unrecognized arguments": on every node, after the queue.
+
+References
+    https://docs.python.org/3/library/argparse.html#the-parse-args-method
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.launch._common import LANGUAGES, TOKENS
+from validator.analysis.command_line import CommandLine, CommandLines, Given
+from validator.analysis.fields import Field
+from validator.analysis.launch import Launch
+from validator.analysis.options import Parser
+from validator.errors import nearest
+from validator.finding import Finding, Related
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP701", "unknown-flag", "error", stable_since="0.1.0", tokens=TOKENS, languages=LANGUAGES)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for launch, parser, line in project.analysis(CommandLines).checked:
+        for given in line.given:
+            if given.option is None and _is_sure(given, line):
+                yield _unknown(given, launch, parser)
+        for word, before in line.stray:
+            if before is not None and _follows_a_switch(word, before, parser):
+                yield _stray(word, before, launch)
+
+
+def _is_sure(given: Given, line: CommandLine) -> bool:
+    # a single dash may be the value of an option before it, or short options run together
+    return given.flag.known and given.flag.text.startswith("--")
+
+
+def _follows_a_switch(word: Field, before: Given, parser: Parser) -> bool:
+    option = before.option
+    if (
+        option is None
+        or option.takes_value
+        or not word.known
+        or not word.text
+        or any(not o.flags for o in parser.options)
+    ):
+        return False
+    return word.home == before.flag.home and word.place.path == before.flag.place.path
+
+
+def _unknown(given: Given, launch: Launch, parser: Parser) -> Finding:
+    flag = given.flag.text
+    line, column, end_line, _ = given.at
+    known = sorted(flag for flag in parser.flags if flag.startswith("--"))
+    return RULE.finding(
+        given.flag.place.path,
+        (line, column, end_line, max(given.flag.end, column + 1)),
+        f"`{flag}` is no option of `{launch.name}`",
+        help=f"drop it, or pass an option that exists{nearest(flag, known) or _by_last_link(flag, known)}",
+        related=[Related(parser.function.path, parser.at[0], f"the parser of `{parser.name}`")],
+        context=f"{launch.name}:{flag}",
+    )
+
+
+def _by_last_link(flag: str, known: list[str]) -> str:
+    """`--zero_stage` is `--ds.zero_stage` today."""
+    last = flag.lstrip("-").rpartition(".")[2]
+    same = [each for each in known if each.lstrip("-").rpartition(".")[2] == last]
+    return f" (did you mean {same[0]!r}?)" if len(same) == 1 else ""
+
+
+def _stray(word: Field, before: Given, launch: Launch) -> Finding:
+    place = word.place
+    assert before.option is not None
+    return RULE.finding(
+        place.path,
+        (place.line, place.column, place.line, max(word.end, place.column + 1)),
+        f"`{word.text}` follows `{before.flag.text}` of `{launch.name}`, which takes no value",
+        help=f"pass `{before.flag.text}` alone, or leave it out",
+        related=[Related(before.option.path, before.option.at[0], f"`{before.flag.text}` is defined here")],
+        context=f"{launch.name}:{before.flag.text}:value",
+    )
+
+
+_TRAIN = """# file: demo/__init__.py
+# file: demo/train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ds.zero_stage", type=int, default=2)
+    parser.add_argument("--train.batch_size", type=int, default=128)
+    parser.add_argument("--packing_samples", action="store_true")
+    args = parser.parse_args()
+"""
+
+INCORRECT = (
+    _TRAIN
+    + """# file: scripts/train.sh
+set -x
+read -r -d '' training_commands <<EOF
+demo.train \\
+   --fsdp.zero_stage 2 \\  # error: MP701
+   --train.batch_sise ${BATCH:-128} \\  # error: MP701
+   --packing_samples True  # error: MP701
+EOF
+if [[ ${1} != "slurm" ]]; then
+    deepspeed --module $training_commands
+fi
+""",
+    _TRAIN
+    + """# file: scripts/train.slurm
+#!/bin/bash
+ARGS=(
+    --ds.zero_stage 3
+    --zero_stage 2  # error: MP701
+)
+srun --nodes=1 bash -c "cd /work; torchrun --nproc_per_node 8 -m demo.train \\
+    --learning_rate 1e-5 \\  # error: MP701
+    --ds.zero_stage 3"
+ray job submit --address="http://127.0.0.1:8265" -- python3 -m demo.train "${ARGS[@]}"
+""",
+    _TRAIN
+    + """# file: tests/test_train.py
+import subprocess
+import sys
+
+subprocess.run([sys.executable, "-m", "demo.train", "--zero-stage", "3"], check=True)  # error: MP701
+""",
+)
+
+CORRECT = (
+    _TRAIN
+    + """# file: scripts/train.sh
+# --no_such_flag
+torchrun --nproc_per_node=8 --master_port 29500 -m demo.train --ds.zero_stage=3 $EXTRA "$@" \\
+    --packing --train.batch_size $((8 * 16)) 2>&1 | tee log
+python -m other.program --anything 3
+python $SOMEWHERE/train.py --anything 3
+""",
+    """# file: demo/__init__.py
+# file: demo/train.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+args, rest = parser.parse_known_args()
+# file: demo/generate.py
+import argparse
+
+import megatron
+
+parser = argparse.ArgumentParser()
+megatron.add_options(parser)
+args = parser.parse_args()
+# file: run.sh
+python -m demo.train --steps 3 trainer.nnodes=2 --other
+python demo/generate.py --anything
+""",
+)

@@ -1,0 +1,99 @@
+"""Commands that Python code starts from literal lists: `subprocess.run(["torchrun", "--nproc_per_node", "2", …])`.
+
+Only lists whose beginning names a launcher are read; what is not literal in them is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from validator.analysis.fields import Bit, Field, Place
+from validator.analysis.scripts import Run
+from validator.facts.model import Call
+from validator.project import Method, Project
+
+_STARTERS = frozenset({"run", "Popen", "call", "check_call", "check_output", "execute_subprocess_async", "run_command"})
+_WORDS = ("torchrun", "torch.distributed", "deepspeed", "accelerate", "python", "sys.executable")
+
+
+class ProcessLists:
+    """The command lists of a project's Python code."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        return tuple(run for function in self.project.functions() for run in self._of(function))
+
+    def _of(self, function: Method) -> Iterator[Run]:
+        for call in function.facts.calls:
+            if call.method not in _STARTERS or not self._starts(function, call):
+                continue
+            if (made := self._list(function, call)) is not None:
+                node, values = made
+                fields = tuple(_field(item, function.path, values) for item in node.elts)
+                at = (node.lineno, node.col_offset + 1, node.end_lineno or 0, (node.end_col_offset or 0) + 1)
+                yield Run(function.path, fields, at, (), None, True, False)
+
+    def _starts(self, function: Method, call: Call) -> bool:
+        if not call.args or call.args[0].keyword is not None:
+            return False
+        dotted = self.project.dotted(function, call.target)
+        if not dotted.startswith("subprocess.") and call.method not in ("execute_subprocess_async", "run_command"):
+            return False
+        text = call.args[0].value
+        if call.args[0].kind == "path":
+            rows = [row for row in function.facts.assigns if row.target == text]
+            return len(rows) == 1 and any(word in rows[0].value for word in _WORDS)
+        return text.startswith("[") and any(word in text for word in _WORDS)
+
+    def _list(self, function: Method, call: Call) -> tuple[ast.List, dict[str, ast.expr]] | None:
+        """The list given to a call, or the one that the name given to it is bound to; and plain local values."""
+        tree = function.node
+        if tree is None:
+            return None
+        argument = call.args[0]
+        values: dict[str, ast.expr] = {}
+        lists: dict[str, ast.List] = {}
+        direct = None
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if isinstance(node.value, ast.List):
+                    lists[name] = node.value
+                values[name] = ast.Name("?") if name in values else node.value
+            elif isinstance(node, ast.List) and (node.lineno, node.col_offset + 1) == argument.at[:2]:
+                direct = node
+        found = direct if argument.kind != "path" else lists.get(argument.value)
+        return (found, values) if found is not None and found.elts else None
+
+
+def _field(node: ast.expr, path: str, values: dict[str, ast.expr]) -> Field:
+    place = Place(path, node.lineno, node.col_offset + 1)
+    width = (node.end_col_offset or 0) - node.col_offset if node.end_lineno == node.lineno else 1
+    if isinstance(node, ast.Starred):
+        text = ast.unparse(node)
+        return Field((Bit(text, place, width, place, why=f"`{text}` is known when it runs", many=True),))
+    bits = tuple(_bits(node, place, values))
+    return Field((bits[0]._replace(width=width), *bits[1:]))
+
+
+def _bits(node: ast.expr, place: Place, values: dict[str, ast.expr]) -> Iterator[Bit]:
+    if isinstance(node, ast.Constant):
+        yield Bit(str(node.value), place, 0, place, True)
+    elif isinstance(node, ast.JoinedStr):
+        yield Bit("", place, 0, place, True)
+        for part in node.values:
+            yield from _bits(part.value if isinstance(part, ast.FormattedValue) else part, place, values)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "str" and len(node.args) == 1:
+        yield from _bits(node.args[0], place, values)
+    elif ast.unparse(node) == "sys.executable":
+        yield Bit("python", place, 0, place, True)
+    elif isinstance(node, ast.Name) and isinstance(value := values.get(node.id), ast.Constant):
+        yield Bit(str(value.value), place, 0, place, True)
+    else:
+        text = ast.unparse(node)
+        yield Bit(text, place, 0, place, True, why=f"`{text}` is known when it runs")
