@@ -1,8 +1,9 @@
 """A batch divided among all ranks where groups of ranks work on the same samples.
 
 What it does
-    Follows what a batch size is divided by to what it counts, and reports the number of all ranks where the function or
-    its class knows sizes of ring (context, sequence), tensor or pipeline parallelism and none of them is in the formula.
+    Follows what a batch size is divided by to what it counts, and reports the number of all ranks where the function
+    or its class knows sizes of ring (context, sequence), tensor or pipeline parallelism and none of them is in the
+    formula.
 
 Why is this bad
     The ranks of such a group see the same samples, so a step takes in the group size too few of them: gradients are
@@ -53,8 +54,8 @@ def _report(function: Method, rows: list[Quotient], shared: str) -> Finding:
     return RULE.finding(
         function.path,
         text.at(first.node),
-        f"`{function.qualname}` divides `{batch}` by all ranks (`{world}`), although the ranks of `{shared}` share their"
-        " samples",
+        f"`{function.qualname}` divides `{batch}` by all ranks (`{world}`), although the ranks of `{shared}` share"
+        " their samples",
         help="divide by the data-parallel size: the ranks over the sizes of ring, tensor and pipeline parallelism",
         related=[Related(function.path, row.node.lineno, "and here") for row in others],
         context=f"{function.qualname}:{batch}",

@@ -89,6 +89,23 @@ class Quotients:
                     function, node, statement, _target(statement, node), self.dimensions.size(function, node)
                 )
 
+    @cached_property
+    def groups(self) -> dict[str, Quotient]:
+        """The sizes of model parallelism by which the program divides its ranks, with a place where it does."""
+        found: dict[str, Quotient] = {}
+        for row in self.all:
+            if row.size.has("world") and "batch" not in row.size.tags:
+                for factor in row.size.under:
+                    if factor.tag in MODEL_PARALLEL:
+                        found.setdefault(factor.tag, row)
+        return found
+
+    def tested(self) -> Iterator[Check]:
+        """The tests of every function that speaks of ranks or batches."""
+        for function in self._lines[1]:
+            if _speaks(function):
+                yield from self.checks(function)
+
     # -- checks --------------------------------------------------------------------------------------------
 
     def checks(self, function: Method) -> list[Check]:
