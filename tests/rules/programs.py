@@ -4,7 +4,7 @@ A file holds the programs of one class, each begun by `# === name | outcome`. `o
 `hang` (or an exception, or ranks left out of step), `finish`, or `static` for a program that is not run. The lines
 that must be reported end in `# error: CODE`.
 
-`python tests/rules/programs.py` prints true and false positives and negatives per class (a finding counts only on
+`python -m tests.rules.programs` prints true and false positives and negatives per class (a finding counts only on
 the right line with the right rule) and the noise ratio; `--run` executes the programs as well.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from programs import Program, Ranks, programs, reported
+from tests.rules.programs import Program, Ranks, programs, reported
 
 PROGRAMS = programs()
 RUNNABLE = [p for p in PROGRAMS if p.outcome != "static"]
