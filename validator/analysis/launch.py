@@ -163,7 +163,9 @@ class Launches:
     def _module(self, launch: Launch) -> Module | None:
         program = launch.program
         if launch.is_module:
-            return self._named.get(program.text) if program.known else None
+            if not program.known or program.text in self._named:
+                return self._named.get(program.text)
+            return self._nearest(program.text.replace(".", "/") + ".py", launch.path)  # below no package
         tail = program.text if program.known else program.tail.lstrip("/")
         if not tail.endswith(".py") or (not program.known and "/" not in program.tail):
             return None
