@@ -21,6 +21,7 @@ from validator.output import Report, render
 from validator.source import SourceFile
 
 NEWER_SYNTAX = "MP205"  # what only a newer Python than this one can read is no broken file
+TOO_DEEP = "MP006"  # deeper than our own walk goes, though this Python might read it
 CODINGS = (
     b"utf-8", b"latin-1", b"ascii", b"utf-16", b"utf-7", b"utf-8-sig", b"cp037", b"shift_jis", b"gb18030",
     b"idna", b"punycode", b"rot13", b"hex", b"undefined", b"unicode_escape", b"no-such-codec", b"-", b"." * 300,
@@ -166,7 +167,7 @@ def test_a_broken_file_gives_findings_and_never_an_exception(data):
     assert not result.errors
     codes = {finding.code for finding in result.findings}
     if python_reads(data):
-        assert not any(code.startswith("MP00") for code in codes)
+        assert not any(code.startswith("MP00") for code in codes - {TOO_DEEP})
     else:
         told = any(code.startswith("MP00") or code == NEWER_SYNTAX for code in codes)
         assert told or result.suppressed

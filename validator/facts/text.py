@@ -59,11 +59,17 @@ class Text:
         return "other", self.segment(node)
 
 
+_LONGEST = 128  # links of a path: generated code chains thousands, and each call of a chain has a path of its own
+
+
 def path_of(node: ast.expr) -> str:
     """The path of an expression (see `validator.facts.model`)."""
     links: list[str] = []
     while True:
         kind = type(node)
+        if len(links) == _LONGEST:
+            links.append("?")
+            break
         if kind is ast.Name:
             links.append(node.id)  # type: ignore[attr-defined]
             break
