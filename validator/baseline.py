@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from validator.errors import UsageError
 from validator.finding import Finding
@@ -47,12 +47,20 @@ def without_known(path: str, findings: list[Finding], lines: Lines) -> list[Find
     return new
 
 
-def write(path: str, findings: list[Finding], lines: Lines) -> int:
-    """Write the findings as the new baseline; their number. Raises UsageError."""
+def write(path: str, findings: list[Finding], lines: Lines, read: Iterable[str] = ()) -> int:
+    """Write the findings as the new baseline; how many it holds of the files read. Raises UsageError.
+
+    `read` are the files of this run. What the old baseline knows of other files that still exist is kept: a run
+    over a part of the tree says nothing of the rest.
+    """
     from validator import writing
 
     folder = os.path.dirname(os.path.abspath(path))
     counts = Counter(_key(finding, folder, lines) for finding in findings)
+    if os.path.exists(path):
+        seen = {os.path.relpath(os.path.abspath(name), folder).replace(os.sep, "/") for name in read}
+        known = _read(path).items()
+        counts.update({k: n for k, n in known if k[0] not in seen and os.path.exists(os.path.join(folder, k[0]))})
     document: dict[str, dict[str, dict[str, int]]] = {}
     for (name, code, context), count in sorted(counts.items()):
         document.setdefault(name, {}).setdefault(code, {})[context] = count

@@ -309,12 +309,23 @@ def _why(options: argparse.Namespace, settings: config.Config) -> str:
     path, _, line = options.why.rpartition(":")
     if not path or not line.isdigit() or int(line) < 1:
         raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
+    place = os.path.normpath(path).replace(os.sep, "/")
     entries = discovery.discover(options.paths or ["."], settings)
     project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
     try:
-        return "\n".join(why(project, os.path.normpath(path).replace(os.sep, "/"), int(line))) + "\n"
+        known = why(project, place, int(line))
     except LookupError as error:
         raise UsageError(str(error)) from error
+    findings = _findings(options, settings).findings
+    reported = [f for f in findings if f.path == place and f.span.line <= int(line) <= max(f.span[::2])]
+    told = [f"  {f.severity} {f.code} ({f.name}): {f.message}" for f in reported]
+    return _clean_lines([*known, "reported at this line:", *(told or ["  nothing"])])
+
+
+def _clean_lines(lines: list[str]) -> str:
+    from validator.output import clean
+
+    return "".join(clean(line) + "\n" for line in lines)
 
 
 def _standard_input(options: argparse.Namespace, settings: config.Config) -> Checked:
@@ -329,8 +340,11 @@ def _standard_input(options: argparse.Namespace, settings: config.Config) -> Che
     if options.stdin_filename and excluded and excluded.match(source.absolute):
         return Checked(findings=[], files=[], suppressed=0, errors=[])
     result = checker.check_sources([source], check_of(settings, False))
+    findings = result.findings
+    if not options.stdin_filename:  # text from nowhere: what it imports cannot be looked for
+        findings = [f for f in findings if f.code not in ("MP201", "MP202")]
     return Checked(
-        findings=result.findings,
+        findings=findings,
         files=[entry],
         suppressed=result.suppressed,
         errors=result.errors,
@@ -366,7 +380,8 @@ def _update_baseline(options: argparse.Namespace, settings: config.Config, check
         raise UsageError("--update-baseline needs --baseline FILE (or `baseline` in the configuration)")
     if checked.errors:
         return _status(checked, 2)  # a baseline that lacks what a crashed rule would have found helps nobody
-    count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked))
+    names = [entry.path for entry in checked.files]
+    count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked), names)
     print(f"meshproof: {count} findings written to {settings.baseline}", file=sys.stderr)
     return 0
 

@@ -3,7 +3,7 @@
     x = f()  # validator: ignore[MP101] the reason        the statement on whose line it stands
     # validator: ignore[MP101] the reason                 alone on its line: the next statement
     def f():  # validator: ignore-block[MP101] the reason the whole block (or alone on the line before it)
-    # validator: ignore-file[MP101] the reason            the file, wherever it stands
+    # validator: ignore-file[MP101] the reason            the file, wherever it stands (`meshproof:` means the same)
     x = f()  # noqa: MP101                                the statement; bare `# noqa` silences every rule
 
 The same comments hold in shell scripts (where one above a command covers all its lines, those of a here-document
@@ -24,10 +24,10 @@ from validator.finding import Finding
 if TYPE_CHECKING:
     from validator.source import SourceFile
 
-TOKENS = (b"validator:", b"noqa", b"NOQA", b"NoQA")
+TOKENS = (b"validator:", b"meshproof:", b"noqa", b"NOQA", b"NoQA")
 
-_OURS = re.compile(r"#\s*validator:\s*(ignore(?:-block|-file)?)\b\s*(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
-_LINE_COMMENT = re.compile(r"(?:^|\s)(#\s*(?:validator:|noqa).*)$", re.IGNORECASE)
+_OURS = re.compile(r"#\s*(?:validator|meshproof):\s*(ignore(?:-block|-file)?)\b\s*(?:\[([^\]]*)\])?[ \t:]*([^#]*)")
+_LINE_COMMENT = re.compile(r"(?:^|\s)(#\s*(?:validator:|meshproof:|noqa).*)$", re.IGNORECASE)
 _NOQA = re.compile(r"#\s*noqa\b(?::\s*([A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
 
 

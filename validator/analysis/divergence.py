@@ -30,7 +30,7 @@ from validator.analysis.effects import (
     Trace,
     Tracer,
 )
-from validator.analysis.taint import Taint
+from validator.analysis.taint import MEMBERS, Taint
 from validator.facts.control import terminates
 from validator.facts.model import At
 from validator.finding import Related
@@ -243,6 +243,8 @@ def sees(op: Op, taint: Taint) -> bool:
     """Whether the group of a collective holds ranks that the test tells apart."""
     if op.group == WORLD:
         return True
+    if taint.group == MEMBERS:
+        return False  # a group of its own, made of the ranks that pass the test
     if _LEADERS.search(op.group):
         return False  # a group of leaders: its members pass the test alike
     if taint.group and op.group == taint.group:

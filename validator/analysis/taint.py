@@ -22,6 +22,7 @@ from validator.facts.text import path_of
 from validator.project import Method, Project, Value
 
 _DEPTH = 8
+MEMBERS = "<members>"  # in place of a group: the test is whether the rank is among some ranks
 _SIZES = ("size", "shape", "dim", "ndim", "world_size", "dtype", "device")
 # methods whose result tells something of the contents of a tensor that is each rank's own
 _CONTENT = frozenset({"item", "tolist", "any", "all"})
@@ -73,7 +74,7 @@ class Condition(NamedTuple):
     positive: bool  # whether the test holds when `text` does
     taint: Taint | None
     assume: tuple[tuple[str, bool], ...]
-    member: bool = False  # `rank in ranks`: holds for every member of the group that the ranks are of
+    member: bool = False  # `rank in ranks`: holds for every member of a group of those ranks
 
 
 class Taints:
@@ -104,12 +105,7 @@ class Taints:
                 assume.append((name, positive is value))
             elif taint is None or (inner is not None and inner.kind == "rank" and taint.kind == "local"):
                 taint = inner or taint
-        member = (
-            isinstance(test, ast.Compare)
-            and isinstance(test.ops[0], ast.In | ast.NotIn)
-            and taint is None
-            and _is_rank(self._children(test, function))
-        )
+        member = taint is not None and taint.group == MEMBERS
         return Condition(text, holds, taint, tuple(assume), member)
 
     def expression(self, node: ast.expr, function: Method) -> Taint | None:
@@ -142,7 +138,7 @@ class Taints:
                 return None  # `"kl" in status`: which keys there are is written in the code, whatever their values
             # `rank in ranks_of_group`: a test of membership, decided for the group when it is used
             taint = self._children(node, function)
-            return None if _is_rank(taint) else taint
+            return taint._replace(group=MEMBERS) if taint is not None and taint.kind == "rank" else taint
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
             return self._present(node.left, function)
         return self._children(node, function)
@@ -432,10 +428,6 @@ def _table(extra: tuple[str, ...]) -> Table:
         return table(extra)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"the collectives of the configuration cannot be read: {error}") from error
-
-
-def _is_rank(taint: Taint | None) -> bool:
-    return taint is not None and taint.kind == "rank"
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:

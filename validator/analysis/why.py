@@ -58,8 +58,9 @@ def _conditions(project: Project, function: Method, line: int) -> Iterator[str]:
 def _taint(condition: Condition) -> str:
     text = condition.text if condition.positive else f"not ({condition.text})"
     if condition.taint is None:
-        kind = "a membership test, decided per group" if condition.member else "the same on all ranks"
-        return f"`{text}` — {kind}"
+        return f"`{text}` — the same on all ranks"
+    if condition.member:
+        return f"`{text}` — tests whether the rank is among some ranks; matters to the default group alone"
     dim = f" along {condition.taint.dim}" if condition.taint.dim else ""
     source = "which rank this is" if condition.taint.kind == "rank" else "data of each rank"
     assumed = "".join(f"; matters where `{t}` is {v}" for t, v in condition.assume)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from validator.finding import Finding
@@ -13,8 +14,9 @@ _WIDEST = 160  # columns of source shown; a longer line is cut around the place
 
 def render(report: Report) -> str:
     blocks = [_block(finding, report) for finding in report.findings]
-    fixable = sum(finding.fix is not None for finding in report.findings)
-    hint = f"; {fixable} fixable with --fix" if fixable else ""
+    counts: Counter[str] = Counter(finding.fix.safety for finding in report.findings if finding.fix is not None)
+    ways = (("safe", "--fix"), ("unsafe", "--fix --unsafe-fixes"))
+    hint = "".join(f"; {counts[safety]} fixable with {way}" for safety, way in ways if counts[safety])
     return "\n".join([*blocks, tally(report.summary) + hint]) + "\n"
 
 

@@ -154,3 +154,19 @@ def main():
     if stage != 0:
         return
     dist.all_reduce(torch.ones(1), group=dp_group)
+
+# === among_ranks_but_world | hang
+import torch.distributed as dist
+
+def main():
+    if dist.get_rank() in (0, 1):
+        dist.barrier()  # error: MP501
+
+# === among_ranks_in_their_group | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    pair = dist.new_group([0, 1])
+    if dist.get_rank() in (0, 1):
+        dist.barrier(group=pair)
