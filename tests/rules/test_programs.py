@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from tests.rules.programs import Program, Ranks, programs, reported
 
 PROGRAMS = programs()
