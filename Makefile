@@ -42,6 +42,7 @@ format: $(DEV)/installed
 check: $(DEV)/installed
 	$(DEV)/bin/python -m validator .
 	$(DEV)/bin/python -m validator.docs --check
+	$(DEV)/bin/python -m rules.constraints.page --check
 
 slow: $(DEV)/installed
 	$(DEV)/bin/python -m pytest -m slow $(ARGS)
