@@ -94,11 +94,11 @@ TABLE: tuple[Constraint, ...] = (
     ),
     Constraint(
         id="engine-within-node",
-        rule="gpus_per_node % engine_tp == 0",
+        rule="gpus_per_node % engine_tp == 0, or engine_tp % gpus_per_node == 0 for engines of several nodes",
         given=("gpus_per_node",),
         needs=("gpus_per_node", "engine_tp"),
         when=(Condition("engine_tp", ">", 1),),
-        holds=lambda q: divides(q.engine_tp or 0, q.gpus_per_node or 0),
+        holds=lambda q: multiple_or_divisor(q.gpus_per_node or 0, q.engine_tp or 0),
         message="engines of tp {engine_tp} do not fit evenly in nodes of {gpus_per_node} GPUs",
         adjust=("engine_tp",),
         severity="warning",

@@ -1,0 +1,70 @@
+"""Which options of which programs mean which quantity: `flags.toml`, read once."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "flags.toml")
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A kind of program. `switches`: per quantity, the value that the presence of an option means."""
+
+    name: str
+    backend: str = ""
+    programs: tuple[str, ...] = ()
+    marks: frozenset[str] = frozenset()
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    products: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_of(self, program: str, options: Iterable[str]) -> bool:
+        """Whether a program is of this kind: by its name, or by an option that it is given."""
+        if any(fnmatch.fnmatchcase(program, pattern) for pattern in self.programs):
+            return True
+        return not self.marks.isdisjoint(options)
+
+
+@lru_cache(maxsize=1)
+def frameworks() -> tuple[Framework, ...]:
+    """All of them, in the order of the file: the first that fits is meant."""
+    with open(_FILE, "rb") as file:
+        rows = tomllib.load(file)["framework"]
+    return tuple(_framework(row) for row in rows)
+
+
+def named(name: str) -> Framework:
+    """The framework of a configuration file."""
+    return next(each for each in frameworks() if each.name == name)
+
+
+def _framework(row: dict[str, Any]) -> Framework:
+    switches = {
+        quantity: dict.fromkeys(given, True) if isinstance(given, list) else given
+        for quantity, given in row.get("switches", {}).items()
+    }
+    return Framework(
+        name=row["name"],
+        backend=row.get("backend", ""),
+        programs=tuple(row.get("programs", ())),
+        marks=frozenset(row.get("marks", ())),
+        flags={quantity: tuple(names) for quantity, names in row.get("flags", {}).items()},
+        switches=switches,
+        products={q: tuple(tuple(factor) for factor in factors) for q, factors in row.get("products", {}).items()},
+        keys={quantity: tuple(names) for quantity, names in row.get("keys", {}).items()},
+        absent=row.get("absent", {}),
+    )

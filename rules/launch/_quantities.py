@@ -1,0 +1,393 @@
+"""What a launch script or a configuration file says of the quantities that the table of constraints relates."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rules import models
+from rules.constraints import CHOICES, NAMES, Quantities
+from rules.launch import _meaning
+from rules.launch._common import origin
+from rules.launch._frameworks import Framework, frameworks, named
+from validator.analysis.command_line import CommandLine, CommandLines, Given
+from validator.analysis.composed import Composition, Compositions, Node
+from validator.analysis.fields import Field
+from validator.analysis.launch import Launch
+from validator.analysis.options import UNKNOWN, Parser
+from validator.facts.config_files import Setting, Settings
+from validator.facts.model import At
+from validator.finding import Related
+from validator.project import Project
+
+_TEXTS = frozenset({
+    "backend", "dtype", "attn", "optimizer", "advantage", "model", "critic_model", "compile", "config_file",
+})  # fmt: skip
+_NUMBERS = frozenset({"kl_coefficient"})
+_SPELLINGS = {
+    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "fp32": "fp32", "float": "fp32",
+}  # fmt: skip
+
+
+class Said(NamedTuple):
+    """What is said of one quantity, and where.
+
+    `value` is None where it is not known; then `why` may say why. `flag` is what a person would change. `span` is
+    None for a default: nothing in the file says it. `switch`: its presence says it.
+    """
+
+    value: Any
+    flag: str
+    path: str = ""
+    span: At | None = None
+    why: str = ""
+    switch: bool = False
+    related: tuple[Related, ...] = ()
+
+
+@dataclass
+class Configuration:
+    """One configuration, as far as a file says it."""
+
+    name: str
+    framework: str
+    path: str
+    span: At
+    said: dict[str, Said]
+    implied: dict[str, Any] = field(default_factory=dict)
+    open: bool = False
+
+    def value(self, quantity: str) -> Any:
+        known = self.said.get(quantity)
+        return known.value if known is not None else self.implied.get(quantity)
+
+    def drop(self, *quantities: str) -> None:
+        for quantity in quantities:
+            self.said.pop(quantity, None)
+            self.implied.pop(quantity, None)
+
+    def move(self, old: str, new: str) -> None:
+        """Take what is said of one quantity for another."""
+        if old in self.said:
+            self.said[new] = self.said.pop(old)
+
+    def quantities(self) -> Quantities:
+        """What the table is asked about."""
+        known = {name: said.value for name, said in self.said.items() if name in NAMES and said.value is not None}
+        missing = {name for name, said in self.said.items() if said.value is None}
+        implied = {name: value for name, value in self.implied.items() if name not in missing}
+        given = {**implied, **known}
+        return Quantities.of(framework=self.framework or None, **given)
+
+
+def configurations(project: Project) -> Iterator[Configuration]:
+    """Every configuration that the files of a project say."""
+    files = _Files(project)
+    for launch, line in project.analysis(CommandLines).all:
+        yield from _launched(project, files, launch, line)
+    for path, settings in files.settings.items():
+        yield from _standing_alone(path, settings)
+
+
+# -- launches ----------------------------------------------------------------------------------------------
+
+
+def _launched(project: Project, files: _Files, launch: Launch, line: CommandLine) -> Iterator[Configuration]:
+    composition = project.analysis(Compositions).of(launch) if launch.parser is None else None
+    options = {given.name for given in line.given} | {each.text.partition("=")[0] for each in launch.arguments}
+    program = launch.module.name if launch.module is not None else launch.program.text
+    framework = next((each for each in frameworks() if each.is_of(program, options)), None)
+    place = launch.program.place
+    span = (place.line, place.column, place.line, max(launch.program.end, place.column + 1))
+    result = Configuration(launch.name, "", place.path, span, {}, open=line.open)
+    if framework is not None:
+        result.framework = framework.name if framework.name in ("openrlhf", "verl", "trl") else ""
+        result.said.update(_by_flags(framework, launch.parser, line))
+        result.said.update(_by_keys(framework, launch, composition))
+        if framework.backend:
+            result.implied["backend"] = framework.backend
+        _follow_file(framework, result, files)
+    _processes(launch, result, files)
+    _model(result, files)
+    if framework is not None:
+        yield from _meaning.refined(result, framework, launch, line)
+    elif result.said:
+        yield result
+
+
+def _by_flags(framework: Framework, parser: Parser | None, line: CommandLine) -> dict[str, Said]:
+    said: dict[str, Said] = {}
+    for quantity, flags in framework.flags.items():
+        if (found := _given(quantity, flags, parser, line, framework.absent)) is not None:
+            said[quantity] = found
+    for quantity, switches in framework.switches.items():
+        found = _switched(quantity, switches, parser, line, framework.absent)
+        if found is not None and (found.span is not None or quantity not in said):
+            said[quantity] = found
+    for quantity, factors in framework.products.items():
+        parts = [_given(quantity, flags, parser, line, framework.absent) for flags in factors]
+        if all(part is not None for part in parts):
+            said[quantity] = _product([part for part in parts if part is not None])
+    return said
+
+
+def _given(
+    quantity: str, flags: tuple[str, ...], parser: Parser | None, line: CommandLine, absent: Mapping[str, Any]
+) -> Said | None:
+    given = line.last(*flags)
+    if given is not None:
+        return _said(quantity, given, given.values[0] if given.values else None)
+    option = next((o for flag in flags if parser is not None and (o := parser.flags.get(flag)) is not None), None)
+    if option is not None and not line.open:
+        if option.default is UNKNOWN or option.default is None:
+            return None
+        return Said(_converted(quantity, str(option.default)), option.flags[0])
+    if quantity in absent and (option is None if parser is not None else not line.open):
+        return Said(absent[quantity], flags[0])
+    return None
+
+
+def _said(quantity: str, given: Given, value: Field | None) -> Said | None:
+    if value is None:
+        return None
+    path = given.flag.place.path
+    related = tuple(origin(value))
+    if not value.known:
+        return Said(None, given.flag.text, path, given.at, value.why, related=related)
+    return Said(_converted(quantity, value.text), given.flag.text, path, given.at, related=related)
+
+
+def _switched(
+    quantity: str, switches: Mapping[str, Any], parser: Parser | None, line: CommandLine, absent: Mapping[str, Any]
+) -> Said | None:
+    given = line.last(*switches)
+    if given is not None:
+        value = switches.get(given.name, True)
+        return Said(value, given.flag.text, given.flag.place.path, given.at, switch=True)
+    if line.open:
+        return None
+    flag = next(iter(switches))
+    if parser is not None:
+        flag = next((each for each in switches if each in parser.flags), "")
+        if not flag:
+            return Said(absent[quantity], next(iter(switches)), switch=True) if quantity in absent else None
+        off = {True: False, "deepcompile": "none"}.get(switches[flag])
+        return Said(off, flag, switch=True) if off is not None else None
+    return Said(absent[quantity], flag, switch=True) if quantity in absent else None
+
+
+def _product(parts: list[Said]) -> Said:
+    shown = next((part for part in parts if part.span is not None), parts[0])
+    flags = " × ".join(part.flag for part in parts if part.value != 1 or part is shown)
+    unknown = next((part for part in parts if part.value is None), None)
+    if unknown is not None:
+        return unknown
+    value = 1
+    for part in parts:
+        value *= part.value
+    return shown._replace(value=value, flag=flags)
+
+
+def _converted(quantity: str, text: str) -> Any:
+    """The value of a quantity in the words of the table; None where it has none."""
+    text = text.strip().strip("\"'")
+    if quantity in _TEXTS:
+        return _SPELLINGS.get(text, text) if text not in ("None", "null", "") else None
+    if quantity in _NUMBERS:
+        return _number(text, float)
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return _number(text, int)
+
+
+def _number(text: str, kind: Callable[[str], Any]) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+def _by_keys(framework: Framework, launch: Launch, composition: Composition | None) -> dict[str, Said]:
+    """What `key=value` words say, over what the composed configuration says."""
+    words = {}
+    for each in launch.arguments:
+        parts = each.split("=")
+        if parts is not None and parts[0].known and not each.text.startswith("-"):
+            words[parts[0].text.lstrip("+")] = (each, parts[1])
+    said: dict[str, Said] = {}
+    for quantity, keys in framework.keys.items():
+        for key in keys:
+            if key in words:
+                said[quantity] = _by_word(quantity, key, *words[key])
+            elif composition is not None and quantity not in said:
+                found = composition.root.find(key.split("."))
+                if found is not None and (made := _by_node(quantity, key, found)) is not None:
+                    said[quantity] = made
+    return said
+
+
+def _by_word(quantity: str, key: str, word: Field, value: Field) -> Said:
+    place = word.place
+    at = (place.line, place.column, place.line, max(word.end, place.column + 1))
+    known = _converted(quantity, value.text) if value.known else None
+    return Said(known, key, place.path, at, value.why, related=tuple(origin(value)))
+
+
+def _by_node(quantity: str, key: str, node: Node) -> Said | None:
+    if node.value is None or (isinstance(node.value, str) and "${" in node.value):
+        return None
+    return Said(_converted(quantity, str(node.value)), key)
+
+
+# -- processes, models, files ------------------------------------------------------------------------------
+
+
+def _processes(launch: Launch, result: Configuration, files: _Files) -> None:
+    if launch.engine == "accelerate":
+        _accelerate(launch, result, files)
+        return
+    if launch.engine == "python" or launch.under_ray:
+        return
+    processes, nodes = launch.processes_per_node(), launch.node_count()
+    given = [(launch.processes, "procs_per_node", processes), (launch.nodes, "num_nodes", nodes)]
+    for each, quantity, value in given:
+        if each is not None:
+            result.said[quantity] = _launcher_said(launch, each, value)
+        elif value is not None:
+            result.said[quantity] = Said(value, "")
+    if processes is not None and nodes is not None:
+        shown = result.said["procs_per_node"]
+        flag = shown.flag if nodes == 1 else f"{shown.flag} × {result.said['num_nodes'].flag}"
+        result.said["world_size"] = shown._replace(value=processes * nodes, flag=flag)
+
+
+def _launcher_said(launch: Launch, value: Field, number: int | None) -> Said:
+    flag = next((f"--{name}" for name, each in launch.options.items() if each is value), "")
+    place = value.place
+    at = (place.line, place.column, place.line, max(value.end, place.column + 1))
+    why = value.why if number is None else ""
+    return Said(number, flag, place.path, at, why, related=tuple(origin(value)))
+
+
+def _accelerate(launch: Launch, result: Configuration, files: _Files) -> None:
+    if (file := launch.launcher_option("config_file")) is not None:
+        settings = files.find(file, launch.path)
+        if settings is not None:
+            result.said.update(_in_file(named("accelerate.yaml"), *settings))
+    for quantity, names in (("world_size", ("num_processes",)), ("num_nodes", ("num_machines",))):
+        if (given := launch.launcher_option(*names)) is not None:
+            result.said[quantity] = _launcher_said(launch, given, given.integer())
+
+
+def _model(result: Configuration, files: _Files) -> None:
+    """The shape of the model that is named."""
+    said = result.said.pop("model", None)
+    if said is None:
+        return
+    if said.value is None:
+        for quantity in ("heads", "kv_heads", "mlp", "max_position_embeddings"):
+            result.said.setdefault(quantity, said._replace(value=None))
+        return
+    facts = models.find(str(said.value)) or files.model(str(said.value), result.path)
+    if facts is not None:
+        result.implied.update(facts.quantities())
+    elif said.span is not None:
+        why = f"the shape of `{said.value}` is not known"
+        for quantity in ("heads", "kv_heads", "mlp"):
+            result.said.setdefault(quantity, said._replace(value=None, why=why))
+
+
+def _follow_file(framework: Framework, result: Configuration, files: _Files) -> None:
+    """What a configuration file that the command names says; options win."""
+    named_file = result.said.pop("config_file", None)
+    if named_file is None or not isinstance(named_file.value, str):
+        return
+    found = files.by_path(named_file.value, result.path)
+    if found is None:
+        return
+    path, _ = found
+    kind = framework if path.endswith(".toml") else named("deepspeed.json")
+    inside = _in_file(kind, *found)
+    for quantity, said in inside.items():
+        result.said.setdefault(quantity, said)
+    if kind is not framework and inside:
+        result.implied["backend"] = "deepspeed"
+
+
+def _in_file(framework: Framework, path: str, settings: Settings) -> dict[str, Said]:
+    """What the settings of a file say; `auto` and -1 say nothing."""
+    by_key: dict[str, Setting] = {".".join(each.path): each for each in settings.settings}
+    said = {}
+    for quantity, keys in framework.keys.items():
+        each = next((by_key[key] for key in keys if key in by_key), None)
+        if each is None or each.kind != "scalar" or each.value in ("auto", -1, None):
+            continue
+        value = each.value if isinstance(each.value, bool) else _converted(quantity, str(each.value))
+        line, column, _, _ = each.at
+        said[quantity] = Said(value, ".".join(each.path), path, (line, column, line, max(each.at[3], column + 1)))
+    return said
+
+
+def _standing_alone(path: str, settings: Settings) -> Iterator[Configuration]:
+    """A configuration file by itself, whoever uses it."""
+    if settings.get("zero_optimization") is not None and settings.get("compute_environment") is None:
+        framework = named("deepspeed.json")
+        implied = {"backend": "deepspeed"}
+    elif settings.get("parallelism_config") is not None and settings.get("num_processes") is not None:
+        framework, implied = named("accelerate.yaml"), {}
+    elif path.endswith(".toml") and settings.get("parallelism") is not None:
+        framework = next(each for each in frameworks() if each.backend == "torchtitan")
+        implied = {"backend": "torchtitan"}
+    else:
+        return
+    said = _in_file(framework, path, settings)
+    result = Configuration(posixpath.basename(path), "", path, (1, 1, 1, 2), said, dict(implied))
+    yield from _meaning.refined_file(result, framework)
+
+
+class _Files:
+    """The configuration files of a project, by path."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.settings: dict[str, Settings] = {
+            source.path: source.facts.extra["settings"]
+            for source in project.files.values()
+            if "settings" in source.facts.extra
+        }
+        self._by_place = {source.absolute: source.path for source in project.files.values()}
+
+    def find(self, file: Field, script: str) -> tuple[str, Settings] | None:
+        tail = file.text if file.known else file.tail.lstrip("/")
+        return self.by_path(tail, script) if file.known or "/" in file.tail else None
+
+    def by_path(self, tail: str, script: str) -> tuple[str, Settings] | None:
+        """The file that a path means, looked for from the folders around a script."""
+        path = self._nearest(tail, script)
+        return (path, self.settings[path]) if path in self.settings else None
+
+    def _nearest(self, tail: str, script: str) -> str:
+        source = self.project.files.get(script)
+        folder = posixpath.dirname(source.absolute) if source is not None and not tail.startswith("/") else ""
+        while folder:
+            if (found := self._by_place.get(posixpath.normpath(f"{folder}/{tail}"))) is not None:
+                return found
+            above = posixpath.dirname(folder)
+            folder = above if above != folder else ""
+        return self._by_place.get(tail, "")
+
+    def model(self, name: str, script: str) -> models.ModelFacts | None:
+        """The shape in a checkpoint's `config.json` among the files."""
+        found = self.by_path(f"{name.rstrip('/')}/config.json", script)
+        if found is None:
+            return None
+        flat = {each.path[0]: each.value for each in found[1].settings if len(each.path) == 1 and each.kind == "scalar"}
+        try:
+            return models.from_config(flat, name)
+        except models.ModelError:
+            return None
+
+
+__all__ = ["CHOICES", "Configuration", "Said", "configurations"]

@@ -1,0 +1,140 @@
+"""Sizes in a launch script or a configuration file that cannot work together.
+
+What it does
+    Reads what a launch script (with the launcher's processes and nodes, the program's options, the configuration
+    files that it names) or a configuration file says of parallel sizes, batches and settings, adds the shape of a
+    known model, and reports each constraint of the table that does not hold, with the nearest values that would do.
+    What is not known is never guessed.
+
+Why is this bad
+    The job fails after it was queued and the model was loaded, or trains something else than it says.
+
+References
+    rules/CONSTRAINTS.md: every constraint, with the place in a library that states it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rules.constraints import Constraint, Proposal, Violation, check, explain
+from rules.launch._common import TOKENS
+from rules.launch._quantities import Configuration, Said, configurations
+from validator.finding import Finding, Related
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization"),
+    ("shell", "python", "json", "yaml", "toml"),
+)  # fmt: skip
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for configuration in configurations(project):
+        quantities = configuration.quantities()
+        for violation in check(quantities, propose=False).violations:
+            if (place := _place(violation.constraint, configuration)) is not None:
+                yield _report(explain(violation, quantities), configuration, place)
+
+
+def _concerned(constraint: Constraint) -> list[str]:
+    """The quantities that a constraint is about, those that one would change first."""
+    names = [*constraint.adjust, *constraint.needs, *(condition.quantity for condition in constraint.when)]
+    return list(dict.fromkeys(names))
+
+
+def _place(constraint: Constraint, configuration: Configuration) -> Said | None:
+    """What in the file says it; None where all of it is a default."""
+    said = (configuration.said.get(name) for name in _concerned(constraint))
+    return next((each for each in said if each is not None and each.span is not None), None)
+
+
+def _report(violation: Violation, configuration: Configuration, place: Said) -> Finding:
+    constraint = violation.constraint
+    assert place.span is not None
+    others = [configuration.said[name] for name in _concerned(constraint) if name in configuration.said]
+    related = [*place.related]
+    for other in others:
+        if other.span is not None and other.flag != place.flag:
+            related.append(Related(other.path, other.span[0], f"`{other.flag}` is {other.value}"))
+    return RULE.finding(
+        place.path,
+        place.span,
+        f"`{configuration.name}`: {violation.message} ({constraint.id})",
+        help=_help(violation, configuration),
+        related=list(dict.fromkeys(related))[:6],
+        context=constraint.id,
+        severity=constraint.severity,
+    )
+
+
+def _help(violation: Violation, configuration: Configuration) -> str:
+    parts = [part for each in violation.proposals if (part := _change(each, configuration))]
+    return "; or ".join(parts) or "change one of the sizes"
+
+
+def _change(proposal: Proposal, configuration: Configuration) -> str:
+    said = configuration.said.get(proposal.quantity)
+    if said is None or not said.flag:
+        return ""
+    if said.switch:
+        return f"pass `{said.flag}`" if _is_on(proposal.values[0]) else f"drop `{said.flag}`"
+    return f"set `{said.flag}` to {' or '.join(map(str, proposal.values))}"
+
+
+def _is_on(value: Any) -> bool:
+    return value not in (False, "none", None)
+
+
+INCORRECT = (
+    """# file: train.sh
+set -x
+read -r -d '' training_commands <<EOF
+openrlhf.cli.train_sft \\
+   --train_batch_size 256 \\
+   --micro_train_batch_size 2 \\
+   --pretrain meta-llama/Meta-Llama-3-8B \\
+   --zero_stage 2 \\
+   --bf16 \\
+   --flash_attn \\
+   --ring_attn_size 2  # error: MP705
+EOF
+deepspeed --num_gpus 8 --module $training_commands
+""",
+    """# file: train.sh
+TP_SIZE=${TP_SIZE:-3}
+torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \\
+    --backend fsdp2 --pretrain meta-llama/Meta-Llama-3-8B \\
+    --train_batch_size 128 --micro_train_batch_size 2 \\
+    --fsdp_tensor_parallel_size $TP_SIZE  # error: MP705, MP705, MP705, MP705
+""",
+    """# file: ds_config.json
+{
+  "train_batch_size": "auto",
+  "zero_optimization": {
+    "stage": 4  # error: MP705
+  }
+}
+""",
+)
+
+CORRECT = (
+    """# file: train.sh
+torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \\
+    --backend fsdp2 --pretrain meta-llama/Meta-Llama-3-8B \\
+    --train_batch_size 128 --micro_train_batch_size 2 \\
+    --fsdp_tensor_parallel_size 2 --ring_attn_size 2 --packing_samples
+torchrun --nproc_per_node=$GPUS -m openrlhf.cli.train_sft --ring_attn_size $RING --train_batch_size 7
+""",
+    """# file: train.sh
+ray job submit --address="http://127.0.0.1:8265" -- python3 -m openrlhf.cli.train_ppo_ray \\
+    --actor_num_nodes 1 --actor_num_gpus_per_node 6 --ref_num_nodes 1 --ref_num_gpus_per_node 6 \\
+    --vllm_num_engines 2 --vllm_tensor_parallel_size 1 \\
+    --colocate_all_models --async_train \\
+    --train_batch_size 192 --micro_train_batch_size 8 --rollout_batch_size 192 --n_samples_per_prompt 8
+# file: ds_config.json
+{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}
+""",
+)
