@@ -10,7 +10,7 @@ them. Folders given on the command line (`--rules`) are the user's word and are 
 from __future__ import annotations
 
 import os
-import sys
+import stat
 from typing import Any, NamedTuple
 
 from validator.errors import UsageError, nearest
@@ -90,8 +90,7 @@ def _nearest_table(start: str) -> tuple[str, dict[str, Any], str]:
     while True:
         path = os.path.join(folder, "pyproject.toml")
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = read_regular(path)
         except OSError:
             data = b""
         ours = b"validator" in data
@@ -110,18 +109,24 @@ def _nearest_table(start: str) -> tuple[str, dict[str, Any], str]:
         folder = parent
 
 
+def read_regular(path: str) -> bytes:
+    """The bytes of a file. Raises OSError, and UsageError for a pipe or a device, which might never end."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UsageError(f"{path}: not a regular file")
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _parse(path: str, data: bytes, strict: bool) -> dict[str, Any]:
     if not strict:
         return _requires_python_only(data)
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from validator.tables import parse_toml
+
     try:
-        document: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
-        return document
+        return parse_toml(path, data)
     except ValueError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
+        raise UsageError(str(error)) from error
 
 
 def _requires_python_only(data: bytes) -> dict[str, Any]:
@@ -148,7 +153,7 @@ def _oldest_python(document: dict[str, Any]) -> str:
         for sign in (">=", "~=", "=="):
             if part.startswith(sign):
                 numbers = part[len(sign) :].strip().rstrip(".*").split(".")
-                if len(numbers) >= 2 and all(number.isdigit() for number in numbers[:2]):
+                if len(numbers) >= 2 and all(_is_number(number) for number in numbers[:2]):
                     return ".".join(numbers[:2])
     return ""
 
@@ -183,6 +188,8 @@ def _convert(kind: str, value: Any, root: str, where: str) -> Any:
         return value
     if not isinstance(value, str):
         raise UsageError(f"{where} must be a string")
+    if "\0" in value:
+        raise UsageError(f"{where} holds a NUL character")
     if kind == "file":
         return os.path.normpath(os.path.join(root, value)) if value else ""
     if kind == "format" and value not in FORMATS:
@@ -192,10 +199,14 @@ def _convert(kind: str, value: Any, root: str, where: str) -> Any:
     return value
 
 
+def _is_number(text: str) -> bool:
+    return len(text) < 4 and text.isascii() and text.isdecimal()
+
+
 def version(text: str, where: str) -> str:
     """Check a `major.minor`. Raises UsageError."""
     parts = text.split(".")
-    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+    if len(parts) != 2 or not all(_is_number(part) for part in parts):
         raise UsageError(f'{where} must be a version such as "3.10", not {text!r}')
     return text
 
@@ -203,6 +214,8 @@ def version(text: str, where: str) -> str:
 def _strings(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise UsageError(f"{where} must be a list of strings")
+    if any("\0" in item for item in value):
+        raise UsageError(f"{where} holds a NUL character")
     return tuple(value)
 
 
@@ -257,11 +270,14 @@ def shown(config: Config) -> str:
             lines.append(f"{key} = {value if isinstance(value, int) else _quoted(value)}")
     if config.rules_refused:
         lines.append(f"# rules are not loaded: {config.rules_refused}")
-    return "\n".join(lines) + "\n"
+    from validator.output import clean
+
+    return "".join(clean(line) + "\n" for line in lines)
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in escaped) + '"'
 
 
 def _list(texts: tuple[str, ...]) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from validator import tables
 from validator.facts.model import At, FileFacts
 from validator.languages import MAX_CONFIGURATION
 
@@ -24,6 +26,10 @@ MAPPING, LIST = "{}", "[]"
 _JSON_WORDS = (b"zero_optimization", b"train_batch_size", b"train_micro_batch_size_per_gpu", b"num_attention_heads")
 _TOML_WORDS = (b"parallel", b"batch_size", b"seq_len")
 _YAML_NOT = (b"apiVersion:", b"\njobs:", b"\nservices:")  # of clusters, pipelines, containers
+
+_MAX_ALIASED = 1_000  # settings that are there only by aliases, beyond one for each character
+_MAX_BRACKETS = 300  # open at once
+_STAIRS = re.compile(r"(?:^|(?<=\n)) {300}|(?:[-?:][ \t]+){30}")  # block nesting: by indentation, or on one line
 
 
 class Setting(NamedTuple):
@@ -66,6 +72,19 @@ def extract(source: SourceFile, language: str) -> FileFacts:
     return FileFacts(language=language, lines=source.text.count("\n") + 1, extra={"settings": settings})
 
 
+def too_deep(text: str) -> bool:
+    """Whether YAML or JSON is nested deeper than a parser may be asked to go: some recurse in C and crash.
+
+    Brackets inside strings count too; no configuration holds hundreds of unclosed ones.
+    """
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        if depth > _MAX_BRACKETS:
+            return True
+    return _STAIRS.search(text) is not None
+
+
 def _relevant(data: bytes, language: str) -> bool:
     if language == "json":
         return any(word in data for word in _JSON_WORDS)
@@ -80,12 +99,20 @@ def read(text: str, language: str) -> Settings:
         return Settings(tuple(_toml(text)))
     import yaml
 
+    if too_deep(text):
+        raise ValueError("nested too deeply")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if language == "json":
         text = text.replace("\t", " ")  # YAML has no tabs between tokens; places stay the same
     nodes = [node for node in yaml.compose_all(text, Loader=loader) if node is not None]
     head = "\n".join(line for line in text.split("\n", 5)[:5] if line.startswith("#"))
-    return Settings(tuple(_yaml(nodes[0], ())) if len(nodes) == 1 else (), head)
+    if len(nodes) != 1:
+        return Settings((), head)
+    # Aliases of aliases stand for more than was written, a billion times more if someone means it.
+    settings = tuple(islice(_yaml(nodes[0], ()), len(text) + _MAX_ALIASED))
+    if len(settings) == len(text) + _MAX_ALIASED:
+        raise ValueError("too many aliases")
+    return Settings(settings, head)
 
 
 def _yaml(node: Any, path: tuple[str, ...]) -> Iterator[Setting]:
@@ -118,6 +145,8 @@ def _at(node: Any) -> At:
 
 def scalar(text: str, tag: str) -> Scalar:
     """The value of a YAML scalar by its resolved tag (`1e-5`, which YAML 1.1 takes for text, is a number)."""
+    if len(text) > 400:  # converting digits is quadratic
+        return text
     try:
         if tag.endswith(":int"):
             return int(text.replace("_", ""), 0 if text.lstrip("+-")[:2].lower() in ("0x", "0o", "0b") else 10)
@@ -144,6 +173,8 @@ def _toml(text: str) -> Iterator[Setting]:
     else:
         import tomli as tomllib
 
+    if tables.too_dotted(text):
+        raise ValueError("a key of too many parts")
     root = tomllib.loads(text)
     places = dict(_toml_places(text))
     yield from _toml_below(root, (), places)
@@ -153,6 +184,8 @@ def _toml_places(text: str) -> Iterator[tuple[tuple[str, ...], tuple[At, At]]]:
     """Where each key stands; tomllib does not say. Keys inside multi-line values may be taken for more: unused."""
     section: tuple[str, ...] = ()
     for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > 2_000:  # the patterns are quadratic in white space
+            continue
         if match := _TOML_HEADER.match(line):
             section = _links(match[1])
             at = (number, match.start(1) + 1, number, match.end(1) + 1)

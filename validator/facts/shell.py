@@ -37,6 +37,7 @@ _SBATCH = re.compile(r"#SBATCH[ \t]+(--?[A-Za-z][\w-]*)(?:(?:[ \t]*=[ \t]*|[ \t]
 # `PROJECT=<path to it>`: not shell, but common where the reader is to fill something in
 _PLACEHOLDER = re.compile(rb"(?<=[=\s])<([A-Za-z_][\w .-]*)>(?=[\s/]|$)", re.MULTILINE)
 _ESCAPED = re.compile(r"\\(\r?\n|.)", re.DOTALL)
+_MAX_DEPTH = 400  # of the syntax tree; a long row of `&&` is a tree as deep
 _CONFLICT = re.compile(rb"^(<{7}|>{7}) ", re.MULTILINE)
 
 
@@ -49,18 +50,44 @@ def extract(source: SourceFile) -> FileFacts:
         line = data.count(b"\n", 0, match.start()) + 1
         problem = Problem("conflict", line, 1, "merge-conflict marker")
         return FileFacts(problem=problem, language="shell", lines=lines)
-    return FileFacts(language="shell", lines=lines, extra={"script": parse(data)})
+    try:
+        script = parse(data)
+    except RecursionError:
+        problem = Problem("nesting", 1, 1, "nested too deeply to be read")
+        return FileFacts(problem=problem, language="shell", lines=lines)
+    return FileFacts(language="shell", lines=lines, extra={"script": script})
 
 
 def parse(data: bytes) -> Script:
-    """The statements of a script (UTF-8). Raises ImportError where the parser is not installed."""
+    """The statements of a script (UTF-8).
+
+    Raises ImportError where the parser is not installed, RecursionError for what is nested too deeply.
+    """
     import tree_sitter
     import tree_sitter_bash
 
     data = _PLACEHOLDER.sub(rb"@\1@", data)
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     reader = _Reader(data, parser)
-    return Script(reader.body(parser.parse(data).root_node), tuple(_directives(data.decode("utf-8", "replace"))))
+    root = parser.parse(data).root_node
+    if _deeper(root, _MAX_DEPTH):
+        raise RecursionError
+    return Script(reader.body(root), tuple(_directives(data.decode("utf-8", "replace"))))
+
+
+def _deeper(root: Node, limit: int) -> bool:
+    """Whether a tree is deeper than what can be read, pickled and walked by recursion."""
+    cursor, depth = root.walk(), 0
+    while True:
+        if cursor.goto_first_child():
+            depth += 1
+            if depth > limit:
+                return True
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return False
+            depth -= 1
 
 
 def _directives(text: str) -> Iterator[tuple[str, str, At]]:

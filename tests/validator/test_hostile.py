@@ -1,0 +1,120 @@
+"""Files made to crash, stall or mislead what reads them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from validator import cli, tables
+from validator.facts import config_files, shell
+from validator.source import SourceFile
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = cli.main(list(arguments))
+    output = capsys.readouterr()
+    return status, output.out, output.err
+
+
+def process(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    home = str(Path(cli.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": home}
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [sys.executable, "-m", "validator", *arguments],
+        env=environment, text=True, timeout=60, check=False, **{"stderr": subprocess.PIPE, **options},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "[" * 60_000 + "]" * 60_000),
+        ("a.yaml", "{a: " * 60_000 + "}" * 60_000),
+        ("a.yaml", "a: " + "- " * 60_000 + "x\n"),
+        ("a.yaml", "".join(" " * (2 * i) + "- " * 20 + "\n" for i in range(400))),
+        ("a.json", '{"zero_optimization": ' + "[" * 60_000 + "]" * 60_000 + "}"),
+        ("a.toml", "seq_len = " + "[" * 60_000 + "]" * 60_000),
+    ],
+)
+def test_a_deep_configuration_file_is_data(here: Path, name: str, text: str) -> None:
+    (here / name).write_text(text)
+    done = process("--no-cache", "--isolated", name, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_aliases_of_aliases_are_not_followed_forever(here: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    with pytest.raises(ValueError, match="aliases"):
+        config_files.read("\n".join(lines), "yaml")
+    settings = config_files.read("a: &a {lr: 1}\nb: *a\n", "yaml")
+    assert [each.path for each in settings.settings] == [("a",), ("a", "lr"), ("b",), ("b", "lr")]
+
+
+def test_keys_of_thousands_of_parts_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "pyproject.toml").write_text("[tool.validator]\n" + ".".join(["a"] * 10_000) + " = 1\n")
+    started = time.monotonic()
+    status, _, err = run(capsys, ".")
+    assert status == 2
+    assert "a key of more than 200 parts" in err
+    (here / "pyproject.toml").write_text("[tool.validator]\nselect = " + "[" * 60_000 + "]" * 60_000 + "\n")
+    status, _, err = run(capsys, ".")
+    assert status == 2
+    assert "nested too deeply" in err
+    assert err.count("\n") == 1
+    assert time.monotonic() - started < 5
+    assert not tables.too_dotted("d = [" + ", ".join(['"a>=1.0.0"'] * 300) + "]")
+    assert tables.too_dotted("x = {" + ".".join(['"a"'] * 300) + " = 1}")
+
+
+@pytest.mark.parametrize("text", ["(" * 3_000 + "ls" + ")" * 3_000, "echo " + "$(" * 3_000 + ")" * 3_000])
+def test_a_deep_shell_script_is_a_finding(text: str) -> None:
+    facts = shell.extract(SourceFile("a.sh", "a.sh", text.encode()))
+    assert facts.problem is not None
+    assert facts.problem.kind == "nesting"
+
+
+def test_numbers_of_other_scripts_are_no_versions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.py").write_text("x = 1\n")
+    for bad in ("3.²", "3.١", "3." + "1" * 5_000):
+        status, _, err = run(capsys, "--target-python", bad, "a.py")
+        assert (status, "must be a version" in err) == (2, True)
+    (here / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.²"\n')
+    assert run(capsys, "a.py")[0] == 0
+
+
+def test_a_pipe_in_place_of_the_configuration_is_not_read(here: Path) -> None:
+    os.mkfifo(here / "pyproject.toml")
+    done = process(".", stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert "not a regular file" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line", ['contracts = ["a\\u0000b"]', 'baseline = "a\\u0000b"', 'extend-exclude = ["a\\u0000"]']
+)
+def test_nul_in_the_configuration_is_wrong_usage(here: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    (here / "pyproject.toml").write_text(f"[tool.validator]\n{line}\n")
+    status, _, err = run(capsys, ".")
+    assert status == 2
+    assert "NUL" in err
+
+
+def test_the_shown_configuration_holds_no_escapes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "pyproject.toml").write_text('[tool.validator]\nselect = ["\\u001b[31m"]\n')
+    status, out, _ = run(capsys, "--show-config")
+    assert status == 0
+    assert "\x1b" not in out
+    assert '"\\U0000001B[31m"' in out
