@@ -257,7 +257,10 @@ def _processes(launch: Launch, result: Configuration, files: _Files) -> None:
             result.said[quantity] = _launcher_said(launch, each, value)
         elif value is not None:
             result.said[quantity] = Said(value, "")
-    if processes is not None and nodes is not None:
+    unknown = next((said for _, name, _ in given if (said := result.said.get(name)) is not None and said.why), None)
+    if unknown is not None:
+        result.said["world_size"] = unknown
+    elif processes is not None and nodes is not None:
         shown = result.said["procs_per_node"]
         flag = shown.flag if nodes == 1 else f"{shown.flag} × {result.said['num_nodes'].flag}"
         result.said["world_size"] = shown._replace(value=processes * nodes, flag=flag)

@@ -76,6 +76,7 @@ class Launch:
     certain: bool = True
     broken: bool = False
     under_ray: bool = False
+    steps_given: bool = False  # whether srun starts it
     module: Module | None = None
     parser: Parser | None = None
 
@@ -223,7 +224,7 @@ class Launches:
 def peel(run: Run) -> Launch | None:
     """The launch that a command is, without what stands before the launcher; None if it is none."""
     fields = list(run.fields)
-    steps: dict[str, Field] = {}
+    steps: dict[str, Field] = _step_options(list(run.outer[1:])) if _runs(run, "srun") and run.outer else {}
     under_ray = False
     index = 0
     while index < len(fields):
@@ -316,8 +317,13 @@ def _made(
 ) -> Launch:  # fmt: skip
     return Launch(
         run.path, run.at, engine, options, program, is_module, tuple(arguments), steps, run.directives, run.folder,
-        run.certain, run.broken, under_ray,
+        run.certain, run.broken, under_ray or _runs(run, "ray"), _runs(run, "srun"),
     )  # fmt: skip
+
+
+def _runs(run: Run, wrapper: str) -> bool:
+    """Whether a command is started by a wrapper, directly or in the script that it is handed."""
+    return any(posixpath.basename(words[0].text) == wrapper for words in (run.fields, run.outer) if words)
 
 
 def _options(engine: str, fields: list[Field]) -> tuple[dict[str, Field], Field | None, bool, list[Field]]:

@@ -42,7 +42,8 @@ _OPERATORS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>&1", "2>", "<",
 
 
 class Run(NamedTuple):
-    """A command that a script runs. `certain`: it stands under no condition."""
+    """A command that a script runs. `certain`: it stands under no condition. `outer`: the words of the command
+    that it is handed to (`srun … bash -c "…"`)."""
 
     path: str
     fields: tuple[Field, ...]
@@ -51,6 +52,7 @@ class Run(NamedTuple):
     folder: Field | None
     certain: bool
     broken: bool
+    outer: tuple[Field, ...] = ()
 
 
 class Scripts:
@@ -116,6 +118,7 @@ class _Walk:
         self.found: dict[tuple[object, ...], Run] = {}
         self.directives: tuple[tuple[str, str, At], ...] = ()
         self.called: set[str] = set()
+        self.outer: tuple[Field, ...] = ()
         self.steps = 0
         self.depth = 0
         self.unsure = 0
@@ -192,7 +195,9 @@ class _Walk:
             return
         self.emit(row, fields, inside)
         if row.inner is not None:
+            outer, self.outer = self.outer, tuple(fields)
             self._inner(row.inner, inside.copy())
+            self.outer = outer
 
     def _inner(self, script: Script, env: Environment) -> None:
         outer = self.directives
@@ -205,7 +210,7 @@ class _Walk:
     def emit(self, row: Command, fields: list[Field], env: Environment) -> None:
         key = (env.path, row.at, tuple(field.text for field in fields))
         certain = self.unsure == 0
-        run = Run(env.path, tuple(fields), row.at, self.directives, env.folder, certain, row.broken)
+        run = Run(env.path, tuple(fields), row.at, self.directives, env.folder, certain, row.broken, self.outer)
         self.found.setdefault(key, run)
 
     def _builtin(self, name: str, fields: list[Field], row: Command, env: Environment, home: Place) -> bool:

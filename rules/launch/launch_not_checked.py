@@ -1,0 +1,94 @@
+"""What in a launch script cannot be checked, because it is set elsewhere.
+
+What it does
+    Notes each value that a constraint needs and that the script does not tell: a variable that nothing sets, the
+    output of a command, a model whose shape is not known. One note for each place, with the constraints that wait
+    for it. Shown with `--notes` only.
+
+Why is this bad
+    It is not: but "no findings" would say more than is known.
+
+References
+    rules/CONSTRAINTS.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.constraints import TABLE, Constraint, Quantities
+from rules.launch._common import TOKENS
+from rules.launch._quantities import Configuration, Said, configurations
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP710", "launch-not-checked", "note", "0.1.0", tokens=TOKENS, languages=("shell", "python"))
+
+_SHOWN = 4
+_TRIVIAL = ("positive-", "query-groups", "processes-product")  # nobody waits for these
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for configuration in configurations(project):
+        quantities = configuration.quantities()
+        waiting: dict[tuple[str, object, str], list[str]] = {}
+        places: dict[tuple[str, object, str], Said] = {}
+        for constraint in (c for c in TABLE if not c.id.startswith(_TRIVIAL)):
+            for said in _lacking(constraint, configuration, quantities):
+                key = (said.path, said.span, said.why)
+                waiting.setdefault(key, []).append(constraint.id)
+                places[key] = said
+        for key, identifiers in waiting.items():
+            yield _note(places[key], identifiers, configuration)
+
+
+def _lacking(constraint: Constraint, configuration: Configuration, quantities: Quantities) -> Iterator[Said]:
+    """What a constraint that applies, as far as is known, lacks."""
+    lacking = [name for name in dict.fromkeys((*constraint.given, *constraint.needs)) if _unknown(name, configuration)]
+    for condition in constraint.when:
+        if condition.evaluate(quantities) is not True and condition.quantity not in lacking:
+            return
+    for name in lacking:
+        yield configuration.said[name]
+
+
+def _unknown(name: str, configuration: Configuration) -> bool:
+    said = configuration.said.get(name)
+    return said is not None and said.value is None and bool(said.why) and said.span is not None
+
+
+def _note(said: Said, identifiers: list[str], configuration: Configuration) -> Finding:
+    shown = ", ".join(dict.fromkeys(identifiers[:_SHOWN]))
+    more = f" and {len(identifiers) - _SHOWN} more" if len(identifiers) > _SHOWN else ""
+    assert said.span is not None
+    return RULE.finding(
+        said.path,
+        said.span,
+        f"cannot be checked: {said.why} ({shown}{more})",
+        help=f"give `{said.flag}` a value or a default, `${{NAME:-value}}`, to have it checked",
+        context=f"{configuration.name}:{said.flag}",
+    )
+
+
+INCORRECT = (
+    """# file: train.sh
+torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft --backend fsdp2 \\
+    --pretrain $MODEL \\  # error: MP710
+    --train_batch_size 128 --micro_train_batch_size 2 \\
+    --fsdp_tensor_parallel_size 2 \\
+    --ring_attn_size $1 --packing_samples  # error: MP710
+""",
+)
+
+CORRECT = (
+    """# file: train.sh
+MODEL=${MODEL:-meta-llama/Meta-Llama-3-8B}
+torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft --backend fsdp2 --pretrain $MODEL \\
+    --train_batch_size 128 --micro_train_batch_size 2 --fsdp_tensor_parallel_size ${TP:-2} --save_path $OUTPUT
+""",
+    """# file: serve.sh
+python -m http.server $PORT
+torchrun --nproc_per_node=8 train.py --lr $LR
+""",
+)
