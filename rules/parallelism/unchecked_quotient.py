@@ -21,7 +21,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from validator.analysis.dimensions import MODEL_PARALLEL, Dimensions, Size, tag_of
+from validator.analysis.dimensions import MODEL_PARALLEL, Size, tag_of
+from validator.analysis.meshes import Meshes
 from validator.analysis.quotients import Check, Quotient, Quotients
 from validator.facts.text import path_of
 from validator.finding import Edit, Finding, Fix, Span
@@ -52,7 +53,7 @@ def _divides_ranks(project: Project, row: Quotient) -> bool:
 
 
 def _shapes_mesh(project: Project, row: Quotient) -> bool:
-    for mesh in project.analysis(Dimensions).meshes:
+    for mesh in project.analysis(Meshes).all:
         parts = mesh.shape if mesh.function is row.function and mesh.shape is not None else ()
         if any(path_of(part) == row.target or part is row.node for part in parts):
             return True

@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
-from validator.facts.model import Call
+from validator.analysis.bindings import Bindings, first_name
+from validator.analysis.meshes import Meshes
 from validator.facts.text import path_of
 from validator.project import ClassDef, Method, Project, Value
 
@@ -112,15 +113,6 @@ class Size(NamedTuple):
 ONE = Size(())
 
 
-class Mesh(NamedTuple):
-    """A device mesh: the names of its dimensions and their sizes, None where the source does not tell them."""
-
-    names: tuple[str, ...] | None
-    shape: tuple[ast.expr, ...] | None
-    function: Method
-    call: ast.Call
-
-
 def product(a: Size, b: Size) -> Size:
     """The product, with equal factors above and below the bar cancelled."""
     over, under = Counter((*a.over, *b.over)), Counter((*a.under, *b.under))
@@ -160,8 +152,12 @@ class Dimensions:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._paths: dict[tuple[Method, str], Size] = {}
-        self._bindings: dict[Method, dict[str, list[ast.expr | None]]] = {}
+        self.bindings = project.analysis(Bindings)
         self._depth = 0
+
+    @cached_property
+    def _meshes(self) -> Meshes:
+        return self.project.analysis(Meshes)
 
     # -- sizes ---------------------------------------------------------------------------------------------
 
@@ -261,7 +257,7 @@ class Dimensions:
         key = dim.value if isinstance(dim, ast.Constant) else None
         if isinstance(owner, ast.Subscript) and isinstance(owner.slice, ast.Constant):
             key, owner = owner.slice.value, owner.value
-        mesh = self.mesh(function, path_of(owner)) if isinstance(owner, ast.Name | ast.Attribute) else None
+        mesh = self._meshes.mesh(function, path_of(owner)) if isinstance(owner, ast.Name | ast.Attribute) else None
         if mesh is not None and mesh.shape is not None and self._depth < _DEPTH:
             index = key if isinstance(key, int) else None
             if mesh.names is not None and key in mesh.names:
@@ -310,7 +306,7 @@ class Dimensions:
     def _local(self, function: Method, name: str) -> Size | None:
         scope: Method | None = function
         while scope is not None and scope.qualname != "<module>":
-            values = self.bindings(scope).get(name)
+            values = self.bindings.of(scope).get(name)
             param = any(p.name == name for p in scope.facts.params)
             if values and not param:
                 return self._one(scope, values)
@@ -319,7 +315,7 @@ class Dimensions:
             scope = scope.enclosing
         symbol = self.project.lookup(function, name)
         if isinstance(symbol, Value):
-            return self._one(symbol.module.top, self.bindings(symbol.module.top).get(symbol.name, []))
+            return self._one(symbol.module.top, self.bindings.of(symbol.module.top).get(symbol.name, []))
         return None
 
     def _one(self, scope: Method, values: list[ast.expr | None]) -> Size | None:
@@ -343,31 +339,16 @@ class Dimensions:
 
     def _attribute(self, cls: ClassDef, name: str) -> Size | None:
         found: list[Size] = []
-        for owner in cls.mro:
-            for method in owner.every_method():
-                first = method.facts.params[0].name if method.facts.params else "self"
-                if not any(row.target == f"{first}.{name}" for row in method.facts.assigns):
-                    if method.name == name and method.facts.is_property:
-                        size = self._returned(method, f"{first}.{name}")
-                        found += [size] if size is not None else []
-                    continue
-                for value in self.bindings(method).get(f"{first}.{name}", []):
-                    if value is None:
-                        return None
-                    if not isinstance(value, ast.Constant):
-                        found.append(self.size(method, value))
+        for method, value in self.bindings.attribute(cls, name):
+            if value is None:
+                return None
+            if not isinstance(value, ast.Constant):
+                found.append(self.size(method, value))
+        getter = cls.find(name)
+        if not found and getter is not None and getter.facts.is_property:
+            size = self._returned(getter, f"{first_name(getter)}.{name}")
+            found += [size] if size is not None else []
         return found[0] if found and all(size == found[0] for size in found) else None
-
-    def bindings(self, function: Method) -> dict[str, list[ast.expr | None]]:
-        """The values bound to each name and attribute in a function; None for one that has no expression."""
-        if function not in self._bindings:
-            found: dict[str, list[ast.expr | None]] = {}
-            node = function.node
-            for each in own_nodes(node) if node is not None else ():
-                for target, value in _bound(each):
-                    found.setdefault(target, []).append(value)
-            self._bindings[function] = found
-        return self._bindings[function]
 
     # -- scopes --------------------------------------------------------------------------------------------
 
@@ -386,119 +367,6 @@ class Dimensions:
             if (tag := tag_of(path)) in MODEL_PARALLEL:
                 found.setdefault(tag, path)
         return found
-
-    # -- meshes --------------------------------------------------------------------------------------------
-
-    @cached_property
-    def meshes(self) -> list[Mesh]:
-        """Every device mesh that the project makes."""
-        return [
-            mesh
-            for function in self.project.functions()
-            for call in function.facts.calls
-            if call.method in ("init_device_mesh", "DeviceMesh") and (mesh := self._made(function, call)) is not None
-        ]
-
-    def _made(self, function: Method, call: Call) -> Mesh | None:
-        node = call_node(function, call)
-        if node is None:
-            return None
-        values = {k.arg: k.value for k in node.keywords}
-        shape = values.get("mesh_shape", node.args[1] if len(node.args) > 1 else None)
-        names = values.get(
-            "mesh_dim_names", node.args[2] if len(node.args) > 2 and call.method == "init_device_mesh" else None
-        )
-        if call.method == "DeviceMesh":
-            shape = None
-        return Mesh(self._names(function, names), self._elements(function, shape), function, node)
-
-    def _elements(self, function: Method, node: ast.expr | None) -> tuple[ast.expr, ...] | None:
-        if isinstance(node, ast.Name):
-            values = self.bindings(function).get(node.id, [])
-            node = values[0] if len(values) == 1 else None
-        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(e, ast.Starred) for e in node.elts):
-            return tuple(node.elts)
-        return None
-
-    def _names(self, function: Method, node: ast.expr | None) -> tuple[str, ...] | None:
-        parts = self._elements(function, node)
-        if parts is None or not all(isinstance(p, ast.Constant) and isinstance(p.value, str) for p in parts):
-            return None
-        return tuple(str(p.value) for p in parts if isinstance(p, ast.Constant))
-
-    def mesh(self, function: Method, path: str) -> Mesh | None:
-        """The mesh that a name or an attribute holds, where one call makes it."""
-        made = self._holders.get(self._place(function, path), [])
-        return made[0] if len(made) == 1 else None
-
-    def _place(self, function: Method, path: str) -> tuple[object, str]:
-        first = function.facts.params[0].name if function.is_method and function.facts.params else None
-        head, _, name = path.partition(".")
-        if first is not None and head == first and function.cls is not None:
-            return function.cls, name
-        return function, path
-
-    @cached_property
-    def _holders(self) -> dict[tuple[object, str], list[Mesh]]:
-        found: dict[tuple[object, str], list[Mesh]] = {}
-        for mesh in self.meshes:
-            for target, values in self.bindings(mesh.function).items():
-                if any(value is not None and _same(value, mesh.call) for value in values):
-                    found.setdefault(self._place(mesh.function, target), []).append(mesh)
-        return found
-
-
-def call_node(function: Method, call: Call) -> ast.Call | None:
-    """The syntax of a call."""
-    node = function.node
-    text = function.module.source_text
-    for each in ast.walk(node) if node is not None else ():
-        if isinstance(each, ast.Call) and each.lineno == call.at[0] and text.at(each) == call.at:
-            return each
-    return None
-
-
-def _same(a: ast.AST, b: ast.AST) -> bool:
-    return (getattr(a, "lineno", 0), getattr(a, "col_offset", 0)) == (
-        getattr(b, "lineno", 0),
-        getattr(b, "col_offset", 0),
-    )
-
-
-def own_nodes(node: ast.AST) -> list[ast.AST]:
-    """The nodes of a function without those of the functions and classes inside it."""
-    found: list[ast.AST] = []
-    stack = list(ast.iter_child_nodes(node))
-    while stack:
-        each = stack.pop()
-        found.append(each)
-        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            stack += ast.iter_child_nodes(each)
-    return found
-
-
-def _bound(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
-    """The (path, value) pairs that a statement binds; no value where it is a part of one."""
-    if isinstance(node, ast.Assign):
-        return [row for target in node.targets for row in _targets(target, node.value)]
-    if isinstance(node, ast.AnnAssign) and node.value is not None:
-        return _targets(node.target, node.value)
-    if isinstance(node, ast.AugAssign):
-        return _targets(node.target, None)
-    if isinstance(node, ast.NamedExpr):
-        return _targets(node.target, node.value)
-    if isinstance(node, ast.For | ast.AsyncFor):
-        return _targets(node.target, None)
-    return []
-
-
-def _targets(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr | None]]:
-    if isinstance(target, ast.Tuple | ast.List):
-        parts: list[ast.expr | None] = [None] * len(target.elts)
-        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
-            parts = list(value.elts)
-        return [row for each, part in zip(target.elts, parts, strict=True) for row in _targets(each, part)]
-    return [(path_of(target), value)] if isinstance(target, ast.Name | ast.Attribute) else []
 
 
 def _named(node: ast.Call) -> str | None:

@@ -1,0 +1,159 @@
+"""Parameters sharded over a mesh without its ring dimension, so that ring ranks' gradients are never reduced.
+
+What it does
+    Follows the mesh given to `fully_shard`, `FullyShardedDataParallel` or `DistributedDataParallel` to the mesh that it
+    is a part of, and reports a part without the dimension for ring (context, sequence) parallelism, where that mesh has
+    one whose size is not 1 and nothing in the class reduces gradients over it.
+
+Why is this bad
+    The ranks of a ring see different tokens of the same samples: their gradients differ, and only sharding or
+    replication over the ring as well as over data adds them up. Without it every ring rank trains a model of its own:
+    the losses go down, and the checkpoint is that of one rank.
+
+References
+    https://github.com/pytorch/torchtitan/blob/main/docs/composability.md
+    https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from validator.analysis.bindings import call_node
+from validator.analysis.collectives import dimension
+from validator.analysis.meshes import Meshes, Part
+from validator.analysis.places import is_aside
+from validator.facts.model import Call
+from validator.finding import Finding, Related
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP412", "ring-left-out", "error", "0.1.0", tokens=("fully_shard", "DataParallel", "FSDP", "DDP"))
+
+_WRAPPERS = {
+    "fully_shard": ("mesh",),
+    "FullyShardedDataParallel": ("device_mesh", "process_group"),
+    "FSDP": ("device_mesh", "process_group"),
+    "DistributedDataParallel": ("device_mesh", "process_group"),
+    "DDP": ("device_mesh", "process_group"),
+}
+_RING = re.compile(r"^(cp|sp|ring|context|sequence|ulysses)(_|$)|_(cp|ring|context)$")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    meshes = project.analysis(Meshes)
+    for function in project.functions():
+        calls = [c for c in function.facts.calls if c.method in _WRAPPERS]
+        if not calls or is_aside(function.path):
+            continue
+        found = [(call, part, ring) for call in calls for part, ring in _without_ring(meshes, function, call)]
+        if found and not _reduced_otherwise(function):
+            yield _report(function, *found[0], again=[row[0] for row in found[1:]])
+
+
+def _without_ring(meshes: Meshes, function: Method, call: Call) -> Iterator[tuple[Part, str]]:
+    """The parts of meshes that a call shards or replicates over, with the ring dimension that they leave out."""
+    node = call_node(function, call)
+    values = [k.value for k in node.keywords if k.arg in _WRAPPERS[call.method]] if node is not None else []
+    for value in values:
+        for part in meshes.part(function, value) or ():
+            for name in part.mesh.names or ():
+                size = part.mesh.size(name)
+                alone = isinstance(size, ast.Constant) and size.value == 1
+                spoken = any(name in key.split("_") or name == key for key in part.keys)
+                if part.keys and _RING.search(name) and not alone and not spoken:
+                    yield part, name
+                    return
+
+
+def _reduced_otherwise(function: Method) -> bool:
+    """Whether the class, or the module of a function, reduces gradients over the ring itself."""
+    methods = function.cls.every_method() if function.cls is not None else function.module.functions.values()
+    for method in methods:
+        for call in method.facts.calls:
+            if call.method in ("all_reduce", "all_reduce_coalesced") and call.positional:
+                over_ring = any(dimension(a.value) == "cp" for a in call.args if a.keyword == "group")
+                if over_ring and re.search(r"grads?\b", call.positional[0].value):
+                    return True
+    return False
+
+
+def _report(function: Method, call: Call, part: Part, ring: str, again: list[Call]) -> Finding:
+    sharded = "_".join(part.keys)
+    mesh = part.mesh
+    names = ", ".join(mesh.names or ())
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"`{call.method}` in `{function.qualname}` works over the dimension `{sharded}` of the mesh ({names}):"
+        f" gradients of the `{ring}` ranks are never reduced",
+        help=f'shard over both, `mesh["{part.keys[0]}", "{ring}"]._flatten("{part.keys[0]}_{ring}")`',
+        related=[
+            Related(mesh.function.path, mesh.call.lineno, f"the mesh with its dimension `{ring}` is made here"),
+            *(Related(function.path, other.at[0], "and here") for other in again),
+        ],
+        context=f"{function.qualname}:{sharded}:{ring}",
+    )
+
+
+INCORRECT = [
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class FSDP2Strategy:
+    def __init__(self):
+        self.mesh = None
+        self.dp_mesh = None
+
+    def setup(self):
+        sizes = (self.dp_size, self.ring_attn_size, self.tp_size)
+        self.mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("dp", "sp", "tp"))
+        self.dp_mesh = self.mesh["dp"]
+
+    def wrap(self, model):
+        for layer in model.layers:
+            fully_shard(layer, mesh=self.dp_mesh)  # error: MP412
+        return fully_shard(model, mesh=self.dp_mesh)
+""",
+]
+
+CORRECT = [
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class FSDP2Strategy:
+    def setup(self):
+        sizes = (self.dp_size, self.ring_attn_size, self.tp_size)
+        self.mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("dp", "cp", "tp"))
+        self.fsdp_mesh = self.mesh["dp", "cp"]._flatten(mesh_dim_name="dp_cp")
+
+    def wrap(self, model):
+        return fully_shard(model, mesh=self.fsdp_mesh)
+""",
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+def wrap(model, dp_size, tp_size):
+    mesh = init_device_mesh("cuda", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))
+    return fully_shard(model, mesh=mesh["dp"])
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Strategy:
+    def wrap(self, model):
+        self.mesh = init_device_mesh("cuda", (self.dp_size, self.cp_size), mesh_dim_names=("dp", "cp"))
+        return fully_shard(model, mesh=self.mesh["dp"])
+
+    def reduce_over_ring(self, model):
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=self.cp_group)
+""",
+]
