@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from validator.config import read_regular
 from validator.errors import UsageError
 from validator.finding import Finding
 
@@ -57,7 +58,7 @@ def write(path: str, findings: list[Finding], lines: Lines, read: Iterable[str] 
 
     folder = os.path.dirname(os.path.abspath(path))
     counts = Counter(_key(finding, folder, lines) for finding in findings)
-    if os.path.exists(path):
+    if os.path.exists(path):  # what is not a baseline of ours is not overwritten: reading it raises
         seen = {os.path.relpath(os.path.abspath(name), folder).replace(os.sep, "/") for name in read}
         known = _read(path).items()
         counts.update({k: n for k, n in known if k[0] not in seen and os.path.exists(os.path.join(folder, k[0]))})
@@ -74,14 +75,15 @@ def write(path: str, findings: list[Finding], lines: Lines, read: Iterable[str] 
 
 def _read(path: str) -> Counter[Key]:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            document = json.load(file)
+        document = json.loads(read_regular(path).decode("utf-8", "surrogateescape"))
     except FileNotFoundError:
         raise UsageError(f"{path}: the baseline does not exist; --update-baseline makes it") from None
     except OSError as error:
         raise UsageError(f"{path}: the baseline cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path}: the baseline is not JSON: {error}") from error
+    except RecursionError:
+        raise UsageError(f"{path}: not a baseline of this program: nested too deeply") from None
     try:
         if document["version"] != 1:
             raise UsageError(f"{path}: a baseline of version {document['version']}; this program reads version 1")
@@ -91,5 +93,5 @@ def _read(path: str) -> Counter[Key]:
             for code, contexts in codes.items()
             for context, count in contexts.items()
         })  # fmt: skip
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UsageError(f"{path}: not a baseline of this program; --update-baseline makes a new one") from error
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{path}: not a baseline of this program; remove it or name another file") from error

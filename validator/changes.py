@@ -15,6 +15,7 @@ from validator.checker import Check, Record, check_sources
 from validator.config import Config
 from validator.errors import UsageError
 from validator.finding import Finding
+from validator.output import clean
 from validator.source import SourceFile
 
 _ROUNDS = 10  # a fix may uncover another; two that undo each other must end
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     paths = options.paths or ["."]
     entries = discovery.discover(paths, settings)
     check = cli.check_of(settings, any(os.path.isdir(path) for path in paths))
-    tree = _Tree(entries, check)
+    tree = _Tree(entries, check, discovery.roots(paths))
     if options.add_ignore:
         count = _silence(options, settings, tree)
         print(f"meshproof: {count} findings silenced", file=sys.stderr)
@@ -42,13 +43,14 @@ def run(options: argparse.Namespace, settings: Config) -> int:
 class _Tree:
     """The files of a run as they are changed, and what is found in them."""
 
-    def __init__(self, entries: list[discovery.Entry], check: Check) -> None:
+    def __init__(self, entries: list[discovery.Entry], check: Check, roots: tuple[str, ...] = ()) -> None:
         self.entries = entries
         self.check = check
         self.before: dict[str, bytes] = {}
         self.now: dict[str, bytes] = {}
         self.records: dict[str, Record] = {}
         self.absolute = {entry.path: entry.absolute for entry in entries}
+        self.roots = roots
 
     def checked(self) -> cli.Checked:
         """The findings as the files stand."""
@@ -79,6 +81,11 @@ class _Tree:
     def write(self) -> None:
         """Write what was changed. Raises UsageError for a file that cannot be written, or that changed."""
         for path in self.changed():
+            if not discovery.within(self.absolute[path], self.roots):
+                print(f"meshproof: {clean(path)}: a link that leads elsewhere; not written", file=sys.stderr)
+                self.now[path] = self.before[path]
+                self.records.pop(path, None)
+                continue
             try:
                 with open(self.absolute[path], "rb") as file:
                     if file.read() != self.before[path]:

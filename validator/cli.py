@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from validator import __version__, cache, config, discovery, pin_packages
@@ -307,7 +308,7 @@ def _why(options: argparse.Namespace, settings: config.Config) -> str:
     from validator.source import SourceFile
 
     path, _, line = options.why.rpartition(":")
-    if not path or not line.isdigit() or int(line) < 1:
+    if not path or not (line.isascii() and line.isdecimal() and len(line) < 10) or int(line) < 1:
         raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
     place = os.path.normpath(path).replace(os.sep, "/")
     entries = discovery.discover(options.paths or ["."], settings)
@@ -380,10 +381,30 @@ def _update_baseline(options: argparse.Namespace, settings: config.Config, check
         raise UsageError("--update-baseline needs --baseline FILE (or `baseline` in the configuration)")
     if checked.errors:
         return _status(checked, 2)  # a baseline that lacks what a crashed rule would have found helps nobody
-    names = [entry.path for entry in checked.files]
+    if not options.baseline and not _inside(settings.baseline, settings.root):
+        raise UsageError(
+            f"{settings.source}: baseline leads out of {settings.root}; to write it there, name it with --baseline"
+        )
+    absolute = {entry.path: entry.absolute for entry in checked.files}
+    names: Iterable[str] = absolute
+    if options.changed_since:
+        changed = _changed(options, checked)
+        names = [path for path in absolute if absolute[path] in changed]
     count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked), names)
-    print(f"meshproof: {count} findings written to {settings.baseline}", file=sys.stderr)
+    print(f"meshproof: {count} findings written to {_one_line(settings.baseline)}", file=sys.stderr)
     return 0
+
+
+def _inside(path: str, folder: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(folder).rstrip(os.sep) + os.sep)
+
+
+def _changed(options: argparse.Namespace, checked: Checked) -> set[str]:
+    """The absolute paths of the files that --changed-since reports on."""
+    from validator import git
+
+    paths = [entry.absolute for entry in checked.files]
+    return git.changed_since(_common_folder(options.paths), options.changed_since, paths)
 
 
 def new_findings(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
@@ -402,11 +423,8 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
     if not settings.notes:
         findings = [finding for finding in findings if finding.severity != "note"]
     if options.changed_since:
-        from validator import git
-
         absolute = {entry.path: entry.absolute for entry in checked.files}
-        folder = _common_folder(options.paths)
-        changed = git.changed_since(folder, options.changed_since, list(absolute.values()))
+        changed = _changed(options, checked)
         findings = [finding for finding in findings if absolute.get(finding.path) in changed]
     return findings
 

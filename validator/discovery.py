@@ -40,18 +40,34 @@ def discover(paths: list[str], config: Config) -> list[Entry]:
     excluded = Globs((*(config.exclude or ()), *config.extend_exclude), config.root)
     found: dict[str, Entry] = {}
     links: list[Entry] = []
+    around = roots(paths)
+    named = {os.path.abspath(path) for path in paths}
     for path in paths:
         for reported, absolute in _candidates(path, config):
             if absolute in found or (excluded and excluded.match(absolute)):
                 continue
             entry, linked = _entry(reported, absolute)
             if linked and entry:
-                links.append(entry)
+                if within(absolute, around) or absolute in named:
+                    links.append(entry)
             elif entry:
                 found[absolute] = entry
     for entry in links:  # a link counts only if its target is not read anyway
         found.setdefault(os.path.realpath(entry.absolute), entry)
     return sorted(found.values())
+
+
+def roots(paths: list[str]) -> tuple[str, ...]:
+    """The real folders that the PATHs of a command line are, or (of a file) lie in."""
+    return tuple(
+        os.path.realpath(path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))) for path in paths
+    )
+
+
+def within(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether what really lies at a path lies below one of some real folders."""
+    real = os.path.realpath(path)
+    return any(real.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
 
 def _candidates(path: str, config: Config) -> Iterator[tuple[str, str]]:
@@ -65,6 +81,10 @@ def _candidates(path: str, config: Config) -> Iterator[tuple[str, str]]:
             raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
     if stat.S_ISDIR(mode):
         absolute = os.path.abspath(path)
+        try:
+            os.scandir(absolute).close()
+        except OSError as error:
+            raise UsageError(f"{path}: the folder cannot be read: {error.strerror}") from error
         prefix = _reported(absolute)
         yield from _below(absolute, "" if prefix == "." else prefix + "/", config)
     elif stat.S_ISREG(mode):
@@ -103,18 +123,22 @@ def _is_repository(path: str) -> bool:
 
 
 def _walk(folder: str, prefix: str, excluded: Globs) -> Iterator[tuple[str, str]]:
-    try:
-        with os.scandir(folder) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
-    except OSError:
-        return  # a folder that may not be listed holds nothing for us
-    for entry in entries:
-        if excluded.match_name(entry.name):
+    waiting = [(folder, prefix)]
+    while waiting:
+        folder, prefix = waiting.pop()
+        try:
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError:
+            yield prefix, folder  # a finding, made where it is looked at
             continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, f"{prefix}{entry.name}/", excluded)
-        elif os.path.splitext(entry.name)[1] in LANGUAGES:
-            yield prefix + entry.name, entry.path
+        for entry in entries:
+            if excluded.match_name(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((entry.path, f"{prefix}{entry.name}/"))
+            elif os.path.splitext(entry.name)[1] in LANGUAGES:
+                yield prefix + entry.name, entry.path
 
 
 def _entry(reported: str, absolute: str) -> tuple[Entry | None, bool]:
@@ -129,6 +153,9 @@ def _entry(reported: str, absolute: str) -> tuple[Entry | None, bool]:
         if linked and error.errno != 2:
             return Entry(reported, absolute, (0, 0, 0, 0, 0), ("unreadable", "a loop of symbolic links")), False
         return None, linked  # deleted but tracked, or a link to nothing
+    if stat.S_ISDIR(status.st_mode) and reported.endswith("/"):
+        why = ("unreadable", "the folder cannot be listed")
+        return Entry(reported.rstrip("/"), absolute, (0, 0, 0, 0, 0), why), linked
     if not stat.S_ISREG(status.st_mode):
         return None, linked
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
@@ -168,6 +195,11 @@ class Globs:
 
 
 def _compiled(patterns: list[str]) -> re.Pattern[str] | None:
+    for pattern in patterns:
+        try:
+            re.compile(_regex(pattern))
+        except (re.error, RecursionError, OverflowError) as error:
+            raise UsageError(f"{pattern!r} is no pattern of files: {error}") from error
     return re.compile("|".join(_regex(pattern) for pattern in patterns)) if patterns else None
 
 

@@ -10,8 +10,8 @@ import tempfile
 def replace(path: str, data: bytes) -> None:
     """Replace the content of `path` atomically. Raises OSError; then the old content is intact."""
     target = os.path.realpath(path)
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as file:  # a pipe or a device such as /dev/stdout: nothing to replace
+    if _stream(path):
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
             file.write(data)
         return
     descriptor, temporary = tempfile.mkstemp(prefix=".meshproof-", dir=os.path.dirname(target))
@@ -23,6 +23,13 @@ def replace(path: str, data: bytes) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _stream(path: str) -> bool:
+    """Whether a path names a pipe, a device, or an open file such as /dev/stdout: nothing to replace."""
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")) and os.path.exists(path):
+        return not os.path.abspath(path).startswith("/dev/shm/")
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _mode(path: str) -> int:

@@ -118,3 +118,91 @@ def test_the_shown_configuration_holds_no_escapes(here: Path, capsys: pytest.Cap
     assert status == 0
     assert "\x1b" not in out
     assert '"\\U0000001B[31m"' in out
+
+
+@pytest.mark.parametrize("content", ["precious\n", '{"name": "web", "version": 1}', "[" * 100_000])
+def test_only_a_baseline_is_overwritten_as_one(here: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
+    (here / "a.py").write_text("x = (\n")
+    (here / "package.json").write_text(content)
+    status, _, err = run(capsys, "--baseline", "package.json", "--update-baseline", "a.py")
+    assert (status, err.count("\n")) == (2, 1)
+    assert (here / "package.json").read_text() == content
+
+
+def test_a_configuration_writes_no_baseline_outside(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "tree").mkdir()
+    (here / "tree/a.py").write_text("x = (\n")
+    (here / "tree/pyproject.toml").write_text('[tool.validator]\nbaseline = "../out.json"\n')
+    status, _, err = run(capsys, "--update-baseline", "tree")
+    assert status == 2
+    assert "leads out of" in err
+    assert not (here / "out.json").exists()
+    assert run(capsys, "--baseline", "out.json", "--update-baseline", "tree")[0] == 0
+
+
+def test_a_baseline_keeps_what_was_not_reported_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.py").write_text("x = (\n")
+    (here / "b.py").write_text("y = (\n")
+    for command in (["init", "-q"], ["add", "a.py"], ["commit", "-qm", "first"]):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *identity, *command], check=True, timeout=60)
+    update = ("--baseline", "base.json", "--update-baseline")
+    assert run(capsys, *update, ".")[0] == 0
+    assert run(capsys, *update, "--changed-since", "HEAD", ".")[0] == 0
+    status, out, _ = run(capsys, "--baseline", "base.json", ".")
+    assert (status, "2 baselined" in out) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_the_output_may_be_an_open_file(here: Path, kind: str) -> None:
+    (here / "a.py").write_text("x = 1\n")
+    with open(here / "out", "w") as file:
+        done = process("--output", "/dev/stdout", "a.py", stdout=file if kind == "file" else subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no findings" in ((here / "out").read_text() if kind == "file" else done.stdout)
+
+
+def test_links_out_of_the_tree_are_read_by_name_only_and_never_written(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = "import yaml\n\n\ndef read(file):\n    return yaml.load(file)\n"
+    (here / "secret.py").write_text(secret)
+    (here / "tree").mkdir()
+    (here / "tree/link.py").symlink_to("../secret.py")
+    status, out, _ = run(capsys, "--no-cache", "--select", "MP803", "tree")
+    assert (status, "in 0 files" in out) == (0, True)
+    assert run(capsys, "--no-cache", "--select", "MP803", "tree/link.py")[0] == 1
+    _, _, err = run(capsys, "--no-cache", "--select", "MP803", "--fix", "tree/link.py")
+    assert "leads elsewhere" in err
+    assert (here / "secret.py").read_text() == secret
+
+
+def test_folders_may_be_as_deep_as_they_like(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    top = os.getcwd()
+    try:
+        for _ in range(1_200):
+            os.mkdir("d")
+            os.chdir("d")
+        Path("a.py").write_text("x = 1\n")
+    finally:
+        os.chdir(top)
+    (here / "b.py").write_text("x = (\n")
+    status, out, _ = run(capsys, "--no-cache", "--format", "concise", ".")
+    assert (status, "b.py:1" in out) == (1, True)
+
+
+def test_a_bad_pattern_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ('extend-exclude = ["[z-a]"]', 'per-file-ignores."[z-a]" = ["MP101"]'):
+        (here / "pyproject.toml").write_text(f"[tool.validator]\n{line}\n")
+        status, _, err = run(capsys, ".")
+        assert status == 2
+        assert "'[z-a]' is no pattern" in err
+
+
+def test_a_baseline_of_odd_numbers_or_a_pipe(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "base.json").write_text('{"version": 1, "findings": {"a.py": {"MP1": {"x": Infinity}}}}')
+    status, _, err = run(capsys, "--baseline", "base.json", ".")
+    assert (status, "not a baseline" in err) == (2, True)
+    os.mkfifo(here / "pipe")
+    status, _, err = run(capsys, "--baseline", "pipe", ".")
+    assert (status, "not a regular file" in err) == (2, True)
