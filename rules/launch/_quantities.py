@@ -264,6 +264,8 @@ def _processes(launch: Launch, result: Configuration, files: _Files) -> None:
         shown = result.said["procs_per_node"]
         flag = shown.flag if nodes == 1 else f"{shown.flag} × {result.said['num_nodes'].flag}"
         result.said["world_size"] = shown._replace(value=processes * nodes, flag=flag)
+        if nodes == 1:
+            result.drop("procs_per_node", "num_nodes")  # one number, to be changed in one place
 
 
 def _launcher_said(launch: Launch, value: Field, number: int | None) -> Said:

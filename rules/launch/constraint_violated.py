@@ -16,7 +16,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rules.constraints import Constraint, Proposal, Violation, check, explain
 from rules.launch._common import TOKENS
@@ -80,12 +79,8 @@ def _change(proposal: Proposal, configuration: Configuration) -> str:
     if said is None or not said.flag:
         return ""
     if said.switch:
-        return f"pass `{said.flag}`" if _is_on(proposal.values[0]) else f"drop `{said.flag}`"
+        return f"pass `{said.flag}`" if said.span is None else f"drop `{said.flag}`"
     return f"set `{said.flag}` to {' or '.join(map(str, proposal.values))}"
-
-
-def _is_on(value: Any) -> bool:
-    return value not in (False, "none", None)
 
 
 INCORRECT = (

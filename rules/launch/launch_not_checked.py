@@ -39,13 +39,15 @@ def check_project(project: Project) -> Iterator[Finding]:
                 key = (said.path, said.span, said.why)
                 waiting.setdefault(key, []).append(constraint.id)
                 places[key] = said
-        for key, identifiers in waiting.items():
-            yield _note(places[key], identifiers, configuration)
+        for place, identifiers in waiting.items():
+            yield _note(places[place], identifiers, configuration)
 
 
 def _lacking(constraint: Constraint, configuration: Configuration, quantities: Quantities) -> Iterator[Said]:
     """What a constraint that applies, as far as is known, lacks."""
     lacking = [name for name in dict.fromkeys((*constraint.given, *constraint.needs)) if _unknown(name, configuration)]
+    if any(getattr(quantities, name) is None and name not in lacking for name in constraint.given):
+        return  # nobody asked about it
     for condition in constraint.when:
         if condition.evaluate(quantities) is not True and condition.quantity not in lacking:
             return

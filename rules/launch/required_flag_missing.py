@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from rules.launch._common import LANGUAGES, TOKENS, span
 from validator.analysis.command_line import CommandLines, missing
+from validator.analysis.options import Option
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
@@ -31,16 +32,21 @@ def check_project(project: Project) -> Iterator[Finding]:
     for launch, parser, line in project.analysis(CommandLines).checked:
         if line.open or _ASKS & {given.flag.text for given in line.given}:
             continue
-        for option in missing(line, parser):
-            flag = next((flag for flag in option.flags if flag.startswith("--")), option.flags[0])
+        lacking = {_flag(option): option for option in missing(line, parser)}
+        if lacking:
+            flags = " and ".join(f"`{flag}`" for flag in lacking)
             yield RULE.finding(
                 launch.program.place.path,
                 span(launch.program),
-                f"`{launch.name}` is started without `{flag}`, which it requires",
-                help=f"pass `{flag}`",
-                related=[Related(option.path, option.at[0], f"`{flag}` is defined here")],
-                context=f"{launch.name}:{flag}",
+                f"`{launch.name}` is started without {flags}, which it requires",
+                help=f"pass {flags}",
+                related=[Related(o.path, o.at[0], f"`{flag}` is defined here") for flag, o in lacking.items()],
+                context=f"{launch.name}:{flags}",
             )
+
+
+def _flag(option: Option) -> str:
+    return next((flag for flag in option.flags if flag.startswith("--")), option.flags[0])
 
 
 _TRAIN = """# file: train.py

@@ -3,6 +3,7 @@
 What it does
     Resolves the program that a script starts (`-m package.module`, a path) to its argparse parser, and reports each
     option that the parser lacks, with the nearest one that it has, and a value given to an option that takes none.
+    Options below a prefix that the parser does not know at all (`--ds.…`) are reported together, at the first.
     Silent where the parser is not fully known, where it lets unknown options pass (`parse_known_args`), and about
     options in variables that the script does not set.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.launch._common import LANGUAGES, TOKENS
-from validator.analysis.command_line import CommandLine, CommandLines, Given
+from validator.analysis.command_line import CommandLines, Given
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
 from validator.analysis.options import Parser
@@ -32,15 +33,25 @@ RULE = Rule("MP701", "unknown-flag", "error", stable_since="0.1.0", tokens=TOKEN
 
 def check_project(project: Project) -> Iterator[Finding]:
     for launch, parser, line in project.analysis(CommandLines).checked:
-        for given in line.given:
-            if given.option is None and _is_sure(given, line):
-                yield _unknown(given, launch, parser)
+        unknown = [given for given in line.given if given.option is None and _is_sure(given)]
+        for together in _by_prefix(unknown, parser):
+            yield _unknown(together, launch, parser)
         for word, before in line.stray:
             if before is not None and _follows_a_switch(word, before, parser):
                 yield _stray(word, before, launch)
 
 
-def _is_sure(given: Given, line: CommandLine) -> bool:
+def _by_prefix(unknown: list[Given], parser: Parser) -> list[list[Given]]:
+    """The options one by one, but those of a prefix that the parser does not know together."""
+    groups: dict[str, list[Given]] = {}
+    for given in unknown:
+        prefix = given.flag.text.partition(".")[0] + "."
+        lost = prefix in given.flag.text and not any(flag.startswith(prefix) for flag in parser.flags)
+        groups.setdefault(prefix if lost else f"{given.flag.text} {given.flag.place}", []).append(given)
+    return list(groups.values())
+
+
+def _is_sure(given: Given) -> bool:
     # a single dash may be the value of an option before it, or short options run together
     return given.flag.known and given.flag.text.startswith("--")
 
@@ -58,18 +69,26 @@ def _follows_a_switch(word: Field, before: Given, parser: Parser) -> bool:
     return word.home == before.flag.home and word.place.path == before.flag.place.path
 
 
-def _unknown(given: Given, launch: Launch, parser: Parser) -> Finding:
+def _unknown(together: list[Given], launch: Launch, parser: Parser) -> Finding:
+    given = together[0]
     flag = given.flag.text
+    flags = list(dict.fromkeys(each.flag.text for each in together))
     line, column, end_line, _ = given.at
     known = sorted(flag for flag in parser.flags if flag.startswith("--"))
     return RULE.finding(
         given.flag.place.path,
         (line, column, end_line, max(given.flag.end, column + 1)),
-        f"`{flag}` is no option of `{launch.name}`",
+        f"{_listed(flags)} no option{'s' if len(flags) > 1 else ''} of `{launch.name}`",
         help=f"drop it, or pass an option that exists{nearest(flag, known) or _by_last_link(flag, known)}",
         related=[Related(parser.function.path, parser.at[0], f"the parser of `{parser.name}`")],
         context=f"{launch.name}:{flag}",
     )
+
+
+def _listed(flags: list[str]) -> str:
+    if len(flags) == 1:
+        return f"`{flags[0]}` is"
+    return f"{', '.join(f'`{flag}`' for flag in flags[:-1])} and `{flags[-1]}` are"
 
 
 def _by_last_link(flag: str, known: list[str]) -> str:
@@ -111,6 +130,7 @@ set -x
 read -r -d '' training_commands <<EOF
 demo.train \\
    --fsdp.zero_stage 2 \\  # error: MP701
+   --fsdp.offload \\
    --train.batch_sise ${BATCH:-128} \\  # error: MP701
    --packing_samples True  # error: MP701
 EOF

@@ -35,7 +35,7 @@ Node = Any  # tree_sitter.Node, which is not imported before it is needed
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ssh", "sbatch", "srun", "pdsh", "su", "sudo"})
 _SBATCH = re.compile(r"#SBATCH[ \t]+(--?[A-Za-z][\w-]*)(?:(?:[ \t]*=[ \t]*|[ \t]+)?([^\s#]+|\"[^\"]*\"))?")
 # `PROJECT=<path to it>`: not shell, but common where the reader is to fill something in
-_PLACEHOLDER = re.compile(rb"(?<=[=\s])<([A-Za-z_][\w .-]*)>(?=[\s/]|$)", re.MULTILINE)
+_PLACEHOLDER = re.compile(rb"(?<=[=\s])<([A-Za-z_][\w .-]*)>(?=[\s/\\]|$)", re.MULTILINE)
 _ESCAPED = re.compile(r"\\(\r?\n|.)", re.DOTALL)
 _MAX_DEPTH = 400  # of the syntax tree; a long row of `&&` is a tree as deep
 _CONFLICT = re.compile(rb"^(<{7}|>{7}) ", re.MULTILINE)
@@ -66,7 +66,7 @@ def parse(data: bytes) -> Script:
     import tree_sitter
     import tree_sitter_bash
 
-    data = _PLACEHOLDER.sub(rb"@\1@", data)
+    data = _PLACEHOLDER.sub(lambda match: b"@" + match[1].replace(b" ", b"_") + b"@", data)
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     reader = _Reader(data, parser)
     root = parser.parse(data).root_node
@@ -176,23 +176,33 @@ class _Reader:
             unset = Word((Piece("text", "", *self.place(child.start_point)),), self.at(child))
             yield Assign(self.text(child), "", False, unset, None, self.at(child), "unset")
 
-    def on_command(self, node: Node, redirects: tuple[Node, ...] = ()) -> Iterator[Command]:
-        words, assigns = [], []
+    def on_command(self, node: Node, redirects: tuple[Node, ...] = ()) -> Iterator[Assign | Command]:
+        words: list[Word] = []
+        assigns: list[Assign] = []
         inside = []
         for child in node.children:
             if child.type == "variable_assignment":
                 assigns += list(self.on_variable_assignment(child))
             elif child.type == "command_name":
                 words.append(self.word(child.children[0]) if child.children else self.word(child))
+                if assigns and self._ends_line(child):  # the grammar reads `A=1 B=2` on into the next line
+                    yield from assigns
+                    assigns = []
             elif child.type.endswith("_redirect"):
                 inside.append(child)
             elif child.is_named and child.type != "comment":
                 words.append(self.word(child))
         heredoc, output = self._redirected((*inside, *redirects))
+        at = (*words[0].at[:2], *self.at(node)[2:]) if words and not assigns else self.at(node)
         yield Command(
             tuple(words), tuple(assigns), heredoc[0] if heredoc else None,
-            self._inner(words, heredoc, output), self.at(node), output, node.has_error,
+            self._inner(words, heredoc, output), at, output, node.has_error,
         )  # fmt: skip
+
+    def _ends_line(self, name: Node) -> bool:
+        """Whether a line ends before the name of a command, without a backslash."""
+        before = self.data[: name.start_byte].rstrip(b" \t")
+        return before.endswith(b"\n") and not before[:-1].endswith(b"\\")
 
     def on_redirected_statement(self, node: Node) -> Iterator[Statement]:
         redirects = tuple(child for child in node.children if child.type.endswith("_redirect"))
@@ -200,7 +210,8 @@ class _Reader:
         for child in others:
             if child.type == "command":
                 ends = self.at(node)[2:]
-                yield from (c._replace(at=(*c.at[:2], *ends)) for c in self.on_command(child, redirects))
+                for made in self.on_command(child, redirects):
+                    yield made._replace(at=(*made.at[:2], *ends)) if isinstance(made, Command) else made
             else:
                 yield from self.statement(child)
         for redirect in redirects:  # `cat <<EOF | ssh host`: the grammar hangs what follows below the redirect

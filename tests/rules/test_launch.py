@@ -1,0 +1,269 @@
+"""Launch scripts against the table: what passes, what is reported, and that what is proposed mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.launch_scripts import SCRIPTS, checked, edited, identifier, mended, violations
+
+ALL = ("MP701", "MP702", "MP703", "MP704", "MP705", "MP706", "MP709", "MP710")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_five_configurations_pass(name: str, tmp_path: Path) -> None:
+    assert checked({"run.sh": SCRIPTS[name]}, ALL, tmp_path) == []
+
+
+TP, RING, GPUS = "TP_SIZE:-2", "RING_SIZE:-2", "NUM_GPUS:-8"
+BATCH, MICRO = "--train_batch_size 128", "--micro_train_batch_size 2"
+MODEL, DTYPE = "meta-llama/Meta-Llama-3-8B", "--param_dtype bf16"
+ATTENTION = "--attn_implementation flash_attention_2"
+LENGTH, STAGE = "--max_len 2048", "--zero_stage 2"
+MORE = "--learning_rate 5e-6 \\\n"
+
+# (configuration, legal changes before, the one value that is wrong, constraint)
+CORRUPTIONS: list[tuple[str, list[tuple[str, str]], tuple[str, str], str]] = [
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-3"), "world-divisible"),
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-5"), "world-divisible"),
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-16"), "dp-at-least-one"),
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-0"), "positive-tp"),
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-3"), "tp-heads"),
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-3"), "tp-kv-heads"),
+    ("fsdp2-tp", [], (TP, "TP_SIZE:-3"), "tp-mlp-balance"),
+    ("fsdp2-tp", [(GPUS, "NUM_GPUS:-16")], (TP, "TP_SIZE:-16"), "tp-kv-heads"),
+    ("fsdp2-tp", [], (GPUS, "NUM_GPUS:-7"), "world-divisible"),
+    ("fsdp2-tp", [], (GPUS, "NUM_GPUS:-1"), "dp-at-least-one"),
+    ("fsdp2-tp", [], (GPUS, "NUM_GPUS:-6"), "train-batch-divisible"),
+    ("fsdp2-tp", [], (BATCH, "--train_batch_size 100"), "train-batch-divisible"),
+    ("fsdp2-tp", [], (MICRO, "--micro_train_batch_size 3"), "train-batch-divisible"),
+    ("fsdp2-tp", [], (BATCH, "--train_batch_size 4"), "grad-accum-at-least-one"),
+    ("fsdp2-tp", [], (f"${{MODEL:-\"{MODEL}\"}}", "google/gemma-3-1b-it"), "tp-kv-heads"),
+    ("fsdp2-ring", [], (RING, "RING_SIZE:-3"), "world-divisible"),
+    ("fsdp2-ring", [], (RING, "RING_SIZE:-16"), "dp-at-least-one"),
+    ("fsdp2-ring", [], (RING, "RING_SIZE:-0"), "positive-ring"),
+    ("fsdp2-ring", [], ("   --packing_samples \\\n", ""), "ring-needs-packing"),
+    ("fsdp2-ring", [], (ATTENTION, "--attn_implementation sdpa"), "ring-needs-flash-attention"),
+    ("fsdp2-ring", [], (ATTENTION, "--attn_implementation eager"), "packing-attention"),
+    ("fsdp2-ring", [], (DTYPE, "--param_dtype fp32"), "ring-dtype"),
+    ("fsdp2-ring", [], (MORE, f"{MORE} --ring_head_stride 3 \\\n"), "ring-head-stride"),
+    ("fsdp2-ring", [(GPUS, "NUM_GPUS:-16")], (BATCH, "--train_batch_size 8"), "grad-accum-at-least-one"),
+    ("fsdp2-tp-ring", [], (RING, "RING_SIZE:-8"), "dp-at-least-one"),
+    ("fsdp2-tp-ring", [], (TP, "TP_SIZE:-8"), "dp-at-least-one"),
+    ("fsdp2-tp-ring", [], (RING, "RING_SIZE:-3"), "world-divisible"),
+    ("fsdp2-tp-ring", [], (GPUS, "NUM_GPUS:-6"), "world-divisible"),
+    ("fsdp2-tp-ring", [], (BATCH, "--train_batch_size 127"), "train-batch-divisible"),
+    ("fsdp2-tp-ring", [], (MICRO, "--micro_train_batch_size 0"), "positive-micro-batch-size"),
+    ("fsdp2", [], (BATCH, "--train_batch_size 8"), "grad-accum-at-least-one"),
+    ("fsdp2", [], (BATCH, "--train_batch_size 0"), "positive-train-batch-size"),
+    ("fsdp2", [], (MICRO, "--micro_train_batch_size 3"), "train-batch-divisible"),
+    ("fsdp2", [], (MICRO, "--micro_train_batch_size 32"), "grad-accum-at-least-one"),
+    ("fsdp2", [], (GPUS, "NUM_GPUS:-12"), "train-batch-divisible"),
+    ("fsdp2", [], (LENGTH, "--max_len 16384"), "position-range"),
+    ("fsdp2", [], (DTYPE, "--param_dtype fp32"), "flash-attention-dtype"),
+    ("fsdp2", [], (MORE, f"{MORE} --deepcompile \\\n"), "deepcompile-backend"),
+    ("deepspeed", [], (STAGE, "--zero_stage 4"), "zero-stage-range"),
+    ("deepspeed", [], (BATCH, "--train_batch_size 120"), "train-batch-divisible"),
+    ("deepspeed", [], (GPUS, "NUM_GPUS:-0"), "positive-world-size"),
+    ("deepspeed", [], (MORE, f"{MORE} --ds_tensor_parallel_size 3 \\\n"), "world-divisible"),
+    ("deepspeed", [], (MORE, f"{MORE} --zpg 3 \\\n"), "hpz-divides-world"),
+    ("deepspeed", [], (MORE, f"{MORE} --zpg 2 \\\n"), "hpz-needs-zero-3"),
+    ("deepspeed", [(MORE, f"{MORE} --deepcompile \\\n")], (STAGE, "--zero_stage 0"), "deepcompile-zero"),
+    ("deepspeed", [(MORE, f"{MORE} --deepcompile \\\n")], (STAGE, "--zero_stage 3"), "deepcompile-flash-attention"),
+    ("deepspeed", [(MORE, f"{MORE} --adam_offload \\\n")], (STAGE, "--zero_stage 0"), "offload-optimizer"),
+    (
+        "deepspeed", [(MORE, f"{MORE} --ds_tensor_parallel_size 2 \\\n")], (DTYPE, "--param_dtype fp16"),
+        "deepspeed-tp-dtype",
+    ),
+    (
+        "deepspeed", [(MORE, f"{MORE} --ds_tensor_parallel_size 2 \\\n")], (MORE.strip(), f"{MORE} --deepcompile \\"),
+        "deepcompile-autotp",
+    ),
+    (
+        "deepspeed", [(MORE, f"{MORE} --ring_attn_size 2 --packing_samples \\\n")], (" --packing_samples", ""),
+        "ring-needs-packing",
+    ),
+]  # fmt: skip
+
+
+def test_there_are_enough_corruptions() -> None:
+    assert len(CORRUPTIONS) >= 40
+    assert len({name for _, _, _, name in CORRUPTIONS}) >= 20
+
+
+@pytest.mark.parametrize(("name", "legal", "wrong", "constraint"), CORRUPTIONS)
+def test_one_wrong_value_is_reported_where_it_stands_and_mended_by_what_is_proposed(
+    name: str, legal: list[tuple[str, str]], wrong: tuple[str, str], constraint: str, tmp_path: Path
+) -> None:
+    base = edited(SCRIPTS[name], *legal)
+    assert violations(base, tmp_path) == {}
+    script = edited(base, wrong)
+
+    found = violations(script, tmp_path)
+
+    assert constraint in found
+    finding = found[constraint]
+    line = script.split("\n")[finding.span.line - 1]
+    shown = line[finding.span.column - 1 : finding.span.end_column - 1]
+    assert shown, "a finding points at text"
+    assert shown.lstrip().startswith("--") or "NUM_GPUS" in shown
+    proposals = mended(script, finding)
+    assert proposals, finding.help
+    for proposal in proposals:
+        left = violations(proposal, tmp_path)
+        assert constraint not in left
+        assert left.keys() <= found.keys()
+
+
+GENERATIONS = {
+    "underscored": """deepspeed --num_gpus 8 --module openrlhf.cli.train_sft \\
+    --pretrain meta-llama/Meta-Llama-3-8B --bf16 --flash_attn --zero_stage 3 \\
+    --train_batch_size 128 --micro_train_batch_size 2 --packing_samples \\
+    --ring_attn_size SIZE --ring_head_stride 1
+""",
+    "two backends": """torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft --backend fsdp2 \\
+    --pretrain meta-llama/Meta-Llama-3-8B --param_dtype bf16 --attn_implementation flash_attention_2 \\
+    --train_batch_size 128 --micro_train_batch_size 2 --packing_samples \\
+    --ring_attn_size SIZE
+""",
+    "dotted": """deepspeed --include=localhost:0,1,2,3,4,5,6,7 --module openrlhf.cli.train_sft \\
+    --model.model_name_or_path meta-llama/Meta-Llama-3-8B --ds.param_dtype bf16 --ds.zero_stage 3 \\
+    --ds.attn_implementation flash_attention_2 --train.batch_size 128 --train.micro_batch_size 2 \\
+    --ds.packing_samples --ds.ring_attn_size SIZE
+""",
+}
+
+
+@pytest.mark.parametrize("text", GENERATIONS.values(), ids=GENERATIONS)
+def test_each_generation_of_flags_is_understood(text: str, tmp_path: Path) -> None:
+    assert violations(text.replace("SIZE", "2"), tmp_path) == {}
+    found = violations(text.replace("SIZE", "3"), tmp_path)
+    assert set(found) == {"world-divisible"}
+    assert "ring_attn_size` to 2 or 4" in found["world-divisible"].help
+
+
+PPO = """ray job submit --address="http://127.0.0.1:8265" \\
+   --runtime-env-json='{"working_dir": "/openrlhf"}' \\
+   -- python3 -m openrlhf.cli.train_ppo_ray \\
+   --ref_num_nodes 1 --ref_num_gpus_per_node 8 --actor_num_nodes 1 --actor_num_gpus_per_node 8 \\
+   --vllm_num_engines 4 --vllm_tensor_parallel_size 2 --colocate_all_models \\
+   --pretrain meta-llama/Meta-Llama-3-8B --advantage_estimator reinforce_baseline --init_kl_coef 1e-3 \\
+   --micro_train_batch_size 8 --train_batch_size 128 --micro_rollout_batch_size 16 --rollout_batch_size 128 \\
+   --n_samples_per_prompt 8 --zero_stage 3 --bf16 --packing_samples
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "constraint"),
+    [
+        (("--vllm_num_engines 4", "--vllm_num_engines 2"), "colocated-engines"),
+        (("--ref_num_gpus_per_node 8", "--ref_num_gpus_per_node 4"), "colocated-reference"),
+        (("--n_samples_per_prompt 8", "--n_samples_per_prompt 1"), "group-of-samples"),
+        (("--rollout_batch_size 128", "--rollout_batch_size 9"), "rollout-train-steps"),
+        (("--micro_rollout_batch_size 16", "--micro_rollout_batch_size 512"), "rollout-batches-per-rank"),
+        (("--vllm_tensor_parallel_size 2", "--vllm_tensor_parallel_size 3"), "engine-heads"),
+        (("--actor_num_gpus_per_node 8", "--actor_num_gpus_per_node 6"), "train-batch-divisible"),
+    ],
+)
+def test_reinforcement_learning_with_ray(wrong: tuple[str, str], constraint: str, tmp_path: Path) -> None:
+    assert violations(PPO, tmp_path) == {}
+    assert constraint in violations(edited(PPO, wrong), tmp_path)
+
+
+def test_asynchronous_training_colocates_no_engines(tmp_path: Path) -> None:
+    text = edited(PPO, ("--vllm_num_engines 4", "--vllm_num_engines 2"))
+    assert violations(text.replace("--colocate_all_models", "--colocate_all_models --async_train"), tmp_path) == {}
+
+
+OTHERS = {
+    "megatron": (
+        """MODEL_ARGS=(--num-layers 36 --hidden-size 2560 --num-attention-heads 32 --group-query-attention
+    --num-query-groups 8 --ffn-hidden-size 9728)
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ${MODEL_ARGS[@]} \\
+    --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --sequence-parallel \\
+    --micro-batch-size 1 --global-batch-size 64 --bf16
+""",
+        [
+            (("--tensor-model-parallel-size 4", "--tensor-model-parallel-size 3"), "world-divisible"),
+            (("--pipeline-model-parallel-size 2", "--pipeline-model-parallel-size 8"), "dp-at-least-one"),
+            (("--num-layers 36", "--num-layers 35"), "pipeline-layers"),
+            (("--num-attention-heads 32", "--num-attention-heads 30"), "tp-heads"),
+            (("--num-query-groups 8", "--num-query-groups 3"), "tp-kv-heads-repeated"),
+            (("--global-batch-size 64", "--global-batch-size 63"), "train-batch-divisible"),
+        ],
+    ),
+    "verl": (
+        """python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=fsdp \\
+    actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct data.train_batch_size=1024 \\
+    actor_rollout_ref.actor.ppo_mini_batch_size=256 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 \\
+    actor_rollout_ref.rollout.n=5 actor_rollout_ref.rollout.tensor_model_parallel_size=2 \\
+    actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 \\
+    trainer.n_gpus_per_node=8 trainer.nnodes=1
+""",
+        [
+            (("tensor_model_parallel_size=2", "tensor_model_parallel_size=3"), "engine-world"),
+            (("sequence_parallel_size=2", "sequence_parallel_size=8"), "ulysses-heads"),
+            (("size_per_gpu=16", "size_per_gpu=24"), "mini-batch-divisible"),
+            (("data.train_batch_size=1024", "data.train_batch_size=1023"), "rollout-divisible"),
+        ],
+    ),
+    "torchtitan": (
+        """torchrun --nnodes 4 --nproc_per_node 8 -m torchtitan.train --job.config_file ./configs/llama3_70b.toml \\
+    --parallelism.tensor_parallel_degree 8 --parallelism.pipeline_parallel_degree 2
+""",
+        [
+            (("tensor_parallel_degree 8", "tensor_parallel_degree 6"), "world-divisible"),
+            (("--nproc_per_node 8", "--nproc_per_node 3"), "tp-within-node"),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "constraint"),
+    [pytest.param(text, *case, id=f"{name}-{case[1]}") for name, (text, cases) in OTHERS.items() for case in cases],
+)
+def test_other_frameworks(text: str, wrong: tuple[str, str], constraint: str, tmp_path: Path) -> None:
+    assert violations(text, tmp_path) == {}
+    assert constraint in violations(edited(text, wrong), tmp_path)
+
+
+def test_configuration_files_that_a_command_names_are_read(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "torchrun --nproc_per_node 8 sft.py --per_device_train_batch_size 4 "
+        "--gradient_accumulation_steps 2 --deepspeed configs/zero.json\n",
+        "configs/zero.json": '{\n\t"train_batch_size": 60,\n\t"zero_optimization": {"stage": 3}\n}\n',
+        "configs/auto.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}',
+        "launch.sh": "accelerate launch --config_file configs/tp.yaml train.py\n",
+        "configs/tp.yaml": "compute_environment: LOCAL_MACHINE\nnum_processes: 8\nparallelism_config:\n"
+        "  parallelism_config_tp_size: 3\n  parallelism_config_dp_shard_size: 2\n",
+        "titan.toml": "[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 0\n",
+    }
+    found = {(f.path, f.span.line, identifier(f)) for f in checked(files, ("MP705",), tmp_path)}
+    assert ("configs/zero.json", 2, "grad-accum-product") in found
+    assert ("configs/tp.yaml", 5, "replicate-shard-product") in found
+    assert ("titan.toml", 4, "positive-tp") in found
+    assert not any(path == "configs/auto.json" for path, _, _ in found)
+
+
+def test_what_is_not_set_is_a_note_and_no_finding(tmp_path: Path) -> None:
+    script = SCRIPTS["fsdp2-tp"].replace('${MODEL:-"meta-llama/Meta-Llama-3-8B"}', "$1")
+    found = checked({"run.sh": script}, ("MP705", "MP710"), tmp_path)
+    assert [(f.code, f.severity) for f in found] == [("MP710", "note")]
+    assert "`$1` is not given" in found[0].message
+    assert "tp-heads" in found[0].message
+
+
+def test_a_value_set_elsewhere_is_shown_beside_the_flag(tmp_path: Path) -> None:
+    script = edited(SCRIPTS["fsdp2-ring"], (RING, "RING_SIZE:-3"))
+    finding = violations(script, tmp_path)["world-divisible"]
+    lines = script.split("\n")
+    assert "--ring_attn_size" in lines[finding.span.line - 1]
+    assert any("RING_SIZE:-3" in lines[each.line - 1] for each in finding.related)
+
+
+def test_suppressions_stand_above_a_command(tmp_path: Path) -> None:
+    script = "# validator: ignore[MP709] wanted\n--bf16 \\\n  --more\n--fp16\n"
+    found = checked({"run.sh": script}, ("MP709",), tmp_path)
+    assert [f.span.line for f in found] == [4]
