@@ -177,7 +177,7 @@ def test_links_out_of_the_tree_are_read_by_name_only_and_never_written(
     assert (here / "secret.py").read_text() == secret
 
 
-def test_folders_may_be_as_deep_as_they_like(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _walk_a_deep_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     top = os.getcwd()
     try:
         for _ in range(1_200):
@@ -189,6 +189,13 @@ def test_folders_may_be_as_deep_as_they_like(here: Path, capsys: pytest.CaptureF
     (here / "b.py").write_text("x = (\n")
     status, out, _ = run(capsys, "--no-cache", "--format", "concise", ".")
     assert (status, "b.py:1" in out) == (1, True)
+
+
+def test_folders_may_be_as_deep_as_they_like(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        _walk_a_deep_folder(here, capsys)
+    finally:
+        subprocess.run(["rm", "-rf", str(here / "d")], check=True)  # deeper than shutil.rmtree can go
 
 
 def test_a_bad_pattern_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
