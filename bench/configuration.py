@@ -107,6 +107,15 @@ class Configuration:
         return json.dumps(asdict(self), indent=1, sort_keys=True)
 
 
+def graph_mode(backend: str, zero_stage: int, compile: str) -> str:
+    """The compile mode in the table's words.
+
+    The table rules out compiled blocks at ZeRO-3, because hooks on every module inside a layer break its graph.
+    `DeepspeedStrategy` makes each layer one leaf that is gathered whole and compiles what lies between its hooks.
+    """
+    return "none" if backend == "deepspeed" and zero_stage == 3 and compile == "blocks" else compile
+
+
 def parse(values: Mapping[str, Any]) -> Configuration:
     """A configuration from plain values; raises `ConfigurationError` for names that do not exist."""
     known = {field.name for field in fields(Configuration)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,6 +23,7 @@ from bench.strategies.ring_attention import ATTENTION_NAME
 PRESETS = Path(__file__).with_name("presets.toml")
 HEAD_CHUNK = 1024
 Head = Literal["full", "chunked", "compiled", "liger"]
+Scored = Callable[[torch.Tensor, torch.Tensor, bool], tuple[torch.Tensor, torch.Tensor]]
 HEADS = ("full", "chunked", "compiled", "liger")
 
 
@@ -84,8 +85,10 @@ def _with_layers(config: Any, num_layers: int | None) -> Any:
 class Actor(nn.Module):
     """Wraps a causal language model; `forward` runs its body, then its head in chunks of positions.
 
-    The logits of a whole batch in fp32 are often larger than everything else in memory; with the chunked head they
-    exist for `HEAD_CHUNK` positions at a time and are computed again in the backward pass.
+    The logits of a whole batch in fp32 are often larger than everything else in memory. With the chunked head they
+    exist for `HEAD_CHUNK` positions at a time and are computed again in the backward pass. The compiled head keeps
+    the logits as the matrix product gives them, in 16 bits, and computes nothing twice: its fp32 softmax lives in
+    the registers of one kernel. The full head keeps both.
     """
 
     def __init__(self, model: nn.Module, head: Head = "chunked", temperature: float = 1.0) -> None:
@@ -93,7 +96,10 @@ class Actor(nn.Module):
         self.model = model
         self.head: Head = head
         self.temperature = temperature
-        self._score = torch.compile(_score, dynamic=True) if head == "compiled" else _score
+        self.one_head_call = False
+        """Set by backends that gather the head's weight in collectives at each call: ranks with different numbers of
+        chunks would wait for each other for ever. The chunked head then splits the softmax alone."""
+        self._score = torch.compile(_score) if head == "compiled" else _score
 
     @property
     def config(self) -> Any:
@@ -113,10 +119,14 @@ class Actor(nn.Module):
         if self.head == "liger" and not return_entropy:
             scores = [_liger_log_probs(flat, self.model.lm_head, targets, self.temperature)]
             return ActorOutput(scores[0].view(labels.shape), None)
-        step = flat.shape[0] if self.head == "full" else HEAD_CHUNK
+        step = HEAD_CHUNK if self.head == "chunked" else flat.shape[0]
+        chunk_of: Any = self._head
+        if self.one_head_call and self.head == "chunked":
+            flat, chunk_of = self.model.lm_head(flat[None])[0], self._score_logits
         log_probs, entropies = [], []
         for start in range(0, flat.shape[0], step):
-            log_prob, entropy = self._chunk(flat[start : start + step], targets[start : start + step], return_entropy)
+            piece = slice(start, start + step)
+            log_prob, entropy = self._chunk(chunk_of, flat[piece], targets[piece], return_entropy)
             log_probs.append(log_prob)
             entropies.append(entropy)
         # Copies, not views: FSDP2 cannot watch the gradient of a view.
@@ -124,12 +134,12 @@ class Actor(nn.Module):
         return ActorOutput(joined, torch.cat(entropies).view(labels.shape).clone() if return_entropy else None)
 
     def _chunk(
-        self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
+        self, scored: Scored, states: torch.Tensor, targets: torch.Tensor, return_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.head == "full" or not torch.is_grad_enabled():
-            return self._head(hidden, targets, return_entropy)
+        if self.head != "chunked" or not torch.is_grad_enabled():
+            return scored(states, targets, return_entropy)
         result: tuple[torch.Tensor, torch.Tensor] = checkpoint(
-            self._head, hidden, targets, return_entropy, use_reentrant=False, preserve_rng_state=False
+            scored, states, targets, return_entropy, use_reentrant=False, preserve_rng_state=False
         )
         return result
 
@@ -137,8 +147,16 @@ class Actor(nn.Module):
         self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         # The module is called, not its weight used: sharding backends gather parameters in module hooks.
-        logits = self.model.lm_head(hidden[None])[0]
+        return self._score_logits(self.model.lm_head(hidden[None])[0], targets, return_entropy)
+
+    def _score_logits(
+        self, logits: torch.Tensor, targets: torch.Tensor, return_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         cap = getattr(self.config, "final_logit_softcapping", None)
+        if self.head == "compiled":
+            # Packed batches differ in length; the vocabulary stays fixed, or the kernel loses half its speed.
+            torch._dynamo.maybe_mark_dynamic(logits, 0)
+            torch._dynamo.maybe_mark_dynamic(targets, 0)
         return self._score(logits, targets, self.temperature, cap, return_entropy)
 
     def action_log_probs(

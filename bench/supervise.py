@@ -49,7 +49,8 @@ def classify(error: dict[str, Any]) -> str:
     kind, text = str(error.get("type", "")), str(error.get("message", "")).lower()
     if kind == "OutOfMemoryError" or "out of memory" in text or kind == "MemoryError":
         return "oom"
-    if kind in ("UnsupportedError", "ModelError", "ModuleNotFoundError"):
+    # PyTorch's words for an attention kernel that was named and does not take these inputs.
+    if kind in ("UnsupportedError", "ModelError", "ModuleNotFoundError") or "no available kernel" in text:
         return "unsupported"
     trace = str(error.get("traceback", ""))
     if "torch/_inductor" in trace or "torch/_dynamo/symbolic_convert" in trace or "BackendCompilerFailed" in kind:

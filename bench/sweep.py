@@ -9,7 +9,7 @@ from typing import Any
 
 from bench import environment, results, supervise
 from bench.availability import lacking
-from bench.configuration import Configuration, model_facts
+from bench.configuration import Configuration, graph_mode, model_facts
 from bench.progress import Progress
 from rules.constraints import Quantities, check
 from rules.models import ModelError
@@ -37,7 +37,8 @@ def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
         "world_size": configuration.num_gpus, "tp": configuration.tp, "ring": configuration.ring,
         "device": "cuda" if on_gpu else "cpu", "dtype": configuration.dtype,
         "attn": "sdpa" if configuration.attn.startswith("sdpa_") else configuration.attn,
-        "packing": configuration.packing, "compile": configuration.compile,
+        "packing": configuration.packing,
+        "compile": graph_mode(configuration.backend, configuration.zero_stage, configuration.compile),
         "sequence_parallel": configuration.sequence_parallel, "offload_optimizer": configuration.cpu_offload,
         "zero_stage": configuration.zero_stage if configuration.backend == "deepspeed" else None,
         "train_batch_size": configuration.batch, "micro_batch_size": configuration.rows,

@@ -8,8 +8,11 @@ from torch import nn
 from bench.model import layers_of, network_of
 
 
-def compile_blocks(model: nn.Module) -> int:
+def compile_blocks(model: nn.Module, inside_hooks: bool = False) -> int:
     """Compile every decoder layer in place; returns their number.
+
+    `inside_hooks` compiles what runs between a layer's hooks and leaves the hooks themselves alone: ZeRO-3's gather
+    and release parameters, which no graph can hold.
 
     All layers run one code object, so the recompile limit must not be below their number: a layer that differs in a
     guarded value (its index, say) would otherwise fall back to eager without a word.
@@ -18,7 +21,10 @@ def compile_blocks(model: nn.Module) -> int:
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 2 * len(layers) + 8)
     for layer in layers:
-        layer.compile()
+        if inside_hooks:
+            layer.forward = torch.compile(layer.forward)
+        else:
+            layer.compile()
     return len(layers)
 
 

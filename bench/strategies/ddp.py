@@ -114,8 +114,8 @@ class DDPStrategy:
         scale = self.scaler.scale if self.scaler is not None else 1.0
         (loss * (scale / self.accumulated_gradient)).backward()
         masters = self._masters.get(model)
-        if masters is not None:
-            masters.collect()
+        if masters is not None and self.accumulated_gradient > 1:
+            masters.collect()  # 16 bits are too few to add micro-batches up in
         steps = self._micro_steps.get(optimizer, 0) + 1
         self._micro_steps[optimizer] = steps
         if isinstance(model, DistributedDataParallel):
@@ -127,6 +127,8 @@ class DDPStrategy:
         """Step after the last micro-batch; the gradient norm before clipping, or None when it is not yet time."""
         if self._micro_steps.get(optimizer, 0) % self.accumulated_gradient:
             return None
+        if model in self._masters:
+            self._masters[model].collect()
         trained = list(optimizers.parameters_of(optimizer))
         if self.scaler is not None:
             self.scaler.unscale_(trained)
@@ -243,6 +245,8 @@ class DDPStrategy:
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients in fp32 as the optimizer would see them, before clipping."""
         scale = self.scaler.scale if self.scaler is not None else 1.0
+        if model in self._masters:
+            self._masters[model].collect()
         for name, parameter in self._full_parameters(model).items():
             if parameter.grad is not None:
                 yield name, parameter.grad.float() / scale

@@ -14,10 +14,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Optimizer
 
-from bench.model import describe, network_of
+from bench.model import Actor, describe, layers_of, network_of
 from bench.strategies import collectives, limits, optimizers, processes, ring_attention, weights
 from bench.strategies import deepspeed_state as state
-from bench.strategies.compilation import apply_compile
+from bench.strategies.compilation import compile_blocks
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 
@@ -80,6 +80,8 @@ class DeepspeedStrategy:
         """DeepSpeed's configuration. Ring ranks count as data-parallel ones: they see different tokens."""
         config = self.config
         zero: dict[str, Any] = {"stage": config.zero_stage}
+        if self.device.type == "cuda" and config.zero_stage in (1, 2):
+            zero["overlap_comm"] = True  # the default of stage 3 alone
         if config.cpu_offload:
             zero["offload_optimizer"] = {"device": "cpu", "pin_memory": self.device.type == "cuda"}
         result: dict[str, Any] = {
@@ -124,7 +126,9 @@ class DeepspeedStrategy:
             # The dtype can be given here only: DeepSpeed prints its configuration as JSON, which holds no dtypes.
             deepspeed.tp_model_init(model, tp_size=self.config.tp, dtype=state.DTYPES[self.config.dtype])
         if self.config.compile == "blocks":
-            apply_compile(model, "blocks")
+            self._compile_blocks(model)
+        if self.config.zero_stage == 3 and isinstance(model, Actor):
+            model.one_head_call = True
         config = self._engine_config()
         if optimizer is None and self.config.zero_stage < 3:
             config["zero_optimization"] = {"stage": 0}  # nothing to shard without an optimizer
@@ -135,6 +139,15 @@ class DeepspeedStrategy:
         if self.config.compile in ("full", "deepcompile"):
             engine.compile()
         return engine, optimizer, scheduler
+
+    def _compile_blocks(self, model: nn.Module) -> None:
+        """Compile each layer. ZeRO-3 gathers a layer's parameters as one then, not matrix by matrix: its hooks on
+        the modules inside would break the graph at each of them."""
+        if self.config.zero_stage == 3:
+            from deepspeed.utils import set_z3_leaf_modules
+
+            set_z3_leaf_modules(model, list({type(layer) for layer in layers_of(network_of(model))}))
+        compile_blocks(model, inside_hooks=self.config.zero_stage == 3)
 
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """Add the gradient of `loss`; the engine scales it so that the micro-batches of a step average."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
+from bench.configuration import graph_mode
 from bench.strategies.config import StrategyConfig
 from rules import constraints
 from rules.constraints import Quantities
@@ -35,7 +36,8 @@ def quantities(config: StrategyConfig, device: str, model: dict[str, Any] | None
         "world_size": config.world_size, "tp": config.tp, "ring": config.ring, "device": device,
         "train_batch_size": config.train_batch_size, "micro_batch_size": config.micro_batch_size,
         "dtype": config.dtype, "packing": config.packing,
-        "sequence_parallel": config.sequence_parallel, "compile": config.compile,
+        "sequence_parallel": config.sequence_parallel,
+        "compile": graph_mode(config.backend, config.zero_stage, config.compile),
         "offload_optimizer": config.cpu_offload,
         "attn": "sdpa" if config.attn.startswith("sdpa_") else config.attn,
         # Documents are padded to the ring and the row to tp; maximum lengths are passed as integers.

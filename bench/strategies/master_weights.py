@@ -17,7 +17,9 @@ class MasterWeights:
         self.masters = {
             name: p.detach().float().clone().requires_grad_() for name, p in model.named_parameters() if p.requires_grad
         }
-        model.to(dtype)
+        for parameter in model.parameters():
+            # Not `model.to`: it would round the buffers, and with them the rotary frequencies that positions hang on.
+            parameter.data = parameter.data.to(dtype)
         self.pairs = [(p, self.masters[name]) for name, p in model.named_parameters() if name in self.masters]
         if optimizer is not None:
             for group in optimizer.param_groups:

@@ -253,5 +253,6 @@ def register() -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 
-    AttentionInterface.register(ATTENTION_NAME, _attention_forward)
+    # The compiler cannot trace messages between ranks: a compiled layer breaks its graph here, and only here.
+    AttentionInterface.register(ATTENTION_NAME, torch.compiler.disable(_attention_forward))
     AttentionMaskInterface.register(ATTENTION_NAME, _no_mask)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from bench.losses import find_loss, ppo
 from bench.measure import is_steady
-from bench.model import HEAD_CHUNK, ModelError, build_actor, model_config
+from bench.model import HEAD_CHUNK, Head, ModelError, build_actor, model_config
 from bench.strategies.data import ShardedSampler, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
+from bench.strategies.master_weights import MasterWeights
 from bench.strategies.optimizers import build_optimizer, decay_groups, move_to_new_parameters, names_by_parameter
 from bench.strategies.tensor_parallel import choose_plan, get_hf_tp_plan
 from tests.bench import jobs
@@ -121,6 +122,29 @@ def test_the_chunked_head_and_the_whole_one_agree() -> None:
         (output.log_probs.sum() + output.entropy.sum()).backward()
     for one, other in zip(*(actor.parameters() for actor in actors), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("head", "one_call", "calls"), [("chunked", False, 4), ("chunked", True, 1)])
+def test_the_head_is_called_once_where_each_call_is_a_collective(head: Head, one_call: bool, calls: int) -> None:
+    """Two chunks, each computed again in the backward pass: four calls, unless the backend asks for one."""
+    actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"), head=head)
+    whole = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"), head="full")
+    actor.one_head_call = one_call
+    seen = []
+    actor.model.lm_head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape))
+    ids = torch.randint(0, 1024, (1, HEAD_CHUNK + 100))
+    for each in (actor, whole):
+        each(ids, ids.roll(-1, 1)).log_probs.sum().backward()
+    assert len(seen) == calls
+    for one, other in zip(actor.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_master_weights_leave_rotary_frequencies_alone() -> None:
+    actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"))
+    MasterWeights(actor, None, torch.bfloat16)
+    assert {p.dtype for p in actor.parameters()} == {torch.bfloat16}
+    assert {buffer.dtype for buffer in actor.buffers() if buffer.is_floating_point()} == {torch.float32}
 
 
 def test_action_log_probs_are_those_of_the_network() -> None:

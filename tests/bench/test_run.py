@@ -14,6 +14,7 @@ from bench import results, supervise
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse
 from bench.supervise import classify
+from bench.sweep import refusal
 from tests.real.wheels import NotFetched, openrlhf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,6 +179,14 @@ def test_equal_configurations_share_a_hash_and_others_do_not() -> None:
         parse({"layers": 2})
 
 
+def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
+    """The table rules them out for hooks inside a layer; the strategy gathers each layer whole and has none there."""
+    blocks = {"backend": "deepspeed", "compile": "blocks", "device": "cpu"}
+    for stage in (2, 3):
+        refused = refusal(parse({**blocks, "zero_stage": stage}), gpus=0)
+        assert refused is None or "zero-3-blocks" not in refused[0]
+
+
 def test_model_sizes_need_no_torch() -> None:
     facts = model_facts("llama-3.1-8b", 32)
     assert facts.parameters == 8_030_261_248
@@ -191,6 +200,7 @@ def test_model_sizes_need_no_torch() -> None:
         ({"type": "OutOfMemoryError", "message": "CUDA out of memory."}, "oom"),
         ({"type": "RuntimeError", "message": "DefaultCPUAllocator: can't allocate: out of memory"}, "oom"),
         ({"type": "UnsupportedError", "message": "x"}, "unsupported"),
+        ({"type": "RuntimeError", "message": "No available kernel. Aborting execution."}, "unsupported"),
         ({"type": "InternalTorchDynamoError", "message": "x", "traceback": "torch/_inductor/a.py"}, "compile_error"),
         ({"type": "KeyError", "message": "x", "traceback": "bench/model.py"}, "crash"),
     ],

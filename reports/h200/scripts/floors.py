@@ -1,0 +1,212 @@
+"""Each backend against a plain loop in the same process, one GPU: steps of the two alternate.
+
+    python floors.py OUT.json --num-layers 4 --seq-len 8192 --backends ddp,fsdp2,zero0,zero1,zero2,zero3
+
+`zero2@NAME=VALUE+NAME=VALUE` adds options of DeepSpeed's `zero_optimization`, for it and for what follows.
+
+The plain loop is the 16-bit model, forward and backward, no wrapper, no optimizer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import traceback
+from typing import Any
+
+import torch
+
+from bench import measure
+from bench.configuration import Configuration, model_facts, parse
+from bench.flops import per_token
+from bench.inputs.source import InputSource, to_inputs
+from bench.losses import sft
+from bench.model import attention_context, build_actor
+from bench.strategies import get_strategy
+from bench.strategies.compilation import apply_compile
+from bench.training import forward_loss, train_step
+from bench.worker import strategy_config
+
+BF16 = torch.bfloat16
+
+
+class Plain:
+    def __init__(self, c: Configuration, device: torch.device) -> None:
+        self.actor = build_actor(
+            model=c.model, num_layers=c.num_layers, attn=c.attn, device=device, dtype=BF16, head=c.head
+        ).to(BF16)
+        apply_compile(self.actor, c.compile)
+        self.clock = measure.Clock(device)
+
+    def step(self, inputs: Any) -> dict[str, float]:
+        with self.clock.phase("forward"):
+            loss = forward_loss(self.actor, inputs, sft, False)
+        with self.clock.phase("backward"):
+            (loss / inputs.loss_mask.sum()).backward()
+        for parameter in self.actor.parameters():
+            parameter.grad = None
+        float(loss)
+        return self.clock.take()
+
+    def fill(self, seconds: float) -> None:
+        """Keep the memory busy for a while, as an optimizer does.
+
+        A GPU that has just rested from matrix products runs them at a higher clock. Without this the plain loop,
+        which always follows the backend's optimizer, would gain up to 4% on the backend, which follows it.
+        """
+        low = [p.detach() for p in self.actor.parameters()]
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        while True:
+            torch._foreach_mul_(low, 1.0)
+            end.record()
+            end.synchronize()
+            if start.elapsed_time(end) >= 1e3 * seconds:
+                return
+
+
+class Backend:
+    def __init__(self, c: Configuration) -> None:
+        self.strategy = get_strategy(strategy_config(c))
+        self.strategy.setup_distributed()
+        self.device = self.strategy.device
+        actor = build_actor(
+            model=c.model, num_layers=c.num_layers, attn=c.attn, device=self.device, dtype=BF16, head=c.head
+        )
+        optimizer = self.strategy.create_optimizer(actor)
+        self.actor, self.optimizer, _ = self.strategy.prepare((actor, optimizer, None))
+        self.clock = measure.Clock(self.device)
+
+    def step(self, inputs: Any) -> dict[str, float]:
+        result = train_step(self.strategy, self.actor, self.optimizer, None, [inputs], sft, phase=self.clock.phase)
+        float(result.loss)
+        return self.clock.take()
+
+
+def core(steps: list[dict[str, float]]) -> float:
+    return statistics.median(step["forward"] + step["backward"] for step in steps)
+
+
+def casts(plain: Plain, device: torch.device) -> dict[str, float]:
+    """Seconds to cast all parameters from fp32 to bf16, and all gradients back."""
+    low = [p.detach() for p in plain.actor.parameters()]
+    high = [p.float() for p in low]
+    clock = measure.Clock(device)
+    times = []
+    for _ in range(5):
+        with clock.phase("parameters"):
+            torch._foreach_copy_(low, high)
+        with clock.phase("gradients"):
+            torch._foreach_copy_(high, low)
+        times.append(clock.take())
+    return {k: statistics.median(t[k] for t in times) for k in times[0]}
+
+
+def configure(options: argparse.Namespace, name: str) -> Configuration:
+    zero = {"backend": "deepspeed", "zero_stage": int(name[-1])} if name.startswith("zero") else {"backend": name}
+    return parse({
+        "model": "llama-3.1-8b", "num_layers": options.num_layers, "seq_len": options.seq_len, "full_length": True,
+        "micro_batch_size": 1, "attn": options.attn, "compile": options.compile, "head": options.head,
+        "reshard_after_forward": False, **zero,
+    })  # fmt: skip
+
+
+def entry(c: Configuration, steps: list[dict[str, float]], peak: float, allocated: int) -> dict[str, Any]:
+    seconds = core(steps)
+    flops = per_token(model_facts(c.model, c.num_layers), c.seq_len).model * c.seq_len
+    return {
+        "seconds": seconds, "forward": statistics.median(s["forward"] for s in steps),
+        "backward": statistics.median(s["backward"] for s in steps),
+        "optimizer": statistics.median(s.get("optimizer", 0.0) for s in steps),
+        "tokens_per_second": c.seq_len / seconds, "tflops": flops / seconds / 1e12,
+        "peak_share": flops / seconds / peak, "peak_gb": allocated / 1e9,
+    }  # fmt: skip
+
+
+def with_zero_options(text: str) -> None:
+    """`overlap_comm=1,contiguous_gradients=0`: options of DeepSpeed's `zero_optimization`, beyond the strategy's."""
+    from bench.strategies.deepspeed import DeepspeedStrategy
+
+    original = DeepspeedStrategy._engine_config
+
+    def changed(self: DeepspeedStrategy) -> dict[str, Any]:
+        found = original(self)
+        for part in filter(None, text.split("+")):
+            name, value = part.split("=")
+            found["zero_optimization"][name] = int(value) if int(value) > 1 else bool(int(value))
+        return found
+
+    DeepspeedStrategy._engine_config = changed
+
+
+def against(plain: Plain, c: Configuration, inputs: Any, peak: float, steps: int) -> dict[str, Any]:
+    backend = Backend(c)
+    for _ in range(5):
+        plain.step(inputs), backend.step(inputs)
+    pairs, rest = [], backend.step(inputs)["optimizer"]
+    for _ in range(steps):
+        first = plain.step(inputs)
+        plain.fill(rest)
+        pairs.append((first, backend.step(inputs)))
+    torch.cuda.reset_peak_memory_stats()
+    backend.step(inputs)
+    theirs = entry(c, [b for _, b in pairs], peak, torch.cuda.max_memory_allocated())
+    ours = core([a for a, _ in pairs])
+    graphs = measure.graph_report()
+    return {**theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"], "graphs": graphs}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out")
+    parser.add_argument("--backends", default="")
+    parser.add_argument("--num-layers", type=int, default=4)
+    parser.add_argument("--seq-len", type=int, default=8192)
+    parser.add_argument("--attn", default="sdpa")
+    parser.add_argument("--compile", default="blocks")
+    parser.add_argument("--head", default="compiled")
+    parser.add_argument("--steps", type=int, default=10)
+    options = parser.parse_args()
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1024
+    device = torch.device("cuda", 0)
+    peak = measure.matmul_peak(device, BF16)
+    c = configure(options, "ddp")
+    batch = next(InputSource(c, 128256, 0).micro_batches(1))[0]
+    inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1).to(device)
+    found: dict[str, Any] = {"options": vars(options), "matmul_flops": peak}
+    with attention_context(options.attn):
+        plain = Plain(c, device)
+        for _ in range(5):
+            plain.step(inputs)
+        torch.cuda.reset_peak_memory_stats()
+        steps = [plain.step(inputs) for _ in range(options.steps)]
+        found["plain"] = entry(c, steps, peak, torch.cuda.max_memory_allocated())
+        print("plain", json.dumps(found["plain"]), flush=True)
+        if options.backends:
+            found["casts"] = casts(plain, device)
+        for name in filter(None, options.backends.split(",")):
+            try:
+                short, _, zero_options = name.partition("@")
+                if zero_options:
+                    with_zero_options(zero_options)
+                found[name] = against(plain, configure(options, short), inputs, peak, options.steps)
+            except Exception as error:
+                found[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
+                traceback.print_exc()
+            print(name, json.dumps(found[name]), flush=True)
+            gc.collect()
+            torch.cuda.empty_cache()
+            with open(options.out, "w") as file:
+                json.dump(found, file, indent=1)
+    with open(options.out, "w") as file:
+        json.dump(found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)
