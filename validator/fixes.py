@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from validator.concrete import too_deep
 from validator.facts.decode import encoding_of
 from validator.finding import Edit, Finding, Fix, Safety, Span
 from validator.rule import LoadedRule
@@ -59,6 +60,8 @@ def _attempts(
         # A header of our own makes an indented statement a module; columns stay what they are.
         shift = first - 2 if indented else first - 1
         text = ("if 1:\n" if indented else "") + "\n".join(before) + "\n"
+        if too_deep(text):
+            return
         try:
             module = cst.parse_module(text)
         except cst.ParserSyntaxError:

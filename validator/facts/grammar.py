@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from validator.concrete import too_deep, too_many_brackets
+
 
 class Feature(NamedTuple):
     """A use of newer syntax: it needs Python 3.`minor`. Line and columns count from 1."""
@@ -190,7 +192,11 @@ class _Scanner:
 
 
 def reads_with_newer_python(text: str) -> bool:
-    """Whether a file that this interpreter refuses is right by the grammar of a newer Python."""
+    """Whether a file that this interpreter refuses is right, or may be, by the grammar of a newer Python."""
+    if too_many_brackets(text):
+        return False
+    if too_deep(text):
+        return True  # not known: that it cannot be checked is said, and no more
     import libcst
 
     try:
