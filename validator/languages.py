@@ -20,3 +20,8 @@ MAX_CONFIGURATION = 400_000  # bytes; larger ones are data sets and lock files
 def language(path: str) -> str:
     """The language of a path; one without a known suffix was named by hand and is taken for Python."""
     return LANGUAGES.get(os.path.splitext(path)[1].lower(), "python")
+
+
+def has_suffix(path: str) -> bool:
+    """Whether the suffix of a path tells its language."""
+    return os.path.splitext(path)[1].lower() in LANGUAGES

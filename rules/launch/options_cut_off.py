@@ -22,7 +22,9 @@ from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP709", "options-cut-off", "error", stable_since="0.1.0", tokens=(" --", "\t--"), languages=("shell",))
+RULE = Rule(
+    "MP709", "options-cut-off", "error", stable_since="0.1.0", tokens=(" --", "\t--", "\n--"), languages=("shell",)
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

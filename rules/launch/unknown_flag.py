@@ -80,9 +80,13 @@ def _unknown(together: list[Given], launch: Launch, parser: Parser) -> Finding:
         (line, column, end_line, max(given.flag.end, column + 1)),
         f"{_listed(flags)} no option{'s' if len(flags) > 1 else ''} of `{launch.name}`",
         help=f"drop it, or pass an option that exists{nearest(flag, known) or _by_last_link(flag, known)}",
-        related=[Related(parser.function.path, parser.at[0], f"the parser of `{parser.name}`")],
+        related=[Related(parser.function.path, parser.at[0], f"the parser of `{parser.name}`"), *_places(together[1:])],
         context=f"{launch.name}:{flag}",
     )
+
+
+def _places(others: list[Given]) -> list[Related]:
+    return [Related(o.flag.place.path, o.flag.place.line, f"`{o.flag.text}` is passed here") for o in others]
 
 
 def _listed(flags: list[str]) -> str:

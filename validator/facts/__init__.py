@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from validator.languages import CONFIGURATION, language
+from validator.languages import CONFIGURATION, has_suffix, language
+
+_SHELL = re.compile(rb"#!\s*\S*/(?:env\s+(?:-S\s+)?)?(?:ba|da|z)?sh\b")
 
 if TYPE_CHECKING:
     from validator.facts.model import FileFacts
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 def extract(source: SourceFile) -> FileFacts:
     """The facts of a file, by the extractor of its language. Only that extractor is imported."""
     kind = language(source.path)
+    if kind == "python" and not has_suffix(source.path) and _SHELL.match(source.data):
+        kind = "shell"
     if kind == "shell":
         from validator.facts import shell
 
