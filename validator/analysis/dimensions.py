@@ -29,6 +29,8 @@ MODEL_PARALLEL = frozenset({"cp", "tp", "pp"})
 _ELSEWHERE = re.compile(
     r"(^|[_.])(vllm|sglang|gen|generation|infer|inference|rollout|engine|teacher|serve|server|hf_rollout)([_.]|$)"
 )
+# how many batches there are, which says nothing of how large they are
+_COUNT = re.compile(r"(num|n)_\w*batch(es)?$")
 _SIZED = re.compile(r"(_size|_degree|_world_size|_parallel|_parallelism|_num|_shards?)$|^(num|n)_")
 _DIMENSIONS = (
     ("ep", re.compile(r"(^|_)(ep|expert|etp|moe)(_|$)")),
@@ -135,6 +137,8 @@ def tag_of(path: str) -> str:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", links[-1]).removeprefix("get_")
     if name == "n" and len(links) > 1 and "rollout" in links[-2]:
         return "samples"
+    if _COUNT.match(name):
+        return ""
     for tag, pattern in _WORDS:
         if pattern.search(name if tag == "world" and name.isupper() else name.lower()):
             return tag
