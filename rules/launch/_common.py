@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from validator.analysis.command_line import Given
+from validator.analysis.command_line import CommandLines, Given
 from validator.analysis.fields import Field
 from validator.finding import Related
+from validator.project import Project
 
 LANGUAGES = ("shell", "python")
 """Launches stand in scripts and in the command lists of Python code."""
 
 TOKENS = ("torchrun", "torch.distributed", "deepspeed", "accelerate", "colossalai", "python", ".py", "subprocess")
 """A file that starts no program is no launch script."""
+
+
+def starts_or_configures(project: Project) -> bool:
+    """Whether there is a launch or a configuration file: what reads them is imported only then."""
+    if any("settings" in source.facts.extra for source in project.files.values()):
+        return True
+    return bool(project.analysis(CommandLines).all)
 
 
 def set_at(given: Given) -> list[Related]:

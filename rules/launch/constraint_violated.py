@@ -16,13 +16,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rules.constraints import Constraint, Proposal, Violation, check, explain
-from rules.launch._common import TOKENS
-from rules.launch._quantities import Configuration, Said, configurations
+from rules.launch._common import TOKENS, starts_or_configures
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
+
+if TYPE_CHECKING:
+    from rules.constraints import Constraint, Proposal, Violation
+    from rules.launch._quantities import Configuration, Said
 
 RULE = Rule(
     "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization"),
@@ -31,6 +34,11 @@ RULE = Rule(
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    if not starts_or_configures(project):
+        return
+    from rules.constraints import check, explain
+    from rules.launch._quantities import configurations
+
     for configuration in configurations(project):
         quantities = configuration.quantities()
         for violation in check(quantities, propose=False).violations:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 
 from validator.analysis.composed import Composition, Compositions, Node, Override
 from validator.analysis.launch import Launches
@@ -83,6 +82,8 @@ def _twin(name: str, node: Node, reads: _Reads) -> str | None:
     """The key of nearly the same name that code reads, where no code reads this one."""
     if name in node.children or len(name) < 6:
         return None
+    from difflib import SequenceMatcher
+
     close = [(SequenceMatcher(None, name, other).ratio(), other) for other in node.children]
     ratio, other = max(close, default=(0.0, ""))
     if ratio < _NEAR or reads.has(name) or not reads.has(other):

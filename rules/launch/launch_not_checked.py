@@ -15,13 +15,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rules.constraints import TABLE, Constraint, Quantities
-from rules.launch._common import TOKENS
-from rules.launch._quantities import Configuration, Said, configurations
+from rules.launch._common import TOKENS, starts_or_configures
 from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
+
+if TYPE_CHECKING:
+    from rules.constraints import Constraint, Quantities
+    from rules.launch._quantities import Configuration, Said
 
 RULE = Rule("MP710", "launch-not-checked", "note", "0.1.0", tokens=TOKENS, languages=("shell", "python"))
 
@@ -30,6 +33,11 @@ _TRIVIAL = ("positive-", "query-groups", "processes-product")  # nobody waits fo
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    if not starts_or_configures(project):
+        return
+    from rules.constraints import TABLE
+    from rules.launch._quantities import configurations
+
     for configuration in configurations(project):
         quantities = configuration.quantities()
         waiting: dict[tuple[str, object, str], list[str]] = {}

@@ -15,7 +15,6 @@ References
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,11 +25,6 @@ from validator.facts.config_files import Setting, Settings
 from validator.finding import Finding
 from validator.rule import Rule
 from validator.source import SourceFile
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 RULE = Rule(
     "MP711", "misspelt-key", "error", "0.1.0", tokens=("zero_optimization", "compute_environment"),
@@ -51,6 +45,11 @@ class Schema(NamedTuple):
 
 @lru_cache(maxsize=1)
 def schemas() -> tuple[Schema, ...]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "schemas.toml")
     with open(path, "rb") as file:
         rows = tomllib.load(file)["schema"]
@@ -73,6 +72,8 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
 def _report(
     source: SourceFile, schema: Schema, setting: Setting, known: tuple[str, ...], settings: Settings
 ) -> Iterator[Finding]:
+    import difflib
+
     name = setting.path[-1]
     if name in known or name.startswith("_"):
         return
