@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, settings
 
 collect_ignore_glob = ["data/*"]
 
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Under CI each run tries the same examples, so that a change is judged by what it changed.
+settings.register_profile(
+    "shared",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("shared")
 
 

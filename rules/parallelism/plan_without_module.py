@@ -1,0 +1,129 @@
+"""A plan of tensor parallelism that names a module which the model does not have.
+
+What it does
+    Reads plans (tables of patterns such as `model.layers.*.mlp.up_proj` to styles) of functions, variables or entries
+    that are named after a family of models (Llama, Qwen, Gemma, Mistral, Phi), and reports a pattern with a name
+    that neither the models of that family in transformers have nor a class of the project gives to an attribute.
+
+Why is this bad
+    `parallelize_module` passes over patterns that match nothing, with a warning at most. The layer stays whole on every
+    rank while its neighbours are split: shapes do not fit, or the model computes something else.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html#torch.distributed.tensor.parallel.parallelize_module
+    https://huggingface.co/docs/transformers/perf_infer_gpu_multi
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from validator.analysis.places import is_aside
+from validator.analysis.plans import TOKENS, Entry, Plan, Plans
+from validator.errors import nearest
+from validator.finding import Finding
+from validator.project import Project
+from validator.rule import Rule
+from validator.tables import load_toml
+
+RULE = Rule("MP421", "plan-without-module", "error", "0.1.0", tokens=TOKENS)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for plan in project.analysis(Plans).all:
+        family = _family(plan)
+        if not family or is_aside(plan.function.path):
+            continue
+        known = _modules(family)
+        for entry in plan.entries:
+            unknown = [name for name in entry.pattern.split(".") if _is_name(name) and name not in known]
+            if not unknown:
+                continue
+            missing = next((name for name in unknown if not _given(project, name)), None)
+            if missing is not None:
+                yield _report(plan, entry, missing, family, known)
+
+
+def _given(project: Project, name: str) -> bool:
+    """Whether a class of the project has an attribute of this name: then it has models of its own."""
+    pattern = re.compile(rf"\bself\.{name}\b")
+    return any(pattern.search(module.source.text) for module in project.modules.values())
+
+
+def _is_name(part: str) -> bool:
+    return part.isidentifier()
+
+
+def _family(plan: Plan) -> str:
+    """The family of models that a plan is named after."""
+    words = f"{plan.function.name} {plan.name}".lower()
+    found = [family for family in _table()["families"] if family in words]
+    return max(found, key=len, default="")
+
+
+def _modules(family: str) -> frozenset[str]:
+    table = _table()
+    return frozenset([*table["common"], *table["families"][family]])
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, dict[str, list[str]]]:
+    return load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), "modules.toml"))
+
+
+def _report(plan: Plan, entry: Entry, missing: str, family: str, known: frozenset[str]) -> Finding:
+    near = nearest(missing, sorted(known))
+    return RULE.finding(
+        plan.function.path,
+        plan.function.module.source_text.at(entry.key),
+        f"the plan of `{plan.function.qualname}` names `{entry.pattern}`, but {family.capitalize()} models have no"
+        f" `{missing}`",
+        help=f"did you mean `{near}`?" if near else "a pattern that matches nothing is passed over in silence",
+        context=f"{plan.function.qualname}:{plan.name}:{entry.pattern}",
+    )
+
+
+INCORRECT = [
+    """
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+def get_llama_tp_plan():
+    return {
+        "model.layers.*.self_attn.q_proj": ColwiseParallel(),
+        "model.layers.*.self_attn.k_proj": ColwiseParallel(),
+        "model.layers.*.self_attn.v_proj": ColwiseParallel(),
+        "model.layers.*.self_attention.o_proj": RowwiseParallel(),  # error: MP421
+        "model.layers.*.mlp.up_proj": ColwiseParallel(),
+        "model.layers.*.mlp.down": RowwiseParallel(),  # error: MP421
+    }
+""",
+]
+
+CORRECT = [
+    """
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+def get_qwen3_tp_plan(prefix):
+    return {
+        f"{prefix}.layers.*.self_attn.q_proj": ColwiseParallel(),
+        f"{prefix}.layers.*.self_attn.q_norm": ColwiseParallel(),
+        f"{prefix}.layers.*.self_attn.o_proj": RowwiseParallel(),
+    }
+""",
+    """
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+class Attention:
+    def __init__(self, attn, output_proj, wq):
+        self.attn, self.output_proj, self.wq = attn, output_proj, wq
+
+LLAMA_PLAN = {
+    "layers.*.attn.wq": ColwiseParallel(),
+    "layers.*.attn.output_proj": RowwiseParallel(),
+    "lm_head": ColwiseParallel(),
+}
+""",
+]
