@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.heartbeat import read_all
-from bench.launch import local
+from bench.launch import forked, local
 
 DEADLINES = {"start": 180.0, "load": 900.0, "warmup": 1200.0, "measure": 900.0, "report": 300.0}
 """Seconds without any progress of any rank in a phase before the group counts as hung."""
@@ -42,6 +42,25 @@ class Verdict:
 
     def hint(self) -> str:
         return HINTS.get(self.status, "")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the ranks of a group run: a module that takes the result directory and the process's number.
+
+    `environment` is added to theirs. `fork` starts them from one process that has imported everything: for CPUs,
+    where the imports of many ranks take longer than a tiny run; `preload` names more to import first.
+    """
+
+    module: str = "bench.worker"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fork: bool = False
+    preload: tuple[str, ...] = ()
+
+    def command(self, ranks: int, arguments: list[str]) -> list[str]:
+        if self.fork and ranks > 1:
+            return forked.command(ranks, self.module, arguments, self.preload)
+        return local.command(ranks, self.module, arguments)
 
 
 def classify(error: dict[str, Any]) -> str:
@@ -106,7 +125,12 @@ def die_with_parent() -> None:
 
 
 def run_group(
-    folder: Path, number: int, ranks: int, progress: Progress, deadlines: dict[str, float] | None = None
+    folder: Path,
+    number: int,
+    ranks: int,
+    progress: Progress,
+    deadlines: dict[str, float] | None = None,
+    job: Job | None = None,
 ) -> Verdict:
     """Run process number `number` of the configuration in `folder`; its output goes to `log.<number>.txt`.
 
@@ -114,12 +138,13 @@ def run_group(
     """
     for stale in (*folder.glob("heartbeat.*.json"), *folder.glob("error.*.json")):
         stale.unlink()
-    command = local.command(ranks, "bench.worker", [str(folder.resolve()), str(number)])
+    job = job or Job()
+    command = job.command(ranks, [str(folder.resolve()), str(number)])
     started = time.time()
     with (folder / f"log.{number}.txt").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-            env=local.environment(ranks), preexec_fn=die_with_parent,
+            env={**local.environment(ranks), **job.environment}, preexec_fn=die_with_parent,
         )  # fmt: skip
         try:
             while process.poll() is None:

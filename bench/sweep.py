@@ -110,16 +110,26 @@ class Sweep:
         if old is not None and (old["status"] in KEPT or not self.retry_failed):
             self.rows[configuration.content_hash()] = old
             return True
+        self._prepare(configuration, folder)
+        return False
+
+    def _prepare(self, configuration: Configuration, folder: Path) -> None:
+        """An empty result directory with what the ranks read."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
-        return False
+
+    def _job(self, configuration: Configuration) -> supervise.Job:
+        """What the ranks run."""
+        return supervise.Job()
 
     def _run_process(self, configuration: Configuration, number: int) -> None:
         folder = configuration.directory(self.output)
         log = str(folder / f"log.{number}.txt")
         try:
-            verdict = supervise.run_group(folder, number, configuration.num_gpus, self.progress.update)
+            verdict = supervise.run_group(
+                folder, number, configuration.num_gpus, self.progress.update, job=self._job(configuration)
+            )
         except KeyboardInterrupt:
             self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)
             raise
