@@ -380,6 +380,17 @@ _ENGINES: tuple[Constraint, ...] = (
         sources=(_OFFLOAD,),
     ),
     Constraint(
+        id="offload-backend",
+        rule="no offload_optimizer with ddp",
+        needs=("offload_optimizer",),
+        when=(Condition("backend", "==", "ddp"),),
+        holds=lambda q: not q.offload_optimizer,
+        message="DistributedDataParallel keeps optimizer states beside the parameters: it offloads nothing to the CPU",
+        adjust=("backend", "offload_optimizer"),
+        candidates={"backend": ("fsdp2", "deepspeed"), "offload_optimizer": (False,)},
+        sources=("torch 2.11 nn/parallel/distributed.py: no parameter of DistributedDataParallel moves states",),
+    ),
+    Constraint(
         id="muon-version",
         rule="deepspeed >= 0.18.9 with the muon optimizer",
         given=("deepspeed_version",),

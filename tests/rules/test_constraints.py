@@ -202,6 +202,7 @@ CORRUPTIONS = [
     ("deepspeed", {"zero_stage": 3, "compile": "blocks"}, "compile-zero-3-blocks", "compile"),
     ("deepspeed", {"offload_param": True}, "offload-parameters", "zero_stage"),
     ("deepspeed", {"zero_stage": 0, "offload_optimizer": True}, "offload-optimizer", "zero_stage"),
+    ("fsdp2", {"backend": "ddp", "offload_optimizer": True}, "offload-backend", "offload_optimizer"),
     ("deepspeed", {"hpz": 3}, "hpz-divides-world", "hpz"),
     ("deepspeed", {"hpz": 2}, "hpz-needs-zero-3", "zero_stage"),
     ("deepspeed", {"optimizer": "muon"}, "muon-version", "deepspeed_version"),
