@@ -53,6 +53,7 @@ class Configuration:
     gradient_checkpointing: bool = False
     cpu_offload: bool = False
     reshard_after_forward: bool = True
+    reduce_dtype: str = "fp32"
     sequence_parallel: bool = False
     tp_plan: str = "hf"
     micro_batch_size: int | None = None

@@ -16,15 +16,20 @@ ATTENTION = {
 }
 """Words that all occur in the name of a kernel of that kind; the first kind that fits names it."""
 
+COPIES = ("aten::_foreach_copy_", "aten::_chunk_cat", "aten::split_with_sizes_copy")
+"""What casts and copies parameters and gradients: nothing but sharding and mixed precision calls these."""
+
 
 class Profile(NamedTuple):
     """`communication` is the share of device time in collectives (on a CPU: of the step's wall time).
 
     Collectives that overlap with computation count in full: it is work of the network, not time lost.
+    `cast_seconds` is the time, on the device, of casting and copying parameters and gradients.
     """
 
     communication: float
     attention: tuple[str, ...]
+    cast_seconds: float
 
 
 def _kind(name: str) -> str | None:
@@ -48,6 +53,7 @@ def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
     kinds = {kind for event in averages if (kind := _kind(event.key)) is not None}
     if cuda:
         total = sum(event.self_device_time_total for event in averages)
+        casts = sum(event.self_device_time_total for event in averages if event.key in COPIES)
         spent = sum(event.self_device_time_total for event in averages if _is_collective(event.key))
     else:
         events = [event for event in recorded.events() if event.time_range.end > event.time_range.start]
@@ -55,4 +61,5 @@ def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
             (e.time_range.start for e in events), default=0
         )
         spent = sum(event.cpu_time_total for event in averages if _is_collective(event.key))
-    return Profile(min(spent / total, 1.0) if total else 0.0, tuple(sorted(kinds)))
+        casts = sum(event.self_cpu_time_total for event in averages if event.key in COPIES)
+    return Profile(min(spent / total, 1.0) if total else 0.0, tuple(sorted(kinds)), casts / 1e6)

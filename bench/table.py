@@ -7,7 +7,7 @@ from typing import Any
 
 HEADERS = (
     "configuration", "layers", "status", "forward ms", "backward ms", "optimizer ms", "tokens/s/GPU", "padded/s/GPU",
-    "TFLOP/s", "of peak", "network", "peak GB", "loss",
+    "TFLOP/s", "of peak", "network", "casts ms", "peak GB", "loss",
 )  # fmt: skip
 
 
@@ -28,6 +28,7 @@ def row(result: dict[str, Any]) -> list[str]:
         f"{summary['real_tokens_per_second']:,.0f}", f"{summary['padded_tokens_per_second']:,.0f}",
         f"{summary['model_flops_per_second'] / 1e12:.3g}", f"{summary['peak_share']:.0%}",
         f"{summary['effective']['communication_share']:.0%}",
+        f"{summary['effective'].get('cast_seconds', 0.0) * 1e3:.1f}",
         f"{summary['peak_memory'] / 1e9:.2f}", f"{summary['first_loss']:.4f} → {summary['last_loss']:.4f}",
     ]  # fmt: skip
 

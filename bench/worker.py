@@ -33,6 +33,7 @@ def strategy_config(configuration: Configuration) -> StrategyConfig:
         ring=configuration.ring, zero_stage=configuration.zero_stage, train_batch_size=configuration.batch,
         micro_batch_size=configuration.rows, dtype=configuration.dtype, max_norm=configuration.max_norm,  # type: ignore[arg-type]
         cpu_offload=configuration.cpu_offload, reshard_after_forward=configuration.reshard_after_forward,
+        reduce_dtype=configuration.reduce_dtype,  # type: ignore[arg-type]
         sequence_parallel=configuration.sequence_parallel, tp_plan=configuration.tp_plan,  # type: ignore[arg-type]
         compile=configuration.compile, attn=configuration.attn, packing=configuration.packing,  # type: ignore[arg-type]
         device=configuration.device, seed=configuration.random_seed,  # type: ignore[arg-type]
@@ -173,14 +174,15 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
         "effective": {
             "attention": run.attention, "device": str(run.strategy.device), "graphs": measure.graph_report(),
             "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
-            "warmup_steps": len(warmups),
+            "cast_seconds": profiled.cast_seconds, "warmup_steps": len(warmups),
         },
         "seconds": {"build": built - started, "warmup": warm - built},
     }  # fmt: skip
 
 
 @contextmanager
-def _reported(heartbeat: Heartbeat) -> Iterator[None]:
+def reported(heartbeat: Heartbeat) -> Iterator[None]:
+    """Record the error that ends this rank."""
     try:
         yield
     except BaseException as error:
@@ -188,17 +190,22 @@ def _reported(heartbeat: Heartbeat) -> Iterator[None]:
         raise
 
 
+def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
+    """Leave a process's result for the supervisor, whole or not at all."""
+    target = folder / f"run.{number}.json"
+    part = target.with_suffix(".part")
+    part.write_text(json.dumps(result), encoding="utf-8")
+    part.replace(target)
+
+
 def work(configuration: Configuration, folder: Path, number: int) -> None:
     """Measure on this rank and, on rank 0, write `run.<number>.json` into `folder`."""
     rank = int(os.environ.get("RANK", "0"))
     heartbeat = Heartbeat(folder, rank)
-    with _reported(heartbeat):
+    with reported(heartbeat):
         result = execute(configuration, heartbeat)
         if rank == 0:
-            target = folder / f"run.{number}.json"
-            part = target.with_suffix(".part")
-            part.write_text(json.dumps(result), encoding="utf-8")
-            part.replace(target)
+            write_run(folder, number, result)
         processes.leave()
 
 

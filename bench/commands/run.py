@@ -109,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
     how.add_argument("--cpu-offload", "--adam_offload", action="store_true", default=None)
     how.add_argument("--no-reshard", dest="reshard_after_forward", action="store_false", default=None)
+    how.add_argument("--reduce-dtype", choices=("fp32", "bf16", "fp16"), help="of FSDP2's gradients; default fp32")
     how.add_argument("--sequence-parallel", "--sequence_parallel", action="store_true", default=None)
     how.add_argument("--tp-plan", dest="tp_plan", choices=("hf", "optimized", "llama"))
     how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")

@@ -13,8 +13,8 @@ class StrategyConfig:
     """Sizes count processes; batch sizes count samples.
 
     `train_batch_size` is the number of samples of one optimizer step over all data-parallel ranks,
-    `micro_batch_size` the number that one rank puts through one forward pass. `reshard_after_forward`
-    belongs to FSDP2, `zero_stage` and `deepcompile` to DeepSpeed; the others hold for every backend.
+    `micro_batch_size` the number that one rank puts through one forward pass. `reshard_after_forward` and
+    `reduce_dtype` (of 16-bit gradients) belong to FSDP2, `zero_stage` and `deepcompile` to DeepSpeed; the others hold for every backend.
     """
 
     backend: str = "ddp"
@@ -28,6 +28,7 @@ class StrategyConfig:
     max_norm: float = 1.0
     cpu_offload: bool = False
     reshard_after_forward: bool = True
+    reduce_dtype: DtypeName = "fp32"
     sequence_parallel: bool = False
     tp_plan: Literal["hf", "optimized", "llama"] = "hf"
     compile: Literal["none", "blocks", "full", "deepcompile"] = "none"

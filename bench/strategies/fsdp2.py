@@ -15,13 +15,12 @@ from torch.distributed.fsdp import (
     FSDPModule,
     MixedPrecisionPolicy,
     OffloadPolicy,
-    fully_shard,
 )
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from bench.model import describe, layers_of, network_of
-from bench.strategies import collectives, limits, optimizers, processes, resume, ring_attention, weights
+from bench.model import describe, network_of
+from bench.strategies import collectives, fsdp2_groups, limits, optimizers, processes, resume, ring_attention, weights
 from bench.strategies.compilation import apply_compile
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
@@ -33,7 +32,7 @@ SHARD_DIM = "dp_ring"
 
 
 class FSDP2Strategy:
-    """`fully_shard` per layer and over the rest, parameters and their gradients kept in fp32.
+    """`fully_shard` per layer, embedding and head, parameters and their gradients kept in fp32.
 
     Parameters are sharded and gradients reduced over data-parallel *and* ring ranks: ring neighbours see different
     tokens, and a mesh without them would train on a part of each gradient. Fp32 parameters with a 16-bit
@@ -113,16 +112,15 @@ class FSDP2Strategy:
 
     def _shard(self, model: nn.Module, network: nn.Module) -> None:
         dtype = DTYPES[self.config.dtype]
-        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=DTYPES[self.config.reduce_dtype])
         if dtype == torch.float32:
             policy = MixedPrecisionPolicy()
         pin = self.device.type == "cuda"
         offload = CPUOffloadPolicy(pin_memory=pin) if self.config.cpu_offload else OffloadPolicy()
-        shared: dict[str, Any] = {"mesh": self.shard_mesh, "mp_policy": policy, "offload_policy": offload}
-        for layer in layers_of(network):
-            fully_shard(layer, reshard_after_forward=self.config.reshard_after_forward, **shared)
-        # The root holds embedding, last norm and head: the backward pass begins there, so it stays gathered.
-        fully_shard(model, reshard_after_forward=False, **shared)
+        fsdp2_groups.shard(
+            model, network, self.config.reshard_after_forward, mesh=self.shard_mesh, mp_policy=policy,
+            offload_policy=offload,
+        )  # fmt: skip
 
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """Add the gradient of `loss`, scaled so that the micro-batches of a step average."""

@@ -1,0 +1,74 @@
+"""How a model is cut into FSDP2's groups: what one gathers and reduces at once, and what it needs not copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from bench.model import Actor, layers_of
+
+
+class InPlaceReduction:
+    """The reduce-scatter of a group of one rank, whose result is its input: no second buffer and no copy.
+
+    FSDP2 asks for the input's memory first and for the output's next, once per group and backward pass.
+    """
+
+    def __init__(self) -> None:
+        self._input: torch.Tensor | None = None
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """The input's memory; when asked again for as much, the same tensor."""
+        asked, self._input = self._input, None
+        if asked is not None and (tuple(asked.shape), asked.dtype) == (tuple(size), dtype):
+            return asked
+        self._input = torch.empty(*size, dtype=dtype, device=device)
+        return self._input
+
+    def __call__(
+        self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> None:
+        if output_tensor is not input_tensor:
+            output_tensor.copy_(input_tensor)
+
+
+def shard(model: nn.Module, network: nn.Module, reshard_after_forward: bool, **options: Any) -> None:
+    """`fully_shard` the decoder layers, the embedding, where it can be the head, and what remains.
+
+    One group for embedding and head would be gathered before the first layer and reduced after the last one, with
+    no computation beside it: apart, half of that runs while layers compute. `options` go to `fully_shard`.
+    """
+    for layer in layers_of(network):
+        fully_shard(layer, reshard_after_forward=reshard_after_forward, **options)
+    embedding = network.get_input_embeddings()  # type: ignore[operator]
+    head = network.get_output_embeddings()  # type: ignore[operator]
+    tied = head is None or any(p is q for p in embedding.parameters() for q in head.parameters())
+    if not tied:
+        fully_shard(embedding, reshard_after_forward=reshard_after_forward, **options)
+        # Its gradient needs the token ids only.
+        embedding.set_unshard_in_backward(False)
+        norm = getattr(network.base_model, "norm", None)
+        if isinstance(norm, nn.Module) and _calls_head_once(model):
+            # The backward pass begins with these, so they stay gathered.
+            fully_shard([norm, head], reshard_after_forward=False, **options)
+    fully_shard(model, reshard_after_forward=False, **options)
+    mesh: DeviceMesh = options["mesh"]
+    if mesh.size() == 1:
+        _reduce_in_place(model)
+
+
+def _calls_head_once(model: nn.Module) -> bool:
+    """Whether the head is one call of a module. FSDP2 would reduce after each call, and ranks with more tokens
+    make more calls of a chunked head; Liger's kernel takes the weight and makes none."""
+    return not isinstance(model, Actor) or model.head in ("full", "compiled")
+
+
+def _reduce_in_place(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_custom_reduce_scatter(InPlaceReduction())  # type: ignore[arg-type]
