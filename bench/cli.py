@@ -9,12 +9,14 @@ from collections.abc import Sequence
 COMMANDS = {
     "run": "measure configurations: forward, backward, optimizer, memory, loss (the default command)",
     "convert": "rewrite recorded batches as safetensors",
+    "compare": "do runs train alike, and is one slower? result directories, pyperf files, training logs",
+    "report": "results as a table, Markdown, CSV, JSON or one HTML page, with plots",
     "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""
 
 DEFAULT = "run"
-"""The command of `python -m bench FLAGS`, once it is in the table."""
+"""The command of `python -m bench FLAGS`, and of `python -m bench` alone."""
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -23,17 +25,17 @@ def usage() -> str:
     """The list of commands."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
-    first, last = "usage: python -m bench COMMAND [FLAGS]", "COMMAND --help shows its flags."
+    first, last = "usage: python -m bench [COMMAND] [FLAGS]", "COMMAND --help shows its flags."
     return "\n".join([first, "", *lines, "", last])
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command. Exit status 0 done, 1 a failed row, 2 wrong usage, 130 interrupted."""
-    name, *rest = arguments or ["--help"]
-    if name in ("-h", "--help") and (not rest or DEFAULT not in COMMANDS):
+    name, *rest = arguments or [DEFAULT]
+    if name in ("-h", "--help") and not rest:
         print(usage())
         return OK
-    if name.startswith("-") and DEFAULT in COMMANDS:
+    if name.startswith("-"):
         name, rest = DEFAULT, list(arguments)
     if name not in COMMANDS:
         print(f"bench: {_unknown(name)}", file=sys.stderr)
