@@ -1,10 +1,21 @@
-"""Runs a function in a forked process beside this one: half of the project rules on the second core."""
+"""Runs functions in forked processes beside this one: files, and half of the project rules, on the other cores.
+
+*No child outlives its parent*, however that ends. Each holds the reading end of a pipe of which only the parent
+holds the writing end, and a thread of the child waits for the end of that pipe: it comes when the parent exits, is
+killed, or cuts the line. Linux could signal the child by itself (PR_SET_PDEATHSIG), but only Linux, only when the
+*thread* that forked ends, and not if the parent was gone before the child asked for it.
+
+*An interrupt (Ctrl-C) is the parent's business*: it goes to every process of the terminal, and a child would answer
+with a traceback of its own. Children are forked with it blocked.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from validator.errors import UsageError
@@ -12,23 +23,65 @@ from validator.errors import UsageError
 T = TypeVar("T")
 
 
-def beside(function: Callable[[], T]) -> Callable[[], T]:
-    """Start `function` in a child process; what is returned waits for its result.
+class Lifeline:
+    """The pipe by whose end children learn that they are no longer wanted."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+
+    def hold(self) -> None:
+        """In a child, right after the fork: end with the parent."""
+        os.close(self._writing)
+        _thread.start_new_thread(_end_with, (self._reading,))
+
+    def cut(self) -> None:
+        """In the parent: end the children that are left. May be called again."""
+        if self._writing >= 0:
+            os.close(self._reading)
+            os.close(self._writing)
+            self._writing = -1
+
+
+def _end_with(pipe: int) -> None:
+    os.read(pipe, 1)  # nothing is ever written: this returns when there is nobody left who could
+    os._exit(1)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Interrupts wait meanwhile; of a child forked meanwhile they are kept for good."""
+    import signal
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Start `function` in a child process; what is given waits for its result. The child ends with the block.
 
     The child inherits everything that has been computed so far. Whatever goes wrong with it, short of a
     UsageError, the function is run here instead, so that the answer never depends on the child.
     """
+    line = Lifeline()
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        os._exit(_answer(function, writing))
+    with uninterrupted():
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            line.hold()
+            os._exit(_answer(function, writing))
     os.close(writing)
+    status: int | None = None
 
     def result() -> T:
-        with os.fdopen(reading, "rb") as pipe:
+        nonlocal status
+        with os.fdopen(os.dup(reading), "rb") as pipe:
             data = pipe.read()
-        _, status = os.waitpid(child, 0)
+        status = os.waitpid(child, 0)[1]
         if status != 0:
             return function()
         kind, value = pickle.loads(data)
@@ -37,7 +90,14 @@ def beside(function: Callable[[], T]) -> Callable[[], T]:
         found: T = value
         return found
 
-    return result
+    try:
+        yield result
+    finally:
+        os.close(reading)
+        line.cut()
+        if status is None:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
 
 
 def _answer(function: Callable[[], object], writing: int) -> int:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from validator import __version__
 from validator.discovery import Entry
 from validator.finding import Edit, Finding, Fix, Related, Span
+from validator.reading import regular
 
 try:  # `hashlib` loads OpenSSL, which takes longer than all the hashing of a warm run
     from _blake2 import blake2b
@@ -134,8 +135,7 @@ class Cache:
             return known[1]
         now = time.time_ns()
         try:
-            with open(entry.absolute, "rb") as file:
-                value = digest(file.read())
+            value = digest(regular(entry.absolute))
         except OSError as error:
             return digest(f"unreadable {error.errno}".encode())
         if max(entry.stamp[1:3]) + _SETTLED < now:
@@ -208,8 +208,7 @@ class Cache:
 def _load(path: str) -> bytes | None:
     """The body of a cache file; None if it is missing, damaged or not ours."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = regular(path)
     except OSError:
         return None
     start = len(_MAGIC) + 16

@@ -7,8 +7,10 @@ each file as a whole, and only if it still holds what was checked.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+from collections import Counter
 
 from validator import cli, discovery, fixes, ignoring, writing
 from validator.checker import Check, Record, check_sources
@@ -16,6 +18,7 @@ from validator.config import Config
 from validator.errors import UsageError
 from validator.finding import Finding
 from validator.output import clean
+from validator.reading import regular
 from validator.source import SourceFile
 
 _ROUNDS = 10  # a fix may uncover another; two that undo each other must end
@@ -28,20 +31,27 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     check = cli.check_of(settings, any(os.path.isdir(path) for path in paths))
     tree = _Tree(entries, check, discovery.roots(paths))
     if options.add_ignore:
-        count = _silence(options, settings, tree)
-        print(f"meshproof: {count} findings silenced", file=sys.stderr)
+        _silence(options, settings, tree)
     else:
-        count = _mend(options, settings, tree)
+        _mend(options, settings, tree)
+    tree.leave_links()
     if options.diff:
         return _show(options, tree)
     tree.write()
-    if options.fix:
-        print(f"meshproof: {count} fixes applied", file=sys.stderr)
+    count = sum(tree.count.values())
+    done = (
+        f"{_number(count, 'finding')} silenced" if options.add_ignore else f"{_number(count, 'fix', 'fixes')} applied"
+    )
+    print(f"meshproof: {done}", file=sys.stderr)
     return cli.report(options, settings, tree.checked())
 
 
+def _number(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 class _Tree:
-    """The files of a run as they are changed, and what is found in them."""
+    """The files of a run as they are changed, and what is found in them. `count`: of changes, by path."""
 
     def __init__(self, entries: list[discovery.Entry], check: Check, roots: tuple[str, ...] = ()) -> None:
         self.entries = entries
@@ -51,6 +61,7 @@ class _Tree:
         self.records: dict[str, Record] = {}
         self.absolute = {entry.path: entry.absolute for entry in entries}
         self.roots = roots
+        self.count: Counter[str] = Counter()
 
     def checked(self) -> cli.Checked:
         """The findings as the files stand."""
@@ -67,29 +78,30 @@ class _Tree:
 
     def data(self, path: str) -> bytes:
         if path not in self.now:
-            with open(self.absolute[path], "rb") as file:
-                self.before[path] = self.now[path] = file.read()
+            self.before[path] = self.now[path] = regular(self.absolute[path])
         return self.now[path]
 
-    def change(self, path: str, data: bytes) -> None:
+    def change(self, path: str, data: bytes, count: int) -> None:
         self.now[path] = data
+        self.count[path] += count
         self.records.pop(path, None)
 
     def changed(self) -> list[str]:
         return sorted(path for path, data in self.now.items() if data != self.before[path])
 
-    def write(self) -> None:
-        """Write what was changed. Raises UsageError for a file that cannot be written, or that changed."""
+    def leave_links(self) -> None:
+        """Take back what would be written outside of the tree."""
         for path in self.changed():
             if not discovery.within(self.absolute[path], self.roots):
                 print(f"meshproof: {clean(path)}: a link that leads elsewhere; not written", file=sys.stderr)
-                self.now[path] = self.before[path]
-                self.records.pop(path, None)
-                continue
+                self.change(path, self.before[path], -self.count[path])
+
+    def write(self) -> None:
+        """Write what was changed. Raises UsageError for a file that cannot be written, or that changed."""
+        for path in self.changed():
             try:
-                with open(self.absolute[path], "rb") as file:
-                    if file.read() != self.before[path]:
-                        raise UsageError(f"{path} was changed by someone else meanwhile; nothing more is written")
+                if regular(self.absolute[path]) != self.before[path]:
+                    raise UsageError(f"{path} was changed by someone else meanwhile; nothing more is written")
                 writing.replace(self.absolute[path], self.now[path])
             except OSError as error:
                 raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
@@ -102,9 +114,8 @@ def _by_file(findings: list[Finding]) -> dict[str, list[Finding]]:
     return grouped
 
 
-def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> int:
-    """Apply fixes until none is left; how many were."""
-    total = 0
+def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> None:
+    """Apply fixes until none is left."""
     for _ in range(_ROUNDS):
         checked = tree.checked()
         findings = [
@@ -114,23 +125,18 @@ def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> int:
         for path, found in _by_file(findings).items():
             data, number = fixes.applied(tree.data(path), [each.fix for each in found if each.fix is not None])
             if data != tree.data(path):
-                tree.change(path, data)
+                tree.change(path, data, number)
                 count += number
-        total += count
         if not count:
             break
-    return total
 
 
-def _silence(options: argparse.Namespace, settings: Config, tree: _Tree) -> int:
-    """Put a comment beside each finding; how many findings that silences."""
+def _silence(options: argparse.Namespace, settings: Config, tree: _Tree) -> None:
+    """Put a comment beside each finding."""
     checked = tree.checked()
-    total = 0
     for path, found in _by_file(cli.new_findings(options, settings, checked)).items():
         data, count = ignoring.silenced(tree.data(path), found, options.reason or ignoring.REASON)
-        tree.change(path, data)
-        total += count
-    return total
+        tree.change(path, data, count)
 
 
 def _show(options: argparse.Namespace, tree: _Tree) -> int:
@@ -141,11 +147,24 @@ def _show(options: argparse.Namespace, tree: _Tree) -> int:
 
     changed = tree.changed()
     parts = []
+    # What a terminal would obey is shown escaped there; a file or `patch` gets the bytes as they are.
+    shown = _for_terminal if options.output is None and sys.stdout.isatty() else str
     for path in changed:
         before, after = (data.decode(encoding_of(data)) for data in (tree.before[path], tree.now[path]))
-        lines = difflib.unified_diff(
-            before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
-        )
-        parts += [line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n" for line in lines]
+        lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{clean(path)}", f"b/{clean(path)}")
+        parts += [
+            shown(line) if line.endswith(("\n", "\r")) else f"{shown(line)}\n\\ No newline at end of file\n"
+            for line in lines
+        ]
     cli.write("".join(parts), options.output)
     return 1 if changed and not options.exit_zero else 0
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; a form feed ends none."""
+    return list(io.StringIO(text, newline=""))
+
+
+def _for_terminal(line: str) -> str:
+    bare = line.rstrip("\r\n")
+    return clean(bare.replace("\t", "    ")) + ("\n" if len(bare) < len(line) else "")

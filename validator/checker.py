@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from validator.beside import beside
+from validator.beside import Lifeline, beside, uninterrupted
 from validator.cache import Cache, digest
 from validator.config import Config
 from validator.discovery import Entry, Globs
@@ -253,15 +253,22 @@ def _made_in_processes(
     _Worker.rules = run.rules  # inherited by fork: rule modules cannot be pickled
     batches = _batches(missing, count)
     done: set[str] = set()
+    line = Lifeline()
     # fork only: a started-from-scratch interpreter would look for modules in the working directory
-    with ProcessPoolExecutor(count, mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("fork"), initializer=line.hold) as pool:
         try:
-            for answers in pool.map(_Worker.examine, batches):
+            with uninterrupted():  # the first task forks all processes
+                answered = pool.map(_Worker.examine, batches)
+            for answers in answered:
                 for path, content, data in answers:
                     done.add(path)
                     yield path, content, data, pickle.loads(data)
         except BrokenProcessPool:
             pass
+        except BaseException:  # interrupted: leaving the pool would wait for all that it was asked
+            line.cut()
+            raise
+    line.cut()
     for entry, content in missing:  # the files of a process that was killed, one by one
         if entry.path not in done:
             content, data, record = _one(entry, content, run.rules, True)
@@ -369,8 +376,8 @@ def _project_findings(
     if run.jobs < 2 or not mine or not others or len(sources) < _WORTH_A_FORK or not hasattr(os, "fork"):
         answers = [_ruled(project, rules)]
     else:
-        waiting = beside(partial(_ruled, project, others))
-        answers = [_ruled(project, mine), waiting()]
+        with beside(partial(_ruled, project, others)) as waiting:
+            answers = [_ruled(project, mine), waiting()]
     for _, failed in answers:
         errors += failed
     return [finding for found, _ in answers for finding in found]

@@ -249,8 +249,7 @@ def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: conf
     parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
     for table in (*settings.contracts, *settings.collectives):
         try:
-            with open(table, "rb") as file:
-                parts.append(cache.digest(file.read()))
+            parts.append(cache.digest(config.read_regular(table)))
         except OSError:
             parts.append(b"missing")
     parts += [os.fsencode(folder) for folder in _packages_above(entries)]
@@ -473,13 +472,13 @@ def line_reader(checked: Checked) -> Any:
 
 def _lines_of(path: str | None, data: bytes | None) -> list[str]:
     from validator.facts.decode import decode
+    from validator.reading import regular
 
     if data is None:
         if path is None:
             return []
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = regular(path)
         except OSError:
             return []
     return decode(data)[0].split("\n")

@@ -10,10 +10,11 @@ them. Folders given on the command line (`--rules`) are the user's word and are 
 from __future__ import annotations
 
 import os
-import stat
 from typing import Any, NamedTuple
 
 from validator.errors import UsageError, nearest
+from validator.integers import is_whole
+from validator.reading import NotRegular, regular
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
@@ -111,11 +112,10 @@ def _nearest_table(start: str) -> tuple[str, dict[str, Any], str]:
 
 def read_regular(path: str) -> bytes:
     """The bytes of a file. Raises OSError, and UsageError for a pipe or a device, which might never end."""
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise UsageError(f"{path}: not a regular file")
-    with open(path, "rb") as file:
-        return file.read()
+    try:
+        return regular(path)
+    except NotRegular as error:
+        raise UsageError(f"{path}: not a regular file") from error
 
 
 def _parse(path: str, data: bytes, strict: bool) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _oldest_python(document: dict[str, Any]) -> str:
         for sign in (">=", "~=", "=="):
             if part.startswith(sign):
                 numbers = part[len(sign) :].strip().rstrip(".*").split(".")
-                if len(numbers) >= 2 and all(_is_number(number) for number in numbers[:2]):
+                if len(numbers) >= 2 and all(map(_is_number, numbers[:2])):
                     return ".".join(numbers[:2])
     return ""
 
@@ -200,7 +200,7 @@ def _convert(kind: str, value: Any, root: str, where: str) -> Any:
 
 
 def _is_number(text: str) -> bool:
-    return len(text) < 4 and text.isascii() and text.isdecimal()
+    return len(text) < 4 and is_whole(text)
 
 
 def version(text: str, where: str) -> str:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator.errors import UsageError, nearest
 from validator.facts.model import Param
+from validator.integers import is_whole
 from validator.tables import load_toml
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _operation(name: str, row: dict[str, Any], where: str) -> Operation:
     result = _text(row, "result", where, "any")
     if kind not in ("method", "property"):
         raise UsageError(f"{where}: kind must be method or property")
-    if result not in _RESULTS and not (result.startswith("tuple:") and result[6:].isdigit()):
+    if result not in _RESULTS and not (result.startswith("tuple:") and is_whole(result[6:])):
         raise UsageError(f"{where}: result must be nothing, value, any or tuple:N")
     default = f"{name}()" if kind == "property" else None
     params = _signature(name, _text(row, "signature", where, default), where)

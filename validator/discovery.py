@@ -104,22 +104,57 @@ def _reported(absolute: str) -> str:
 
 
 def _below(folder: str, prefix: str, config: Config) -> Iterator[tuple[str, str]]:
-    names = git.listed(folder) if git.inside_work_tree(folder) else None
-    if names is None or (not names and git.ignored(folder)):
-        defaults = DEFAULT_EXCLUDE if config.exclude is None else (".git",)
-        yield from _walk(folder, prefix, Globs(defaults, folder))
-        return
-    for name in names:
-        if os.path.splitext(name)[1] in LANGUAGES:
-            yield prefix + name, os.path.join(folder, name)
-        elif name.endswith("/") or (os.path.splitext(name)[1] == "" and _is_repository(os.path.join(folder, name))):
-            inner = name.rstrip("/")
-            yield from _below(os.path.join(folder, inner), f"{prefix}{inner}/", config)
+    waiting = [(folder, prefix)]  # repositories may lie in one another, deeper than calls can
+    seen: set[str] = set()
+    while waiting:
+        folder, prefix = waiting.pop()
+        if (real := os.path.realpath(folder)) in seen:
+            continue
+        seen.add(real)
+        names = git.listed(folder) if git.inside_work_tree(folder) else None
+        if names is None or (not names and git.ignored(folder)):
+            defaults = DEFAULT_EXCLUDE if config.exclude is None else (".git",)
+            yield from _walk(folder, prefix, Globs(defaults, folder))
+            continue
+        linked = _Linked(folder)
+        for name in names:
+            if linked.leads_through(os.path.dirname(name)):
+                continue
+            if os.path.splitext(name)[1] in LANGUAGES:
+                yield prefix + name, os.path.join(folder, name)
+            elif name.endswith("/") or (os.path.splitext(name)[1] == "" and _is_repository(os.path.join(folder, name))):
+                inner = name.rstrip("/")
+                if not linked.leads_through(inner):
+                    waiting.append((os.path.join(folder, inner), f"{prefix}{inner}/"))
+
+
+class _Linked:
+    """Tells the folders that lie behind a link; git lists none, but an index that somebody wrote may name them.
+
+    What they hold is found by its own name, or lies outside of the tree.
+    """
+
+    def __init__(self, top: str) -> None:
+        self.top = top
+        self._known = {"": False}
+
+    def leads_through(self, folder: str) -> bool:
+        """Whether a folder, relative to the top, is a link, lies behind one, or leads out of the top."""
+        if folder not in self._known:
+            bad, path = False, ""
+            for name in folder.split("/"):
+                path = f"{path}/{name}" if path else name
+                if path not in self._known:
+                    odd = name in ("", ".", "..")
+                    self._known[path] = bad or odd or os.path.islink(os.path.join(self.top, path))
+                bad = self._known[path]
+            self._known[folder] = bad
+        return self._known[folder]
 
 
 def _is_repository(path: str) -> bool:
     """A submodule or an untracked checkout, which git lists as one entry."""
-    return os.path.lexists(os.path.join(path, ".git")) and not os.path.islink(path)
+    return os.path.lexists(os.path.join(path, ".git"))
 
 
 def _walk(folder: str, prefix: str, excluded: Globs) -> Iterator[tuple[str, str]]:

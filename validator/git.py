@@ -4,16 +4,24 @@ A repository's own `.git/config` is part of the tree that is read and may name p
 hooks, external diffs, text converters, clean filters, a transport for missing objects. Only commands are
 called that need none of them (`ls-files`, `ls-tree`, `rev-parse`, `merge-base`, `check-ignore`); what is
 left is switched off. In particular `git diff` and `git status` are never called: they run clean filters.
+
+Nor may it make git wait: a pipe in place of `.git/HEAD` or of a `.gitignore` would. Where the few files that git
+opens first are no files git is not asked; else it has a time-out, and after the first one it is not asked again.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
+import time
 
 from validator.errors import UsageError
+from validator.reading import regular
 
 _OFF = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
+_OPENED = ("HEAD", "config", "index", "packed-refs", "commondir", "shallow", "info/exclude")
+_PATIENCE = 60.0  # seconds; listing a million files on a cold disk takes less
 _found: list[str | None] = []
 
 
@@ -41,7 +49,7 @@ def _environment() -> dict[str, str]:
 
 
 def run(folder: str, *arguments: str) -> tuple[int, bytes]:
-    """Exit status and standard output of a git command in a folder; status 127 where there is no git."""
+    """Exit status and standard output of a git command in a folder; status 127 where there is no git that answers."""
     program = _program()
     if program is None:
         return 127, b""
@@ -50,8 +58,20 @@ def run(folder: str, *arguments: str) -> tuple[int, bytes]:
         return _spawn(command)
     import subprocess
 
-    done = subprocess.run(command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    try:
+        done = subprocess.run(
+            command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return _given_up()
     return done.returncode, done.stdout
+
+
+def _given_up() -> tuple[int, bytes]:
+    _found[:] = [None]
+    said = f"git did not answer within {_PATIENCE:g} s; going on without it, so that git-ignored files count too"
+    print(f"meshproof: {said}", file=sys.stderr)
+    return 127, b""
 
 
 def _spawn(command: list[str]) -> tuple[int, bytes]:
@@ -69,21 +89,56 @@ def _spawn(command: list[str]) -> tuple[int, bytes]:
         return 127, b""
     finally:
         os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        output = pipe.read()
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), output
+    try:
+        output = _read(reader, time.monotonic() + _PATIENCE)
+    except BaseException:
+        os.kill(process, 9)  # SIGKILL: the module that names it costs more than this call
+        os.waitpid(process, 0)
+        raise
+    finally:
+        os.close(reader)
+    if output is None:
+        os.kill(process, 9)
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return _given_up() if output is None else (status, output)
+
+
+def _read(pipe: int, deadline: float) -> bytes | None:
+    """All that comes out of a pipe; None if it does not end before the deadline."""
+    import select
+
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN | select.POLLHUP)
+    parts: list[bytes] = []
+    while (left := deadline - time.monotonic()) > 0:
+        if not waiting.poll(left * 1000):
+            continue
+        if not (part := os.read(pipe, 1 << 16)):
+            return b"".join(parts)
+        parts.append(part)
+    return None
 
 
 def inside_work_tree(folder: str) -> bool:
-    """Whether a `.git` lies here or above (no process is started for this)."""
+    """Whether a `.git` that git may be asked of lies here or above (no process is started for this)."""
     folder = os.path.abspath(folder)
     while True:
-        if os.path.lexists(os.path.join(folder, ".git")):
-            return True
+        inner = os.path.join(folder, ".git")
+        if os.path.lexists(inner):
+            return all(_harmless(os.path.join(inner, name)) for name in _OPENED)
         parent = os.path.dirname(folder)
         if parent == folder:
             return False
         folder = parent
+
+
+def _harmless(path: str) -> bool:
+    """Whether opening a path cannot make anybody wait."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def listed(folder: str) -> list[str] | None:
@@ -109,7 +164,7 @@ def changed_since(folder: str, revision: str, paths: list[str]) -> set[str]:
 
     A file that git does not know counts as changed. Contents are compared by their blob ids, computed here.
     """
-    status, output = run(folder, "rev-parse", "--show-toplevel")
+    status, output = run(folder, "rev-parse", "--show-toplevel") if inside_work_tree(folder) else (128, b"")
     if status != 0:
         raise UsageError(f"--changed-since: {folder} is not in a git work tree that git can read")
     top = os.path.realpath(os.fsdecode(output.rstrip(b"\n")))
@@ -140,8 +195,7 @@ def _same(path: str, blob: str | None) -> bool:
     import hashlib
 
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = regular(path)
     except OSError:
         return False
     method = hashlib.sha1 if len(blob) == 40 else hashlib.sha256

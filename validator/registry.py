@@ -61,6 +61,8 @@ def _modules_of_folder(folder: str) -> Iterator[ModuleType]:
         raise UsageError(f"{folder}: the folder of rules does not exist")
     for name in _module_names(folder):
         path = os.path.join(folder, name + ".py")
+        if not os.path.isfile(path):  # importing would wait for the writer of a pipe
+            raise UsageError(f"{path}: not a regular file; a folder of rules holds modules")
         # A name of its own: the folder need not be a package, and must not hide one of ours.
         spec = importlib.util.spec_from_file_location(f"_meshproof_rules_{name}_{abs(hash(path)):x}", path)
         if spec is None or spec.loader is None:

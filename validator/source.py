@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from validator.reading import regular
+
 if TYPE_CHECKING:
     import ast
 
@@ -32,8 +34,7 @@ class SourceFile:
     def data(self) -> bytes:
         """The bytes of the file. Raises OSError."""
         if self._data is None:
-            with open(self.absolute, "rb") as file:
-                self._data = file.read()
+            self._data = regular(self.absolute)
         return self._data
 
     @property

@@ -20,6 +20,7 @@ import tokenize
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.finding import Finding
+from validator.integers import is_whole
 
 if TYPE_CHECKING:
     from validator.source import SourceFile
@@ -73,7 +74,7 @@ class Outcome(NamedTuple):
 
 def covers(selector: str, code: str, name: str) -> bool:
     """Whether a code, a beginning of a code or a name stands for a rule."""
-    return selector == name or (selector[-1:].isdigit() and code.startswith(selector.upper()))
+    return selector == name or (is_whole(selector[-1:]) and code.startswith(selector.upper()))
 
 
 class _Line(NamedTuple):

@@ -43,5 +43,6 @@ def parse_toml(path: str, data: bytes) -> dict[str, Any]:
 
 def load_toml(path: str) -> dict[str, Any]:
     """The content of a TOML file. Raises OSError, or ValueError with the path in its text."""
-    with open(path, "rb") as file:
-        return parse_toml(path, file.read(MAX_TOML + 1))
+    from validator.reading import regular
+
+    return parse_toml(path, regular(path, MAX_TOML + 1))

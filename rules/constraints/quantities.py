@@ -191,7 +191,7 @@ def release(version: str) -> tuple[int, ...]:
     for part in version.split("+")[0].split("."):
         digits = ""
         for character in part:
-            if not character.isdigit():
+            if character not in "0123456789":
                 break
             digits += character
         if not digits:

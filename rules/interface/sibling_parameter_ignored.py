@@ -27,6 +27,7 @@ from validator.analysis.uses import Use, Uses, called_in, open_uses
 from validator.contracts import implementations
 from validator.facts.model import Param
 from validator.finding import Finding, Related
+from validator.integers import is_whole
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -63,7 +64,7 @@ def _check(project: Project, family: Family, name: str, methods: dict[ClassDef, 
 def _may_ask(param: Param) -> bool:
     if param.name.startswith("_") or param.kind not in ("any", "kw") or param.default is None:
         return False
-    return param.default in ("True", "False", "None") or param.default.lstrip("-")[:1].isdigit()
+    return param.default in ("True", "False", "None") or is_whole(param.default.lstrip("-")[:1])
 
 
 def _elsewhere(asking: dict[ClassDef, list[Param]], cls: ClassDef, name: str) -> bool:

@@ -25,6 +25,7 @@ from validator.analysis.fields import Field
 from validator.analysis.launch import Launch, Launches
 from validator.facts.model import At
 from validator.finding import Finding, Related
+from validator.integers import whole
 from validator.project import Project
 from validator.rule import Rule
 
@@ -127,7 +128,8 @@ def _gpus(launch: Launch, nodes: _Asked | None) -> _Asked | None:
 
 def _header(launch: Launch, *names: str) -> _Asked | None:
     found = launch.directive(*names)
-    return _Asked(int(found[0]), names[0], found[1]) if found is not None and found[0].isdigit() else None
+    number = whole(found[0]) if found is not None else None
+    return _Asked(number, names[0], found[1]) if found is not None and number is not None else None
 
 
 def _step(launch: Launch, *names: str) -> _Asked | None:

@@ -79,6 +79,26 @@ def test_repositories_within_are_entered(tmp_path: Path) -> None:
     assert found(outer) == ["a.py", "nested/n.py", "sub/inner.py"]
 
 
+def test_an_index_that_leads_through_links_ends(tmp_path: Path) -> None:
+    """What git would not write into an index, but reads out of one: names behind links, and repositories in a ring."""
+    inner = tmp_path / "inner"
+    touch(inner, "a.py")
+    git(inner, "init")
+    git(inner, "commit", "--allow-empty", "-m", "one")
+    for name in ("one", "two"):
+        (inner / name).symlink_to(".")
+    touch(tmp_path, "secret/s.py")
+    (inner / "out").symlink_to("../secret")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=inner, capture_output=True, text=True, check=True)
+    links = [f"160000 {commit.stdout.strip()}\t{name}/inner" for name in ("one", "two")]
+    blob = f"100644 {'1' * 40}\tout/s.py"
+    feed = "\n".join([*links, blob]) + "\n"
+    subprocess.run(["git", "update-index", "--index-info"], cwd=inner, input=feed, text=True, check=True)
+    (inner / "inner").mkdir()
+    (inner / "inner/.git").write_text("gitdir: ../.git\n")
+    assert found(inner) == ["a.py"]
+
+
 def test_excludes_hold_for_files_named_by_hand(tmp_path: Path) -> None:
     touch(tmp_path, "a.py", "gen/b.py", "tests/data/c.py", "data/d.py")
     assert found(tmp_path, "a.py", "gen/b.py", extend_exclude=("gen",)) == ["a.py"]

@@ -9,9 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from validator import cli, tables
+from validator import cli, contracts, tables
+from validator.errors import UsageError
 from validator.facts import config_files, shell
+from validator.integers import whole
 from validator.source import SourceFile
 
 
@@ -102,6 +106,46 @@ def test_a_pipe_in_place_of_the_configuration_is_not_read(here: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("key", ["contracts", "collectives", "rules", "baseline"])
+def test_a_pipe_named_by_the_configuration_is_not_read(here: Path, key: str) -> None:
+    (here / "checks").mkdir()
+    os.mkfifo(here / "checks/pipe.py")
+    value = {"baseline": '"checks/pipe.py"', "rules": '["checks"]'}.get(key, '["checks/pipe.py"]')
+    (here / "pyproject.toml").write_text(f"[tool.validator]\n{key} = {value}\n")
+    for name in ("setup.cfg", "requirements.txt"):
+        os.mkfifo(here / name)
+    (here / "a.py").write_text("import torch.distributed as dist\n\ndist.barrier()\nmatch = 1\n")
+    done = process("--no-cache", "a.py", stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert "not a regular file" in done.stderr
+    assert done.stderr.count("\n") == 1
+    done = process("--no-cache", "--isolated", "a.py", stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_digits_that_are_no_numbers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = "1" * 5_000
+    (here / "a.sh").write_text(
+        f"#SBATCH --nodes=²\n#SBATCH --gpus=٣\n#SBATCH --ntasks={many}\n#SBATCH --gres=gpu:{many}\n"
+        f"a=(1 2); echo ${{{many}}} ${{²}} ${{a[²]}} ${{a[{many}]}} $(({many} + 1))\n[ {many} -gt 1 ] && echo\n"
+        f"torchrun --nproc-per-node={many} --nnodes=² train.py --lr ${{a[1]}}\n"
+    )
+    (here / "requirements.txt").write_text(f"torch>={many}.{many}\n")
+    (here / "a.py").write_text("import torch  # noqa: MP²\nx = 1  # validator: ignore[MP²] why\n")
+    status, _, err = run(capsys, "--no-cache", ".")
+    assert status in (0, 1)
+    assert err == ""
+    (here / "contract.toml").write_text('name = "x"\n[operation.f]\nsignature = "f()"\nresult = "tuple:²"\n')
+    with pytest.raises(UsageError, match="tuple:N"):
+        contracts.load(str(here / "contract.toml"))
+
+
+@given(st.text(st.characters(categories=["Nd", "No"]), max_size=4) | st.integers(0, 10**30).map(str))
+def test_a_whole_number_is_plain_digits(text: str) -> None:
+    plain = 0 < len(text) <= 18 and set(text) <= set("0123456789")
+    assert whole(text) == (int(text) if plain else None)
+
+
 @pytest.mark.parametrize(
     "line", ['contracts = ["a\\u0000b"]', 'baseline = "a\\u0000b"', 'extend-exclude = ["a\\u0000"]']
 )
@@ -172,8 +216,12 @@ def test_links_out_of_the_tree_are_read_by_name_only_and_never_written(
     status, out, _ = run(capsys, "--no-cache", "--select", "MP803", "tree")
     assert (status, "in 0 files" in out) == (0, True)
     assert run(capsys, "--no-cache", "--select", "MP803", "tree/link.py")[0] == 1
-    _, _, err = run(capsys, "--no-cache", "--select", "MP803", "--fix", "tree/link.py")
-    assert "leads elsewhere" in err
+    (here / "tree/own.py").write_text(secret)
+    both = ("--no-cache", "--select", "MP803", "tree/link.py", "tree/own.py")
+    status, out, err = run(capsys, *both, "--diff")
+    assert (status, "own.py" in out, "link.py" in out) == (1, True, False)
+    _, _, err = run(capsys, *both, "--fix")
+    assert err == "meshproof: tree/link.py: a link that leads elsewhere; not written\nmeshproof: 1 fix applied\n"
     assert (here / "secret.py").read_text() == secret
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from validator.analysis import shell_tests
 from validator.analysis.fields import Bit, Field, Place, split_words
 from validator.facts.script import Command, Function, Piece, Script, Word
+from validator.integers import is_whole, whole
 
 Scalar = tuple[Bit, ...]
 Value = Scalar | list[Field]  # a list is an array
@@ -149,7 +150,7 @@ class Environment:
                 return (bit,)
             return tuple(bit._replace(quoted=piece.quoted) for each in piece.operand for bit in self.bits(each, home))
         if value is None:
-            why = "is not given" if piece.value.isdigit() or piece.value in ("@", "*") else "is not set"
+            why = "is not given" if is_whole(piece.value) or piece.value in ("@", "*") else "is not set"
             return (self._unknown(shown, place, piece, home, why, many)._replace(unset=True),)
         if piece.operator == "#" and not piece.operand:
             return self._length(value, piece, place, home)
@@ -162,16 +163,16 @@ class Environment:
 
     def value(self, piece: Piece) -> Value | None:
         """What a variable holds (an element of it, where the piece has an index); None if nothing sets it."""
-        if piece.value.isdigit() and piece.value != "0":
-            index = int(piece.value) - 1
+        if number := whole(piece.value):
+            index = number - 1
             known = self.arguments is not None and index < len(self.arguments)
             return self.arguments[index].bits if known and self.arguments is not None else None
         if piece.value in ("@", "*"):
             return self.arguments
         value = self.variables.get(piece.value)
         if isinstance(value, list) and piece.key not in ("@", "*"):
-            index = int(piece.key) if piece.key.isdigit() else 0 if not piece.key else len(value)
-            return value[index].bits if index < len(value) else None
+            place = whole(piece.key or "0")
+            return value[place].bits if place is not None and place < len(value) else None
         return value
 
     @staticmethod
@@ -218,7 +219,7 @@ class Environment:
 
     def _number(self, name: str) -> int | None:
         value = self.variables.get(name)
-        if name.isdigit():
+        if is_whole(name):
             value = self.value(Piece("variable", name, 0, 0))
         if not isinstance(value, tuple):
             return None

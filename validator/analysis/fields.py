@@ -126,7 +126,7 @@ class Field:
 
     def integer(self) -> int | None:
         """The value as a whole number, if it is one."""
-        return int(self.text) if self.known and re.fullmatch(r"[+-]?\d+", self.text.strip()) else None
+        return int(self.text) if self.known and re.fullmatch(r"[+-]?[0-9]{1,18}", self.text.strip()) else None
 
 
 def _cut(bit: Bit, at: int) -> Bit:

@@ -128,7 +128,7 @@ class Launch:
         by_kind = self.directive("--gres")
         if whole is None and by_kind is not None and by_kind[0].startswith("gpu"):
             whole = by_kind
-        if whole is not None and (match := re.fullmatch(r"(?:gpu:)?(?:[A-Za-z]\w*:)?(\d+)", whole[0])):
+        if whole is not None and (match := re.fullmatch(r"(?:gpu:)?(?:[A-Za-z]\w*:)?([0-9]{1,18})", whole[0])):
             return int(match[1]), whole[1]
         return None
 

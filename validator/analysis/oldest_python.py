@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from validator.project import Project
+from validator.reading import regular
 
 _DECLARED = {
     "pyproject.toml": re.compile(r"^\s*(?:requires-python|python)\s*=\s*[\"']([^\"']+)[\"']", re.M),
@@ -18,7 +19,7 @@ _DECLARED = {
     "setup.py": re.compile(r"\bpython_requires\s*=\s*[\"']([^\"']+)[\"']"),
     "METADATA": re.compile(r"^Requires-Python:\s*(.+)$", re.M),
 }
-_LOWER = re.compile(r"(?:>=|~=|==|\^|~)\s*3\.(\d+)")
+_LOWER = re.compile(r"(?:>=|~=|==|\^|~)\s*3\.([0-9]{1,4})")
 _MARKERS = (".git", ".hg")  # a checkout ends here
 
 
@@ -67,8 +68,7 @@ def _declared_in(folder: str) -> Bound | None:
     for name in files:
         path = os.path.join(folder, name)
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read(200_000)
+            text = regular(path, 200_000).decode("utf-8", "replace")
         except OSError:
             continue
         declared = _DECLARED[os.path.basename(name)].search(text)

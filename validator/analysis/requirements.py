@@ -6,6 +6,7 @@ import os
 import re
 
 from validator.project import Project
+from validator.reading import regular
 
 _FILES = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "requirements/requirements.txt")
 _MARKERS = (".git", ".hg")  # a checkout ends here
@@ -39,12 +40,12 @@ class Requirements:
 def _declared(package: str, path: str) -> Version | None:
     """The smallest lower bound in one file: `torch>=2.4`, `torch==2.9.1`, `torch = "^2.4"`."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(_LONGEST)
+        text = regular(path, _LONGEST).decode("utf-8", "replace")
     except OSError:
         return None
     pattern = (
-        rf"(?:^|[\"'\s]){re.escape(package)}(?:\[[^\]]*\])?\s*(?:=\s*[\"'])?\s*(?:>=|==|~=|\^|>)\s*v?(\d+(?:\.\d+)*)"
+        rf"(?:^|[\"'\s]){re.escape(package)}(?:\[[^\]]*\])?\s*(?:=\s*[\"'])?\s*(?:>=|==|~=|\^|>)\s*"
+        r"v?([0-9]{1,9}(?:\.[0-9]{1,9})*)"
     )
     versions = [tuple(map(int, found.split("."))) for found in re.findall(pattern, text, re.MULTILINE)]
     return min(versions, default=None)

@@ -49,7 +49,7 @@ def _simple(parts: list[str | None]) -> bool | None:
         case [left, "!=", right]:
             return not fnmatch.fnmatchcase(left, right)
         case [left, operator, right] if operator in _NUMERIC:
-            numbers = [int(n) for n in (left, right) if re.fullmatch(r"[+-]?\d+", n.strip())]
+            numbers = [int(n) for n in (left, right) if re.fullmatch(r"[+-]?[0-9]{1,18}", n.strip())]
             return bool(_NUMERIC[operator](*numbers)) if len(numbers) == 2 else None
     return None
 

@@ -1,0 +1,130 @@
+"""What happens to the processes of a run when it is killed, interrupted, or made to wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+SLOW_RULE = '''"""Slow."""
+import pathlib, os, time
+from validator.rule import Rule
+RULE = Rule("XX001", "slow", "error", "1")
+def {hook}(subject):
+    pathlib.Path({marks!r}, str(os.getpid())).touch()
+    time.sleep(60)
+    return []
+'''
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The validator in a process group of its own, as a shell starts it."""
+    command = [sys.executable, "-m", "validator", "--no-cache", *arguments]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, text=True, start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
+
+
+def until(condition: object, what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A tree big enough for processes of its own, with a rule that keeps each of them for a minute."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "marks").mkdir()
+    (tmp_path / "rules/slow.py").write_text(SLOW_RULE.format(hook=request.param, marks=str(tmp_path / "marks")))
+    (tmp_path / "code").mkdir()
+    size = 25_000 if request.param == "check_file" else 10
+    for number in range(40):
+        (tmp_path / f"code/a{number}.py").write_text("x = 1\n" * size)
+    return tmp_path
+
+
+def working(busy: Path, count: int) -> list[int]:
+    until(lambda: len(list((busy / "marks").iterdir())) >= count, "the processes did not begin")
+    return [int(path.name) for path in (busy / "marks").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("busy", "count"), [("check_file", 2), ("check_project", 1)], indirect=["busy"], ids=["files", "project"]
+)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_no_process_outlives_the_run(busy: Path, count: int, how: signal.Signals) -> None:
+    process = start(busy, "--rules", "rules", "--jobs", "2", "code")
+    pids = working(busy, count)
+    assert process.pid not in pids
+    if how == signal.SIGINT:
+        os.killpg(process.pid, how)  # as a terminal does
+    else:
+        process.send_signal(how)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == (130 if how == signal.SIGINT else -how)
+    assert (out, err) == ("", "")
+    until(lambda: all(map(gone, pids)), "a process was left behind", 10)
+
+
+def repository(folder: Path) -> Path:
+    (folder / "a.py").write_text("x = (\n")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "config"])
+def test_a_repository_of_pipes_is_read_without_git(tmp_path: Path, name: str) -> None:
+    inner = repository(tmp_path) / ".git" / name
+    inner.unlink(missing_ok=True)
+    os.mkfifo(inner)
+    started = time.monotonic()
+    process = start(tmp_path, "--format", "concise", ".")
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (1, "")
+    assert out.startswith("a.py:1:5: error MP001")
+    assert time.monotonic() - started < 15
+    process = start(tmp_path, "--changed-since", "HEAD", ".")
+    assert "not in a git work tree that git can read" in process.communicate(timeout=20)[1]
+    assert process.returncode == 2
+
+
+def test_git_that_does_not_answer_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that finds a pipe where it looks for a `.gitignore`."""
+    from validator import git
+    from validator.config import Config
+    from validator.discovery import discover
+
+    (tmp_path / "bin").mkdir()
+    hanging = tmp_path / "bin/git"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(hanging.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(git, "_found", [str(hanging)])
+    monkeypatch.setattr(git, "_PATIENCE", 0.3)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    repository(tree)
+    (tree / "sub").mkdir()
+    (tree / "sub/b.py").write_text("x = 1\n")
+    started = time.monotonic()
+    assert len(discover([str(tree)], Config(root=str(tree)))) == 2
+    assert time.monotonic() - started < 5
+    assert git.run(str(tree), "ls-files") == (127, b""), "it is not asked again"
+    assert not any(child.name() == "sleep" for child in psutil.Process().children())
