@@ -1,0 +1,126 @@
+"""`python -m bench compare A B [C …]`: do runs train alike, and is one slower?
+
+A, B, … are result directories, files of result rows, pyperf files, or training logs; everything is compared with
+the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.cli import FAILED, OK, USAGE
+from bench.compare.pairs import Limits, Pair, compare
+from bench.compare.plot import check_target, save
+from bench.compare.render import as_data, as_markdown, as_text
+from bench.compare.series import InputError, Run
+from bench.compare.sources import read
+
+
+def share(text: str) -> float:
+    """A relative difference such as 0.05, or 5%. Raises argparse.ArgumentTypeError."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 0.05 or 5%")
+    return value
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench compare`."""
+    p = argparse.ArgumentParser(prog="python -m bench compare", description=__doc__, allow_abbrev=False)
+    p.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="the first one is the reference")
+    p.add_argument("--deepspeed_log", "--deepspeed-log", type=Path, metavar="FILE", help="the reference, a log")
+    p.add_argument("--fsdp2_log", "--fsdp2-log", type=Path, action="append", default=[], metavar="FILE",
+                   help="a log to compare with it")  # fmt: skip
+    p.add_argument("--reference", metavar="NAME", help="name of the reference among the runs found")
+    p.add_argument("--threshold", type=share, default=0.05, help="allowed relative difference of a loss; default 0.05")
+    p.add_argument("--grad-norm-threshold", type=share, help="the same of gradient norms; default: none, only shown")
+    p.add_argument("--atol", type=share, default=0.0, help="differences up to this count as none; default 0")
+    p.add_argument("--max-slowdown", type=share, metavar="SHARE", help="0.1 allows 10%% more time; default: any")
+    p.add_argument("--must-fall", action="store_true", help="fail where a loss does not fall")
+    p.add_argument("--common-steps", action="store_true", help="steps that one side lacks are a note, no failure")
+    p.add_argument("--rebase", action="store_true", help="count the steps of each run from its first")
+    p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
+    p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
+    p.add_argument("--format", choices=("text", "markdown", "json"), default="text")
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 alike, 1 beyond a limit, 2 for paths or flags that cannot be used, with one line on stderr."""
+    options = parser().parse_args(arguments)
+    limits = Limits(
+        threshold=options.threshold, norm_threshold=options.grad_norm_threshold, atol=options.atol,
+        max_slowdown=options.max_slowdown, must_fall=options.must_fall, common_only=options.common_steps,
+        rebase=options.rebase,
+    )  # fmt: skip
+    try:
+        if options.plot:
+            check_target(options.plot)
+        pairs = [compare(a, b, limits) for a, b in _chosen(options)]
+        if options.plot:
+            save(pairs, options.plot, options.threshold)
+    except InputError as error:
+        print(f"bench compare: {error}", file=sys.stderr)
+        return USAGE
+    print(_shown(pairs, options.format))
+    return OK if all(pair.passed for pair in pairs) else FAILED
+
+
+def _shown(pairs: list[Pair], form: str) -> str:
+    if form == "json":
+        return json.dumps(as_data(pairs), indent=1, ensure_ascii=False)
+    return as_markdown(pairs) if form == "markdown" else as_text(pairs)
+
+
+def _chosen(options: argparse.Namespace) -> list[tuple[Run, Run]]:
+    """What is compared with what: all runs with the first, or two sweeps row by row."""
+    named = [options.deepspeed_log] if options.deepspeed_log else []
+    paths: list[Path] = [*named, *options.paths, *options.fsdp2_log]
+    if not paths:
+        raise InputError("name a reference and what to compare with it")
+    groups = [read(path, options.loss_key) for path in paths]
+    if len(groups) == 2 and options.reference is None and all(len(group) > 1 for group in groups):
+        return _row_by_row(*groups)
+    runs = _told_apart(groups, paths)
+    if len(runs) < 2:
+        raise InputError(f"{paths[0]} holds one run, {runs[0].name}: name another to compare with it")
+    first = _reference(runs, options.reference)
+    return [(first, run) for run in runs if run is not first]
+
+
+def _told_apart(groups: list[list[Run]], paths: list[Path]) -> list[Run]:
+    """All runs; those of one name carry the name of their path too."""
+    names = [run.name for group in groups for run in group]
+    for group, path in zip(groups, paths, strict=True):
+        for run in group:
+            if names.count(run.name) > 1:
+                run.name = f"{run.name} ({path})"
+    return [run for group in groups for run in group]
+
+
+def _reference(runs: list[Run], name: str | None) -> Run:
+    if name is None:
+        return runs[0]
+    found = [run for run in runs if run.name == name]
+    if not found:
+        raise InputError(f"--reference {name}: there are {', '.join(run.name for run in runs)}")
+    return found[0]
+
+
+def _row_by_row(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
+    """Rows of two sweeps that have the same name: one stack or setting against another."""
+    known = {run.name: run for run in after}
+    pairs = [(run, known[run.name]) for run in before if run.name in known]
+    if not pairs:
+        raise InputError("the two sweeps have no configuration in common; give --reference to compare all with one")
+    for first, second in pairs:
+        second.name, first.name = f"{second.name} (second)", f"{first.name} (first)"
+    return pairs

@@ -1,0 +1,1 @@
+"""Do runs train alike, and is one slower? Losses step by step, times over processes."""

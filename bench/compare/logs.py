@@ -1,0 +1,231 @@
+"""Training logs as series: progress bars with postfixes, JSON lines, `key: value` lines, OpenRLHF replay logs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bench.compare.series import Metric, Run, Series
+
+LOSSES = (
+    "gpt_loss", "loss", "train_loss", "train/loss", "lm loss", "lm_loss", "sft_loss", "policy_loss", "actor_loss",
+    "loss_mean",
+)  # fmt: skip
+"""Names of the loss, best first: a running mean hides what single steps do, so `loss_mean` comes last."""
+GRAD_NORMS = (
+    "grad_norm", "actor_grad_norm", "global_grad_norm", "train/grad_norm", "grad norm", "gradient_norm", "total_norm",
+)  # fmt: skip
+STEPS = ("global_step", "step", "train_step", "iteration", "iter", "train/global_step")
+LONGEST_LINE = 100_000
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+_NAMES = "|".join(re.escape(name) for name in sorted((*LOSSES, *GRAD_NORMS), key=len, reverse=True))
+_VALUE = re.compile(
+    rf"(?<![\w/])(?<!eval )(?P<key>{_NAMES})['\"]?\s*[:=]\s*['\"]?(?:\w*\()?(?P<number>{_NUMBER})(?![\w.])",
+    re.IGNORECASE,
+)
+_STEP = re.compile(r"(?<![\w/])(?:global[_ ]|train[_ ])?(?:step|iteration|iter)['\"]?\s*[:=]?\s*(\d+)", re.IGNORECASE)
+_BAR = re.compile(r"(?P<title>[^%|]*?):?\s*\d+%\|[^|]*\|\s*(?P<done>\d+)/(?P<total>\d+)\s*\[(?P<inside>.*)\]")
+_KEYS = re.compile(r"^.*?([\w /.-]+=)")
+_EPOCH = re.compile(r"epoch\D{0,3}(\d+)", re.IGNORECASE)
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_ACTOR = re.compile(r"^(?:\([\w.]+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:default|rank|Rank )?\d+\]:?)\s*")
+_ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt)\b.*")
+_FORWARD = re.compile(r"^\[\w+ \d\d-\d\d (\d\d:\d\d:\d\d\.\d+) .*\bActor forward (start|end)\b")
+
+
+@dataclass
+class Record:
+    """The numbers of one step; `step` is None where the line does not say."""
+
+    step: int | None
+    values: dict[str, float]
+    digits: int | None = None
+
+
+@dataclass
+class _Bar:
+    """The renderings of one progress bar: the last postfix at each count."""
+
+    title: str
+    total: int
+    offset: int
+    shown: dict[int, str] = field(default_factory=dict)
+
+    def records(self) -> Iterator[Record]:
+        """A postfix shown at count 0 was set before its step was counted: the bar then shows step n at count n, and
+        the last rendering repeats the step before. Otherwise count n shows step n - 1."""
+        counts = sorted(self.shown)
+        before = bool(counts) and counts[0] == 0
+        if before and len(counts) > 1:
+            last, previous = counts[-1], counts[-2]
+            if last >= self.total or self.shown[last] == self.shown[previous]:
+                counts.pop()
+        for count in counts:
+            values, digits = _postfix(self.shown[count])
+            if values:
+                yield Record(self.offset + count - (0 if before else 1), values, digits)
+
+
+def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
+    """Losses, gradient norms, forward times and the outcome of one log. Carriage returns count as line ends.
+
+    `loss` names the loss where a log has several; without it the best known name in `LOSSES` is taken.
+    """
+    records: list[Record] = []
+    bars: list[_Bar] = []
+    outcome, clock = _Outcome(), _ForwardClock()
+    for line in _clean(lines):
+        outcome.see(line)
+        clock.see(line)
+        bar = _BAR.search(line) if "%|" in line else None
+        if bar and "=" in bar["inside"]:
+            _render(bars, bar)
+        else:
+            record = _json_record(line) or _text_record(line)
+            if record:
+                records.append(record)
+    records += [record for bar in bars for record in bar.records()]
+    run = Run(name, status=outcome.status, message=outcome.message)
+    run.loss = _series(records, (loss,) if loss else LOSSES)
+    run.grad_norm = _series(records, GRAD_NORMS)
+    if clock.seconds:
+        run.metrics["forward"] = Metric("second", [sum(clock.seconds) / len(clock.seconds)])
+    return run
+
+
+def _clean(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        for part in line.split("\r"):
+            text = _ANSI.sub("", part[:LONGEST_LINE]).strip("\n")
+            yield _ACTOR.sub("", text)
+
+
+def _render(bars: list[_Bar], match: re.Match[str]) -> None:
+    """Note one rendering of a progress bar. A title or a count that starts anew is another bar, whose steps go on
+    where the epochs before it end."""
+    title, done, total = match["title"].strip(), int(match["done"]), int(match["total"])
+    last = bars[-1] if bars else None
+    if last is None or title != last.title or total != last.total or done < max(last.shown):
+        bars.append(last := _Bar(title, total, _offset(bars, title, total)))
+    last.shown[done] = _KEYS.sub(r"\1", match["inside"])  # without the times, which differ between renderings
+
+
+def _offset(bars: list[_Bar], title: str, total: int) -> int:
+    if not bars:
+        return 0
+    epoch, first = _EPOCH.search(title), _EPOCH.search(bars[0].title)
+    if epoch and first and title not in {bar.title for bar in bars}:
+        return max(int(epoch[1]) - int(first[1]), 0) * total
+    return max(bar.offset + bar.total for bar in bars)
+
+
+def _postfix(inside: str) -> tuple[dict[str, float], int | None]:
+    """`00:02<00:40, 2.1it/s, gpt_loss=2.04, lr=0` as its known numbers."""
+    values, digits = {}, []
+    for part in inside.split(", "):
+        key, _, text = part.partition("=")
+        found = re.fullmatch(rf"(?:\w+\()?({_NUMBER})\)?", text.strip(), re.IGNORECASE)
+        if found and key.strip() in (*LOSSES, *GRAD_NORMS):
+            values[key.strip()] = float(found[1])
+            digits.append(_significant(found[1]))
+    return values, min(digits, default=None)
+
+
+def _significant(text: str) -> int:
+    """Significant digits of a printed number. A bar prints three and drops zeros at the end, so never fewer."""
+    mantissa = re.sub(r"[eE].*$", "", text).lstrip("+-").replace(".", "").lstrip("0")
+    return max(len(mantissa), 3)
+
+
+def _json_record(line: str) -> Record | None:
+    """One JSON object of scalars, as loggers write them; NaN and Infinity are read."""
+    text = line.strip()
+    if not text.startswith("{") or not text.endswith("}"):
+        return None
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    values = {name: value for name in (*LOSSES, *GRAD_NORMS) if (value := _number(found.get(name))) is not None}
+    if not values:
+        return None
+    step = next((_number(found[name]) for name in STEPS if name in found), None)
+    return Record(int(step) if step is not None and math.isfinite(step) else None, values)
+
+
+def _number(value: Any) -> float | None:
+    """Numbers, and texts such as "nan" or "0.25", as some loggers write them; nothing else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text_record(line: str) -> Record | None:
+    values: dict[str, float] = {}
+    for found in _VALUE.finditer(line):
+        values.setdefault(found["key"].lower(), float(found["number"]))
+    if not values:
+        return None
+    step = _STEP.search(line)
+    return Record(int(step[1]) if step else None, values)
+
+
+def _series(records: list[Record], names: tuple[str, ...]) -> Series | None:
+    """The series of the first name that the records have. Steps come from the records; where none says its step,
+    they are counted."""
+    for name in names:
+        having = [record for record in records if name in record.values]
+        if not having:
+            continue
+        series = Series(name, digits=min((r.digits for r in having if r.digits), default=None))
+        numbered = any(record.step is not None for record in having)
+        for count, record in enumerate(having):
+            if not numbered:
+                series.put(count, record.values[name])
+            elif record.step is not None:
+                series.put(record.step, record.values[name])
+        return series
+    return None
+
+
+class _Outcome:
+    """Whether the log tells of an end with an error: `ok` or `crash` with the first line of the error."""
+
+    def __init__(self) -> None:
+        self.status, self.message = "ok", ""
+
+    def see(self, line: str) -> None:
+        if line.startswith("Replay successful"):
+            self.status, self.message = "ok", ""
+        elif line.startswith("Replay failed") or _ERROR.match(line):
+            if self.status == "ok":
+                self.message = line.strip()[:300]
+            self.status = "crash"
+
+
+class _ForwardClock:
+    """Seconds between the lines that an OpenRLHF actor writes before and after a forward pass."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.start: datetime | None = None
+
+    def see(self, line: str) -> None:
+        found = _FORWARD.match(line)
+        if not found:
+            return
+        now = datetime.strptime(found[1], "%H:%M:%S.%f")
+        if found[2] == "start":
+            self.start = now
+        elif self.start is not None:
+            self.seconds.append((now - self.start).total_seconds() % 86_400)  # past midnight
+            self.start = None

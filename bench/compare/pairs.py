@@ -1,0 +1,150 @@
+"""A reference run against another: losses, gradient norms, times, and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bench.compare.losses import Alignment, Finding, align
+from bench.compare.series import InputError, Run
+from bench.compare.significance import Change, change
+
+DECISIVE = (
+    "model", "num_layers", "random_seed", "input_hash", "max_inputs", "seq_len", "full_length", "packing",
+    "train_batch_size", "micro_batch_size", "lr", "loss", "optimizer", "weight_decay", "max_norm", "shuffle_inputs",
+    "fold_tokens", "simulate_ranks",
+)  # fmt: skip
+"""Settings that change what is trained on what: runs that differ in them need not have equal losses."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is tolerated. `threshold`: relative difference of losses; `norm_threshold`: of gradient norms, None for
+    no limit; `atol`: a difference up to this is none; `max_slowdown`: 0.1 allows ten percent more time for a step,
+    None allows any; `must_fall`: a loss that does not fall fails; `common_only`: steps that one side lacks are a
+    note; `rebase`: count steps from the first one."""
+
+    threshold: float = 0.05
+    norm_threshold: float | None = None
+    atol: float = 0.0
+    max_slowdown: float | None = None
+    must_fall: bool = False
+    common_only: bool = False
+    rebase: bool = False
+
+
+@dataclass
+class Pair:
+    """A comparison of two runs."""
+
+    first: Run
+    second: Run
+    alignments: list[Alignment] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return not any(finding.fails for finding in self.findings)
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """The losses' alignment; None where one side has no losses."""
+        return next((a for a in self.alignments if a.quantity == "loss"), None)
+
+
+def compare(first: Run, second: Run, limits: Limits) -> Pair:
+    """Compare `second` with the reference `first`."""
+    pair = Pair(first, second)
+    names = (first.name, second.name)
+    for run in (first, second):
+        if run.status != "ok":
+            pair.findings.append(Finding("failed", f"{run.name} ended as {run.status}: {run.message}"))
+    _settings(pair)
+    _series(pair, limits, names)
+    _times(pair, limits)
+    if not pair.alignments and not pair.changes:
+        pair.findings.append(Finding("nothing", f"{names[0]} and {names[1]} have no quantity in common"))
+    if limits.must_fall:
+        pair.findings = [_failing(f) if f.kind == "not-falling" else f for f in pair.findings]
+    return pair
+
+
+def _failing(finding: Finding) -> Finding:
+    return Finding(finding.kind, finding.message, fails=True)
+
+
+def _settings(pair: Pair) -> None:
+    a, b = pair.first.identity, pair.second.identity
+    if not a or not b:
+        return
+    other = [f"{key} {a.get(key)} → {b.get(key)}" for key in DECISIVE if a.get(key) != b.get(key)]
+    if other:
+        text = f"{pair.second.name} was set up otherwise than {pair.first.name}: {', '.join(other)}"
+        pair.findings.append(Finding("settings", text, fails=False))
+
+
+def _series(pair: Pair, limits: Limits, names: tuple[str, str]) -> None:
+    a, b = pair.first, pair.second
+    matters = not (limits.common_only or (a.adaptive and b.adaptive))
+    for quantity, one, two, threshold in (
+        ("loss", a.loss, b.loss, limits.threshold),
+        ("gradient norm", a.grad_norm, b.grad_norm, limits.norm_threshold),
+    ):
+        if not one or not two or not one.values or not two.values:
+            _lonely(pair, quantity, bool(one and one.values), bool(two and two.values))
+            continue
+        if limits.rebase:
+            one, two = one.rebased(), two.rebased()
+        found = align(
+            one, two, float("inf") if threshold is None else threshold, quantity=quantity, atol=limits.atol,
+            lengths_matter=matters, names=names,
+        )  # fmt: skip
+        if one.name != two.name:
+            text = f"{names[0]} calls its {quantity} {one.name!r}, {names[1]} {two.name!r}; they may not mean the same"
+            found.findings.append(Finding("names", text, fails=False))
+        pair.alignments.append(found)
+        pair.findings += found.findings
+    for run in (a, b):
+        if run.between_processes:
+            text = f"{run.name}: the losses of its own processes differ by up to {run.between_processes:.3%}"
+            pair.findings.append(Finding("not-repeatable", text, fails=False))
+
+
+def _lonely(pair: Pair, quantity: str, first: bool, second: bool) -> None:
+    if first != second:
+        has, lacks = (pair.first, pair.second) if first else (pair.second, pair.first)
+        text = f"{has.name} has a {quantity} and {lacks.name} has none"
+        pair.findings.append(Finding("one-sided", text, fails=quantity == "loss"))
+
+
+def _times(pair: Pair, limits: Limits) -> None:
+    a, b = pair.first.metrics, pair.second.metrics
+    for name in (n for n in a if n in b):
+        if a[name].unit != b[name].unit:
+            raise InputError(
+                f"{name} is in {a[name].unit} in {pair.first.name} and in {b[name].unit} in {pair.second.name}"
+            )
+        try:
+            found = change(name, a[name].unit, a[name].means, b[name].means)
+        except ValueError as error:
+            pair.findings.append(Finding("unusable", str(error)))
+            continue
+        pair.changes.append(found)
+    if limits.max_slowdown is not None:
+        for found in _timed(pair.changes):
+            if found.ratio - 1.0 > limits.max_slowdown:
+                _slower(pair, found, limits.max_slowdown)
+
+
+def _timed(changes: list[Change]) -> list[Change]:
+    """The whole step where it is known: backends share its work out differently among the phases."""
+    return [c for c in changes if c.metric == "step"] or [c for c in changes if c.unit == "second"]
+
+
+def _slower(pair: Pair, found: Change, limit: float) -> None:
+    text = f"{pair.second.name} takes {found.ratio - 1:.1%} more time for {found.metric}, allowed is {limit:.1%}"
+    if found.significant is None:
+        text += "; with one process on a side this is not tested"
+    elif not found.significant:
+        text += f"; not significant ({found.low:.2f} to {found.high:.2f} times), measure more processes"
+    pair.findings.append(Finding("slower", text, fails=found.significant is not False))

@@ -1,0 +1,57 @@
+"""Loss curves of several runs over one another, their distance from the first below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.compare.pairs import Pair
+from bench.compare.series import InputError
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def check_target(path: Path) -> None:
+    """Raises `InputError` for a file name that no plot can have."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"--plot {path}: end the name in {', '.join(FORMATS)}")
+
+
+def save(pairs: Sequence[Pair], path: Path, threshold: float) -> None:
+    """Write the plot. Raises `InputError` where no two runs share a loss, or the file cannot be written."""
+    drawn = [pair for pair in pairs if pair.alignment]
+    if not drawn:
+        raise InputError(f"--plot {path}: there are no losses to draw")
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams["text.parse_math"] = False  # names come from files: a $ in one is a dollar
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    curves = [drawn[0].first, *(pair.second for pair in drawn)]
+    for run in curves:
+        assert run.loss is not None
+        steps = sorted(run.loss.values)
+        top.plot(steps, [run.loss.values[step] for step in steps], label=_plain(run.name), linewidth=1.2)
+    for number, pair in enumerate(drawn, start=1):
+        assert pair.alignment is not None
+        points = [(s, d) for s, d in sorted(pair.alignment.differences.items()) if math.isfinite(d)]
+        bottom.plot(*zip(*points, strict=True), color=f"C{number % 10}", linewidth=1.2) if points else None
+    bottom.axhline(threshold, color="grey", linestyle="--", linewidth=1)
+    top.set_ylabel("loss")
+    bottom.set(xlabel="step", ylabel="relative difference")
+    bottom.set_yscale("symlog", linthresh=1e-6)
+    bottom.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
+    top.legend(fontsize="small")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise InputError(f"--plot {path}: {error.strerror or error}") from None
+
+
+def _plain(name: str) -> str:
+    """matplotlib leaves labels that begin with an underscore out of the legend."""
+    return name.lstrip("_") or "run"

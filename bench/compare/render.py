@@ -1,0 +1,124 @@
+"""Comparisons as text, Markdown and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bench.compare.losses import Alignment
+from bench.compare.pairs import Pair
+from bench.compare.significance import Change
+
+QUANTITIES = (
+    "run", "quantity", "steps", "common", "initial", "mean", "final", "max diff", "at step", "mean diff", "beyond from",
+)  # fmt: skip
+TIMES = ("run", "metric", "reference", "this", "ratio", "95% interval", "processes", "significant")
+
+
+def as_text(pairs: Sequence[Pair], style: str = "simple") -> str:
+    """Tables of losses and times against the first run, findings, and a verdict per run."""
+    from tabulate import tabulate
+
+    parts = [f"reference: {pairs[0].first.name}"]
+    rows = [row for pair in pairs for row in _alignment_rows(pair)]
+    if rows:
+        parts += ["", tabulate([*_reference_rows(pairs[0]), *rows], QUANTITIES, tablefmt=style, disable_numparse=True)]
+    times = [[pair.second.name, *_change_row(found)] for pair in pairs for found in pair.changes]
+    if times:
+        parts += ["", tabulate(times, TIMES, tablefmt=style, disable_numparse=True)]
+    notes = list(dict.fromkeys((f.fails, f.message) for pair in pairs for f in pair.findings))
+    if notes:
+        bullet = "- " if style == "github" else ""
+        parts += ["", *(f"{bullet}{'FAIL' if fails else 'note'}: {message}" for fails, message in notes)]
+    parts += ["", *(f"{'pass' if pair.passed else 'FAIL'}  {pair.second.name}" for pair in pairs)]
+    return "\n".join(parts)
+
+
+def as_markdown(pairs: Sequence[Pair]) -> str:
+    return as_text(pairs, style="github")
+
+
+def _reference_rows(pair: Pair) -> list[list[str]]:
+    return [
+        [
+            pair.first.name,
+            a.quantity,
+            str(a.first.steps),
+            "",
+            *map(_figure, (a.first.initial, a.first.mean, a.first.final)),
+        ]
+        + [""] * 4
+        for a in pair.alignments
+    ]
+
+
+def _alignment_rows(pair: Pair) -> list[list[str]]:
+    return [
+        [
+            pair.second.name, a.quantity, str(a.second.steps), str(a.common),
+            *map(_figure, (a.second.initial, a.second.mean, a.second.final)),
+            _share(a.max_difference), "-" if a.max_step is None else str(a.max_step), _share(a.mean_difference),
+            "-" if a.beyond is None else str(a.beyond),
+        ]
+        for a in pair.alignments
+    ]  # fmt: skip
+
+
+def _figure(value: float) -> str:
+    return f"{value:.5g}"
+
+
+def _share(value: float) -> str:
+    return "-" if math.isnan(value) else "not finite" if math.isinf(value) else f"{value:.4%}"
+
+
+def _change_row(found: Change) -> list[str]:
+    tested = {True: "yes", False: "no", None: "not tested"}[found.significant]
+    interval = "-" if found.low is None or found.high is None else f"{found.low:.3g} to {found.high:.3g}"
+    return [
+        found.metric, _amount(found.first, found.unit), _amount(found.second, found.unit), f"{found.ratio:.3f}",
+        interval, f"{found.processes[0]}, {found.processes[1]}", tested,
+    ]  # fmt: skip
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "second":
+        return f"{value * 1e3:.4g} ms"
+    return f"{value / 1e9:.4g} GB" if unit == "byte" else f"{value:.5g}"
+
+
+def as_data(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """`{"version": 1, "reference", "pairs": […]}`; seconds and bytes, differences relative, null for not finite."""
+    return {"version": 1, "reference": pairs[0].first.name, "pairs": [_pair(pair) for pair in pairs]}
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {
+        "run": pair.second.name,
+        "passed": pair.passed,
+        "series": [_alignment(a) for a in pair.alignments],
+        "metrics": [
+            {
+                "metric": c.metric, "unit": c.unit, "reference": c.first, "value": c.second, "ratio": c.ratio,
+                "low": c.low, "high": _finite(c.high), "processes": list(c.processes), "significant": c.significant,
+            }
+            for c in pair.changes
+        ],
+        "findings": [{"kind": f.kind, "message": f.message, "fails": f.fails} for f in pair.findings],
+    }  # fmt: skip
+
+
+def _alignment(a: Alignment) -> dict[str, Any]:
+    return {
+        "quantity": a.quantity, "common": a.common, "max_difference": _finite(a.max_difference), "max_step": a.max_step,
+        "mean_difference": _finite(a.mean_difference), "beyond": a.beyond, "number_beyond": a.number_beyond,
+        **{
+            side: {"steps": s.steps, "initial": _finite(s.initial), "mean": _finite(s.mean), "final": _finite(s.final)}
+            for side, s in (("reference", a.first), ("run", a.second))
+        },
+    }  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

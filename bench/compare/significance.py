@@ -1,0 +1,73 @@
+"""Is one configuration slower than another? Tested over processes.
+
+Steps of one process share its memory layout, its autotuned kernels and its neighbours: as samples they are not
+independent, and pooled they call noise significant. The mean of a process is one sample.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Change:
+    """`ratio` is the mean of the second over the mean of the first; `low` and `high` bound it with 95% confidence,
+    None where a side has fewer than two processes."""
+
+    metric: str
+    unit: str
+    first: float
+    second: float
+    processes: tuple[int, int]
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def significant(self) -> bool | None:
+        """Whether the interval leaves out 1; None where nothing could be tested."""
+        if self.low is None or self.high is None:
+            return None
+        return not self.low <= 1.0 <= self.high
+
+
+def change(metric: str, unit: str, first: Sequence[float], second: Sequence[float]) -> Change:
+    """Welch's t-test on the logarithms of process means: processes of two configurations may differ in spread, and
+    times differ by factors. Values must be positive.
+
+    Raises `ValueError` for an empty or not positive sample.
+    """
+    if not first or not second or min(*first, *second) <= 0 or not all(map(math.isfinite, (*first, *second))):
+        raise ValueError(f"{metric}: means must be positive numbers")
+    a, b = [math.log(v) for v in first], [math.log(v) for v in second]
+    difference = statistics.fmean(b) - statistics.fmean(a)
+    low, high = _interval(a, b, difference)
+    return Change(
+        metric, unit, statistics.fmean(first), statistics.fmean(second), (len(a), len(b)), math.exp(difference),
+        low, high,
+    )  # fmt: skip
+
+
+def _interval(a: list[float], b: list[float], difference: float) -> tuple[float | None, float | None]:
+    """Welch's interval around a difference of logarithms, as a ratio."""
+    if min(len(a), len(b)) < 2:
+        return None, None
+    errors = [statistics.variance(sample) / len(sample) for sample in (a, b)]
+    if sum(errors) == 0.0:
+        return math.exp(difference), math.exp(difference)
+    from scipy import stats
+
+    shares = [error / sum(errors) for error in errors]
+    freedom = 1.0 / sum(share**2 / (len(s) - 1) for share, s in zip(shares, (a, b), strict=True))
+    reach = float(stats.t.ppf((1.0 + CONFIDENCE) / 2.0, freedom)) * math.sqrt(sum(errors))
+    return _exp(difference - reach), _exp(difference + reach)
+
+
+def _exp(value: float) -> float:
+    """Two noisy processes can bound a ratio by more than a float holds."""
+    return math.inf if value > 700 else math.exp(value)

@@ -1,0 +1,209 @@
+"""Paths as runs: result directories, files of result rows, pyperf files, training logs, or directories of these."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.compare.logs import read_log
+from bench.compare.series import InputError, Metric, Run, Series
+from bench.configuration import SCHEMA
+from bench.results import PHASES, read_result
+
+
+def read(path: Path, loss: str | None = None) -> list[Run]:
+    """The runs under `path`, at least one. `loss` names the loss of logs that hold several.
+
+    Raises `InputError` for a path that is not there or holds nothing that can be compared.
+    """
+    try:
+        runs = _directory(path, loss) if path.is_dir() else _file(path, loss)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    return _distinct(runs)
+
+
+def _directory(path: Path, loss: str | None) -> list[Run]:
+    if (path / "result.json").exists():
+        return [_result_directory(path)]
+    below = sorted(entry for entry in path.iterdir() if (entry / "result.json").exists())
+    if below:
+        return [_result_directory(entry) for entry in below]
+    logs = sorted(path.glob("*.log"))
+    if logs:
+        return [run for log in logs for run in _file(log, loss)]
+    raise InputError(f"{path}: no result.json in it or one level below, and no *.log; name a result directory or file")
+
+
+def _result_directory(path: Path) -> Run:
+    result = read_result(path)
+    if result is None:
+        raise InputError(f"{path / 'result.json'}: not a result of schema {SCHEMA}; measure it again")
+    return _from_result(result, path / "result.json")
+
+
+def _file(path: Path, loss: str | None) -> list[Run]:
+    """By what the file holds, whatever it is called."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if not head.strip():
+        raise InputError(f"{path}: the file is empty")
+    if b"\0" in head:
+        raise InputError(f"{path}: not a text file; name a result directory, a pyperf file or a training log")
+    if head.lstrip().startswith(b"{"):
+        rows = _rows(path)
+        if rows:
+            return rows
+        whole = _whole(path)
+        if whole is not None:
+            return whole
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        run = read_log(lines, path.stem, loss)
+    if loss and run.loss is None and run.status == "ok":
+        raise InputError(f"{path}: no {loss!r} found in it")
+    if run.empty and run.status == "ok":
+        raise InputError(f"{path}: no loss, gradient norm or time found in it; is it a training log?")
+    return [run]
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line; other lines are passed over."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(found, dict):
+                yield found
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is a result of `bench run`."""
+    return value.get("schema") == SCHEMA and isinstance(value.get("configuration"), dict)
+
+
+def _rows(path: Path) -> list[Run]:
+    """Result rows or whole loss curves, one a line; none where the lines hold single steps or anything else."""
+    found = []
+    for value in json_lines(path):
+        if is_row(value):
+            found.append(_from_result(value, path))
+        elif isinstance(value.get("losses"), list):
+            found.append(_from_curve(value, path))
+    return found
+
+
+def _from_curve(value: dict[str, Any], path: Path) -> Run:
+    name = next((str(value[key]) for key in ("name", "cell", "label") if key in value), path.stem)
+    if "world" in value:
+        name += f", {value['world']} rank" + ("s" if value["world"] != 1 else "")
+    run = Run(name)
+    run.loss = Series.of("loss", _numbers(value["losses"], path))
+    if isinstance(value.get("grad_norms"), list):
+        run.grad_norm = Series.of("grad_norm", _numbers(value["grad_norms"], path))
+    return run
+
+
+def _numbers(values: Any, path: Path) -> list[float]:
+    try:
+        return [math.nan if value is None else float(value) for value in values]
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: a list of losses or gradient norms holds something that is not a number") from None
+
+
+def _whole(path: Path) -> list[Run] | None:
+    """One JSON document: a result, or a pyperf suite; None for any other."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    if is_row(value):
+        return [_from_result(value, path)]
+    return _pyperf(path) if "benchmarks" in value else None
+
+
+def _from_result(result: dict[str, Any], path: Path) -> Run:
+    try:
+        return _run_of(result, path)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise InputError(f"{path}: the result of {result.get('label')} is incomplete ({error!r})") from None
+
+
+def _run_of(result: dict[str, Any], path: Path) -> Run:
+    run = Run(
+        str(result["label"]), status=str(result["status"]), message=str(result.get("message", "")),
+        identity=dict(result["configuration"]), adaptive=True,
+    )  # fmt: skip
+    processes = result.get("runs") or []
+    if not processes:
+        return run
+    curves = [_numbers(process["losses"], path) for process in processes]
+    run.loss = Series.of("loss", curves[0])
+    run.grad_norm = Series.of("grad_norm", _numbers(processes[0].get("grad_norms") or [], path))
+    run.between_processes = _spread(curves)
+    for phase in PHASES:
+        means = [statistics.fmean(s[phase] for s in p["times"]) for p in processes if phase in p["times"][0]]
+        if means:
+            run.metrics[phase] = Metric("second", means)
+    _add_step(run)
+    left = float(result.get("left_allocated", 0))
+    peaks = [max(process["memory"]["allocated"].values()) - left for process in processes]
+    run.metrics["peak_memory"] = Metric("byte", [float(peak) for peak in peaks])
+    return run
+
+
+def _add_step(run: Run) -> None:
+    """The whole step: the sum of its phases, process by process."""
+    phases = [run.metrics[phase].means for phase in PHASES if phase in run.metrics]
+    if len(phases) > 1 and len({len(means) for means in phases}) == 1:
+        run.metrics["step"] = Metric("second", [sum(parts) for parts in zip(*phases, strict=True)])
+
+
+def _spread(curves: list[list[float]]) -> float | None:
+    """The largest relative difference between the loss curves of several processes."""
+    if len(curves) < 2:
+        return None
+    worst = 0.0
+    for losses in zip(*curves, strict=False):
+        top, bottom = max(losses), min(losses)
+        if top != bottom:
+            worst = max(worst, (top - bottom) / max(abs(top), abs(bottom)))
+    return worst
+
+
+def _pyperf(path: Path) -> list[Run]:
+    """One run per prefix of the benchmarks' names (`label:forward`), one mean per pyperf run: a process."""
+    import pyperf
+
+    try:
+        suite = pyperf.BenchmarkSuite.load(str(path))
+        runs: dict[str, Run] = {}
+        for benchmark in suite.get_benchmarks():
+            label, _, metric = benchmark.get_name().rpartition(":")
+            means = [statistics.fmean(run.values) for run in benchmark.get_runs() if run.values]
+            run = runs.setdefault(label or path.stem, Run(label or path.stem))
+            run.metrics[metric] = Metric(benchmark.get_unit(), means)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not a pyperf file that can be read ({error})") from None
+    for run in runs.values():
+        _add_step(run)
+    return list(runs.values())
+
+
+def _distinct(runs: Iterable[Run]) -> list[Run]:
+    """Runs with names that differ: a second `zero2` becomes `zero2 #2`."""
+    seen: dict[str, int] = {}
+    found = []
+    for run in runs:
+        seen[run.name] = seen.get(run.name, 0) + 1
+        if seen[run.name] > 1:
+            run.name += f" #{seen[run.name]}"
+        found.append(run)
+    return found

@@ -1,0 +1,302 @@
+"""`bench compare`: logs in the shapes that trainers write, series against themselves changed, times over processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+import pyperf
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bench.cli import main as bench
+from bench.compare.logs import read_log
+from bench.compare.losses import align
+from bench.compare.pairs import Limits, compare
+from bench.compare.series import InputError, Run, Series
+from bench.compare.significance import change
+from bench.compare.sources import read
+from bench.configuration import Configuration
+from bench.results import build_result, write_json, write_suite
+
+LOGS = Path(__file__).resolve().parents[1] / "data" / "logs"
+LOSSES = st.lists(st.floats(0.01, 1e6), min_size=4, max_size=40)
+
+
+def log(name: str) -> Run:
+    return read(LOGS / f"{name}.log")[0]
+
+
+def process(seconds: float, losses: list[float], seed: int = 0) -> dict[str, object]:
+    """What one worker process writes: four measured steps that jitter by a percent."""
+    noise = random.Random(seed)
+    times = [
+        {phase: seconds * share * noise.uniform(0.99, 1.01) for phase, share in (("forward", 1.0), ("backward", 2.0))}
+        for _ in range(4)
+    ]
+    memory = {kind: {"forward": 10**9, "backward": 2 * 10**9} for kind in ("allocated", "reserved")}
+    return {
+        "times": times, "warmups": times[:1], "losses": losses, "grad_norms": losses, "memory": memory,
+        "tokens": {"real": 400.0, "positions": 512.0, "squares": 40_000.0}, "parameters": 1000, "effective": {},
+        "matmul_flops": 1e12,
+    }  # fmt: skip
+
+
+def measured(folder: Path, seconds: list[float], losses: list[float], **settings: object) -> Path:
+    """A result directory as `bench run` writes it, one process per entry of `seconds`."""
+    configuration = Configuration(num_layers=2, device="cpu", **settings)  # type: ignore[arg-type]
+    runs = [process(each, losses, seed) for seed, each in enumerate(seconds)]
+    result = build_result(configuration, runs, status="ok")
+    write_json(folder / "result.json", result)
+    write_suite(folder / "benchmarks.json", result)
+    return folder
+
+
+def test_progress_bars_give_each_step_its_own_loss() -> None:
+    run = log("sft")
+    assert run.loss is not None
+    assert run.grad_norm is not None
+    assert run.loss.values == {0: 2.5, 1: 2.25, 2: 2.01, 3: 1.9, 4: 1.8, 5: 1.75}
+    assert run.grad_norm.values[4] == 7.25
+    assert (run.status, run.loss.repeated, run.loss.digits) == ("ok", [], 3)
+
+
+def test_a_bar_that_counts_before_it_shows() -> None:
+    bars = [f"step:  {n}%|#| {n}/3 [00:01<00:02, 1.0it/s, loss={loss}]" for n, loss in ((1, 3.5), (2, 3.25), (3, 3))]
+    found = read_log(bars, "x").loss
+    assert found is not None
+    assert found.values == {0: 3.5, 1: 3.25, 2: 3.0}
+
+
+def test_dictionaries_iterations_and_infinities() -> None:
+    ppo, trainer, iterations = log("ppo_ray"), log("trainer"), log("iterations")
+    assert ppo.loss is not None
+    assert ppo.loss.name == "policy_loss"
+    assert {k: v for k, v in ppo.loss.values.items() if k < 3} == {1: 0.0125, 2: -0.004}
+    assert math.isnan(ppo.loss.values[3])
+    assert trainer.loss is not None
+    assert trainer.loss.values == {0: 1.5, 1: 1.25, 2: 1.0}
+    assert trainer.grad_norm is not None
+    assert trainer.grad_norm.values[2] == math.inf
+    assert iterations.loss is not None
+    assert iterations.loss.values == {10: 9.25, 20: 8.5}
+    assert iterations.grad_norm is not None
+    assert iterations.grad_norm.values == {10: 3.5, 20: 2.25}
+
+
+def test_replay_logs_tell_time_and_outcome() -> None:
+    good, bad = log("replay_ok"), log("replay_failed")
+    assert (good.status, good.metrics["forward"].means) == ("ok", [0.5])  # over midnight
+    assert bad.status == "crash"
+    assert bad.message.startswith("torch._dynamo.exc.TorchRuntimeError: Dynamo failed")
+    assert bad.empty
+    assert not compare(good, bad, Limits()).passed
+
+
+@given(LOSSES, st.randoms(use_true_random=False))
+def test_the_order_of_json_lines_does_not_matter(losses: list[float], order: random.Random) -> None:
+    lines = [json.dumps({"step": n, "gpt_loss": loss}) for n, loss in enumerate(losses)]
+    shuffled = order.sample(lines, len(lines))
+    first, second = read_log(lines, "a").loss, read_log(shuffled, "b").loss
+    assert first is not None
+    assert second is not None
+    assert first.values == second.values == dict(enumerate(losses))
+    assert align(first, second, 0.0).beyond is None
+
+
+@given(LOSSES)
+def test_every_way_of_writing_says_the_same(losses: list[float]) -> None:
+    ways = {
+        "json": [json.dumps({"global_step": n, "loss": v}) for n, v in enumerate(losses)],
+        "dictionary": [f"Global step {n}: {{'reward': 1.0, 'loss': {v!r}}}" for n, v in enumerate(losses)],
+        "text": [f"[titan] step: {n}  loss: {v!r}  memory: 3GiB" for n, v in enumerate(losses)],
+        "bar": [f"Train: 0%| | {n}/{len(losses)} [00:01<?, loss={v!r}]" for n, v in enumerate([*losses, losses[-1]])],
+    }
+    for way, lines in ways.items():
+        found = read_log(lines, way).loss
+        assert found is not None, way
+        assert found.values == dict(enumerate(losses)), way
+
+
+@given(LOSSES, st.floats(0.01, 0.2), st.data())
+def test_one_step_beyond_the_threshold_is_the_one_named(
+    losses: list[float], threshold: float, data: st.DataObject
+) -> None:
+    step = data.draw(st.integers(0, len(losses) - 1))
+    factor = data.draw(st.sampled_from((1 + 1.5 * threshold, 1 - 1.5 * threshold)))
+    changed = [loss * (factor if n == step else 1.0) for n, loss in enumerate(losses)]
+    found = align(Series.of("loss", losses), Series.of("loss", changed), threshold)
+    assert (found.beyond, found.max_step, found.number_beyond) == (step, step, 1)
+    assert found.max_difference == pytest.approx(1.5 * threshold)
+    assert "beyond" in {finding.kind for finding in found.findings if finding.fails}
+
+
+@given(LOSSES, st.integers(1, 3))
+def test_truncated_series_fail_unless_allowed(losses: list[float], cut: int) -> None:
+    whole, short = Series.of("loss", losses), Series.of("loss", losses[:-cut])
+    for pair in ((whole, short), (short, whole)):
+        found = align(*pair, 0.05)
+        assert found.beyond is None
+        assert [f.kind for f in found.findings if f.fails] == ["missing"]
+        assert not any(f.fails for f in align(*pair, 0.05, lengths_matter=False).findings)
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=8, max_size=30, unique=True), st.sampled_from((-2, -1, 1, 2)))
+def test_shifted_series_are_recognised(losses: list[float], shift: int) -> None:
+    first = Series.of("loss", losses)
+    second = Series("loss", {step + shift: value for step, value in first.values.items()})
+    found = align(first, second, 0.01)
+    assume(found.beyond is not None)
+    kinds = {finding.kind for finding in found.findings}
+    assert {"missing", "shifted", "beyond"} <= kinds
+    assert align(first.rebased(), second.rebased(), 0.0).findings == align(first, first, 0.0).findings
+
+
+@given(LOSSES, st.sets(st.integers(0, 39), min_size=1), st.sampled_from((math.nan, math.inf, -math.inf)))
+def test_values_that_are_no_numbers_always_fail(losses: list[float], where: set[int], value: float) -> None:
+    assume(any(step < len(losses) for step in where))
+    broken = Series.of("loss", [value if n in where else loss for n, loss in enumerate(losses)])
+    for pair in ((Series.of("loss", losses), broken), (broken, Series.of("loss", losses)), (broken, broken)):
+        found = align(*pair, 1e9)
+        assert found.beyond == min(step for step in where if step < len(losses))
+        assert {"not-finite", "beyond"} <= {finding.kind for finding in found.findings if finding.fails}
+
+
+def test_a_loss_that_does_not_fall_is_told_and_fails_on_request() -> None:
+    run = Run("flat", loss=Series.of("loss", [2.0, 2.1, 2.0, 2.1]))
+    assert compare(run, run, Limits()).passed
+    assert "not-falling" in {finding.kind for finding in compare(run, run, Limits()).findings}
+    assert not compare(run, run, Limits(must_fall=True)).passed
+
+
+def test_steps_given_twice_are_told() -> None:
+    run = read_log(['{"step": 1, "loss": 2.0}', '{"step": 1, "loss": 1.0}', '{"step": 2, "loss": 1.0}'], "x")
+    assert run.loss is not None
+    assert (run.loss.repeated, run.loss.values[1]) == ([1], 1.0)
+
+
+def test_many_steps_of_one_process_are_one_sample() -> None:
+    """Two processes whose means differ by chance: pooled steps would call that significant."""
+    assert change("forward", "second", [1.00, 1.04], [1.05, 1.01]).significant is False
+    assert change("forward", "second", [1.00, 1.01, 0.99], [1.20, 1.21, 1.19]).significant is True
+    assert change("forward", "second", [1.0], [2.0]).significant is None
+    same = change("forward", "second", [1.0, 1.0], [1.0, 1.0])
+    assert (same.ratio, same.significant) == (1.0, False)
+
+
+def test_the_interval_is_welch_s() -> None:
+    from scipy import stats
+
+    a, b = [1.0, 1.1, 1.05, 0.98], [1.3, 1.2, 1.5]
+    wanted = stats.ttest_ind([math.log(v) for v in b], [math.log(v) for v in a], equal_var=False)
+    interval, found = wanted.confidence_interval(0.95), change("t", "second", a, b)
+    assert (found.low, found.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=6), st.lists(st.floats(0.5, 2.0), min_size=2, max_size=6))
+def test_exchanging_the_sides_inverts_the_interval(a: list[float], b: list[float]) -> None:
+    forth, back = change("t", "second", a, b), change("t", "second", b, a)
+    assert None not in (forth.low, forth.high, back.low, back.high)
+    assert forth.ratio == pytest.approx(1 / back.ratio)
+    assert forth.significant == back.significant
+    if math.isfinite(forth.high) and math.isfinite(back.high):  # type: ignore[arg-type]
+        assert forth.low == pytest.approx(1 / back.high, rel=1e-6)  # type: ignore[operator]
+
+
+def test_result_directories_and_pyperf_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    losses = [3.0, 2.5, 2.0, 1.5]
+    a = measured(tmp_path / "a", [0.1, 0.101, 0.099], losses, backend="ddp")
+    b = measured(tmp_path / "b", [0.13, 0.131, 0.129], [*losses, 1.4], backend="fsdp2")
+    assert bench(["compare", str(a), str(b)]) == 0  # a longer warm-up is no failure, a slower backend neither
+    assert bench(["compare", str(a), str(b), "--max-slowdown", "0.5"]) == 0
+    capsys.readouterr()
+    assert bench(["compare", str(a), str(b), "--max-slowdown", "10%", "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)["pairs"][0]
+    metrics = {metric["metric"]: metric for metric in found["metrics"]}
+    assert set(metrics) == {"forward", "backward", "step", "peak_memory"}
+    assert metrics["step"]["ratio"] == pytest.approx(1.3, rel=0.02)
+    assert (metrics["step"]["significant"], metrics["step"]["processes"]) == (True, [3, 3])
+    assert [finding["kind"] for finding in found["findings"] if finding["fails"]] == ["slower"]
+    suites = [str(folder / "benchmarks.json") for folder in (a, b)]
+    assert pyperf.BenchmarkSuite.load(suites[0]).get_benchmark_names()
+    assert bench(["compare", *suites, "--max-slowdown", "10%"]) == 1
+    assert bench(["compare", *suites, "--max-slowdown", "0.5"]) == 0
+
+
+def test_a_slowdown_within_the_noise_does_not_fail(tmp_path: Path) -> None:
+    losses = [3.0, 2.0]
+    a = measured(tmp_path / "a", [0.10, 0.14], losses)
+    b = measured(tmp_path / "b", [0.16, 0.12], losses, lr=1e-3)
+    assert bench(["compare", str(a), str(b), "--max-slowdown", "0.1"]) == 0
+
+
+def test_two_sweeps_are_compared_row_by_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for stack, factor in (("old", 1.0), ("new", 1.5)):
+        for backend in ("ddp", "fsdp2"):
+            seconds = [0.1 * factor, 0.1001 * factor, 0.0999 * factor]
+            measured(tmp_path / stack / backend, seconds, [3.0, 2.0], backend=backend)
+    assert bench(["compare", str(tmp_path / "old"), str(tmp_path / "new"), "--max-slowdown", "0.2"]) == 1
+    assert "FAIL  fsdp2-1x-L2-sdpa-packed (second)" in capsys.readouterr().out
+    assert bench(["compare", str(tmp_path / "old"), "--reference", "fsdp2-1x-L2-sdpa-packed"]) == 0
+
+
+def test_failed_rows_fail(tmp_path: Path) -> None:
+    configuration = Configuration(device="cpu")
+    broken = build_result(configuration, [], status="oom", message="rank 0: out of memory")
+    good = measured(tmp_path / "good", [0.1, 0.1], [2.0, 1.0])
+    write_json(tmp_path / "bad" / "result.json", broken)
+    assert asdict(configuration) == read(tmp_path / "bad")[0].identity
+    assert bench(["compare", str(good), str(tmp_path / "bad")]) == 1
+
+
+def test_old_flags_and_the_plot(tmp_path: Path) -> None:
+    for name, drift in (("deepspeed", 1.0), ("fsdp2", 1.02), ("broken", 1.2)):
+        lines = [json.dumps({"step": n, "gpt_loss": 3.0 * 0.9**n * (drift if n > 5 else 1.0)}) for n in range(12)]
+        (tmp_path / f"{name}.log").write_text("\n".join(lines))
+    plot = tmp_path / "comparison.png"
+    flags = ["--deepspeed_log", str(tmp_path / "deepspeed.log"), "--threshold", "0.05", "--plot", str(plot)]
+    assert bench(["compare", *flags, "--fsdp2_log", str(tmp_path / "fsdp2.log")]) == 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert bench(["compare", *flags, "--fsdp2_log", str(tmp_path / "broken.log")]) == 1
+    assert bench(["compare", str(tmp_path)]) == 1  # a directory of logs: the first is the reference
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [], ["absent.log"], ["empty.log", "sft.log"], ["sft.log"], ["words.txt", "sft.log"], ["binary", "sft.log"],
+        ["folder", "sft.log"], ["sft.log", "sft.log", "--plot", "x.gif"], ["half.json", "sft.log"],
+        ["sft.log", "sft.log", "--loss-key", "kto_loss"], ["sft.log", "sft.log", "--reference", "nobody"],
+        ["sft.log", "sft.log", "--plot", "no/such/folder/x.png"], ["suite.json", "sft.log"],
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sft.log").write_bytes((LOGS / "sft.log").read_bytes())
+    (tmp_path / "empty.log").write_text("")
+    (tmp_path / "words.txt").write_text("nothing to see here\n")
+    (tmp_path / "binary").write_bytes(b"PK\x00\x01")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "suite.json").write_text('{"benchmarks": [1], "version": "1.0"}')
+    (tmp_path / "half.json").write_text(
+        json.dumps({"schema": 1, "configuration": {}, "label": "x", "status": "ok", "runs": [{}]})
+    )
+    assert bench(["compare", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("bench compare: ")
+    assert error.count("\n") == 1
+
+
+def test_memory_and_seconds_are_not_compared() -> None:
+    from bench.compare.series import Metric
+
+    seconds, memory = Run("a", metrics={"x": Metric("second", [1.0])}), Run("b", metrics={"x": Metric("byte", [1.0])})
+    with pytest.raises(InputError, match="x is in second in a and in byte in b"):
+        compare(seconds, memory, Limits())
