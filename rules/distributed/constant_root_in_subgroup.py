@@ -2,8 +2,10 @@
 
 What it does
     Reports `src=0` or `dst=0` (any literal) in `broadcast`, `scatter`, `gather` and `reduce` on a group of one
-    parallel dimension (tensor, data, context, pipeline, expert). Silent where the function first makes sure that the
-    other dimensions are at their first rank, and for `group_src`, which counts inside the group.
+    parallel dimension (tensor, data, context, pipeline, expert), on a group that `new_group` makes of a literal list
+    without that rank, on one of several groups made in a loop, and on a dimension of a device mesh. Silent where the
+    function first makes sure that the other dimensions are at their first rank, and for `group_src`, which counts
+    inside the group.
 
 Why is this bad
     `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
@@ -20,9 +22,11 @@ from collections.abc import Iterator
 
 from validator.analysis.collectives import dimension, group_of
 from validator.analysis.effects import Effects
+from validator.analysis.groups import Groups
 from validator.analysis.places import is_aside, outermost, text_of
 from validator.facts.model import Argument, Call
-from validator.finding import Finding
+from validator.finding import Finding, Related
+from validator.integers import is_whole
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -37,29 +41,44 @@ _FIRST_RANK = re.compile(r"rank(\(\w*\))?\s*(==|!=|>)\s*0|in\s+\w*ranks|group_ra
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
+    effects, groups = project.analysis(Effects), project.analysis(Groups)
     seen: set[tuple[Method, str]] = set()
     for function, rows in effects.direct.items():
         for call, row in rows.values():
             root = _root(row.name, call)
-            if root is None or root.kind != "const" or not root.value.isdigit():
+            if root is None or root.kind != "const" or not is_whole(root.value):
                 continue
             group = group_of(row, call)
             outer = outermost(function)
-            if not dimension(group) or (outer, group) in seen or is_aside(function.path):
+            if not group or (outer, group) in seen or is_aside(function.path):
                 continue
-            if _FIRST_RANK.search(text_of(outer)):
+            excluded = _lacking(groups, function, group, int(root.value))
+            if excluded is None or _FIRST_RANK.search(text_of(outer)):
                 continue
             seen.add((outer, group))
+            reason, related = excluded
             yield RULE.finding(
                 function.path,
                 root.at,
                 f"`{row.name}` in `{function.qualname}` names rank {root.value} of the job as its root, but works on"
-                f" `{group}`: only one of these groups holds that rank",
+                f" `{group}`: {reason}",
                 help=f"pass the root's rank inside the group as `group_{_ROOTS[row.name][0]}={root.value}`"
                 " (torch 2.6), or translate it with `dist.get_global_rank(group, …)`",
+                related=related,
                 context=f"{function.qualname}:{row.name}:{group}",
             )
+
+
+def _lacking(groups: Groups, function: Method, group: str, root: int) -> tuple[str, list[Related]] | None:
+    """Why a group, or all but one of its kind, lacks the root; None where nothing says so."""
+    origin = groups.origin(function, group)
+    related = [Related(origin.path, origin.line, "the group is made here")] if origin is not None else []
+    if origin is not None and origin.kind == "ranks":
+        ranks = ", ".join(map(str, origin.ranks))
+        return None if root in origin.ranks else (f"it holds the ranks {ranks}", related)
+    if origin.kind != "all" if origin is not None else dimension(group):
+        return "only one of these groups holds that rank", related
+    return None
 
 
 def _root(name: str, call: Call) -> Argument | None:
@@ -84,6 +103,40 @@ def share(objects, mesh):
     dp_group = mesh.get_group("dp")
     dist.broadcast_object_list(objects, 0, dp_group)  # error: MP510
 """,
+    """
+import torch.distributed as dist
+
+def share(tensor):
+    tail = dist.new_group([2, 3])
+    dist.broadcast(tensor, src=0, group=tail)  # error: MP510
+""",
+    """
+import torch.distributed as dist
+
+class Node:
+    def __init__(self, size):
+        self.peers = None
+        for first in range(0, dist.get_world_size(), size):
+            ranks = list(range(first, first + size))
+            group = dist.new_group(ranks)
+            if dist.get_rank() in ranks:
+                self.peers = group
+
+    def share(self, tensor):
+        dist.broadcast(tensor, src=0, group=self.peers)  # error: MP510
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Node:
+    def __init__(self):
+        mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicas", "parts"))
+        self.peers = mesh["parts"].get_group()
+
+    def share(self, tensor):
+        dist.broadcast(tensor, src=0, group=self.peers)  # error: MP510
+""",
 ]
 
 CORRECT = [
@@ -106,5 +159,23 @@ def share(tensor, model_update_group, gloo):
     dist.broadcast(tensor, src=0, group=model_update_group)
     dist.broadcast(tensor, src=0, group=gloo)
     dist.broadcast(tensor, src=0)
+""",
+    """
+import torch.distributed as dist
+
+def share(tensor):
+    head = dist.new_group([0, 1])
+    dist.broadcast(tensor, src=0, group=head)
+    tail = dist.new_group([2, 3])
+    dist.broadcast(tensor, src=2, group=tail)
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def share(tensor, size):
+    mesh = init_device_mesh("cuda", (size,), mesh_dim_names=("all",))
+    dp_group = mesh.get_group("all")
+    dist.broadcast(tensor, src=0, group=dp_group)
 """,
 ]
