@@ -29,7 +29,7 @@ from validator.finding import Edit, Finding, Fix, Span
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP401", "unchecked-quotient", "warning", "0.1.0", tokens=("//",), fix="unsafe")
+RULE = Rule("MP401", "unchecked-quotient", "warning", "0.1.0", tokens=("//", "int("), fix="unsafe")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -45,11 +45,20 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _divides_ranks(project: Project, row: Quotient) -> bool:
-    """World over sizes of the mesh alone, for the data-parallel size of an object or the shape of a mesh."""
+    """World over sizes of the mesh alone, for a data-parallel size that others read, or for the shape of a mesh."""
     size = row.size
     if [f.tag for f in size.over] != ["world"] or not size.under or not size.under_tags <= MODEL_PARALLEL:
         return False
+    if isinstance(row.statement, ast.Return):
+        # a size that a call gives is read back from groups that stand already
+        return tag_of(row.function.name) == "dp" and _is_result(row) and not any("(" in f.text for f in size.under)
     return (row.target.startswith("self.") and tag_of(row.target) == "dp") or _shapes_mesh(project, row)
+
+
+def _is_result(row: Quotient) -> bool:
+    """Whether a function returns the quotient itself, or `int(…)` of it."""
+    value = row.statement.value if isinstance(row.statement, ast.Return) else None
+    return value is row.node or (isinstance(value, ast.Call) and row.node in value.args)
 
 
 def _shapes_mesh(project: Project, row: Quotient) -> bool:
@@ -148,6 +157,18 @@ class Strategy:
             assert world_size % self.tp_size == 0
         self.dp_size = world_size // self.tp_size  # error: MP401
 """,
+    """
+import torch.distributed as dist
+
+class ParallelSizes:
+    @property
+    def dp_size(self):
+        return dist.get_world_size() // (self.tp_size * self.cp_size)  # error: MP401
+
+class Trainer:
+    def setup(self):
+        self.data_parallel_size = int(dist.get_world_size() / self.ring_attn_size)  # error: MP401
+""",
 ]
 
 CORRECT = [
@@ -197,5 +218,16 @@ class Strategy:
 
     def setup(self):
         self.dp_size = dist.get_world_size() // self.tp_size
+""",
+    """
+import torch.distributed as dist
+from states import parallel_state
+
+class Engine:
+    def dp_size(self):
+        return dist.get_world_size() // parallel_state().tp_size
+
+    def ranks_per_ring(self):
+        return dist.get_world_size() // self.ring_attn_size
 """,
 ]

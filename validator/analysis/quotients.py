@@ -14,7 +14,8 @@ from validator.analysis.places import is_aside
 from validator.facts.text import path_of
 from validator.project import Method, Module, Project
 
-_DIVISION = re.compile(r"(^|[\w)\]\s])//=?\s*[\w(]")
+_DIVISION = re.compile(r"(^|[\w)\]\s])//=?\s*[\w(]|\bint\(.*[\w)\]]\s*/\s*[\w(]")
+_DIVIDES = re.compile(r"//|%|\bint\(.* / ")
 _TEST = re.compile(r"%=?\s*[(\w]|[!=]=.*\*|\*.*[!=]=")
 _SIZES = re.compile(r"world_size|WORLD_SIZE|n_gpus|num_gpus|num_processes|batch|bsz|gbs|_parallel|_heads")
 _CHECKER = re.compile(r"divisib|divide|validate|check|verify|ensure|require", re.IGNORECASE)
@@ -56,12 +57,12 @@ class Quotients:
         tested: dict[Method, set[int]] = {}
         for module in self.project.modules.values():
             text = module.source.text
-            if is_aside(module.path) or not _SIZES.search(text) or ("//" not in text and "%" not in text):
+            if is_aside(module.path) or not _SIZES.search(text) or not _DIVIDES.search(text):
                 continue
             divisions = [
                 n
                 for n, line in enumerate(module.source_text.lines, 1)
-                if "//" in line and _DIVISION.search(_code(line))
+                if ("//" in line or "int(" in line) and _DIVISION.search(_code(line))
             ]
             tests = [
                 n
@@ -234,6 +235,9 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _chains(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Call) and path_of(node.func) == "int" and len(node.args) == 1 and _is_ratio(node.args[0]):
+        yield node.args[0]
+        return
     if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.FloorDiv) for n in _links(node)):
         yield node  # type: ignore[misc]
         return
@@ -241,6 +245,11 @@ def _chains(node: ast.AST) -> Iterator[ast.expr]:
         return
     for child in ast.iter_child_nodes(node):
         yield from _chains(child)
+
+
+def _is_ratio(node: ast.expr) -> bool:
+    """Whether `int(…)` around an expression drops the remainder of a division."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
 def _links(node: ast.AST) -> Iterator[ast.expr]:
