@@ -12,6 +12,8 @@ COMMANDS = {
     "compare": "do runs train alike, and is one slower? result directories, pyperf files, training logs",
     "report": "results as a table, Markdown, CSV, JSON or one HTML page, with plots",
     "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
+    "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
+    "sft": "fine-tune with one backend on prompts and answers",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""
 

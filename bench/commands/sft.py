@@ -1,0 +1,104 @@
+"""`python -m bench sft`: fine-tune with one backend on prompts and answers; goes on where it was stopped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from bench import environment, results
+from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.configuration import Configuration, ConfigurationError
+from bench.suite.flags import add_training, given, positive
+from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
+from bench.sweep import Interrupted, refusal
+from bench.table import render
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
+    p = argparse.ArgumentParser(prog="python -m bench sft", description=__doc__, allow_abbrev=False)
+    p.add_argument("--backend", default="fsdp2", help="deepspeed, fsdp2 (default), ddp, or package.module:Class")
+    p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, default=1)
+    p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive, default=1)
+    add_training(p)
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 trained, 1 it failed, 2 wrong usage or a configuration that cannot run here, 130 interrupted."""
+    options = parser().parse_args(arguments)
+    from bench.inputs.batch import InputError
+    from bench.suite.data import PreparationError
+
+    gpus = len(environment.gpus())
+    launched = {"num_gpus": int(os.environ.get("WORLD_SIZE", "1"))} if "RANK" in os.environ else {}
+    try:
+        settings = settle(gpus, from_environment(os.environ), given(options), launched)
+        cell = one_cell(settings, options.backend, options.tp, options.ring)
+        refused = refusal(cell.configuration, gpus)
+        if refused is not None:
+            raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")
+        settings.output_dir.mkdir(parents=True, exist_ok=True)
+        if launched:
+            return _one_rank(settings, cell, options)
+        return _supervised(settings, cell, options)
+    except (ConfigurationError, InputError, OSError) as error:
+        print(f"bench sft: {error}", file=sys.stderr)
+        return USAGE
+    except PreparationError as error:
+        print(f"bench sft: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
+    from bench.progress import Progress
+    from bench.suite.sweep import TrainingSweep, log_path, with_data
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    progress = Progress(1, options.quiet)
+    progress.begin(0, "seed checkpoint")
+    ready = with_data(settings, [cell], progress.update)
+    sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
+    try:
+        rows = list(sweep.train().values())
+    except Interrupted as stop:
+        print(render(stop.rows))
+        print("interrupted: the same command goes on from the last checkpoint (--save-steps)")
+        return INTERRUPTED
+    print(render(rows))
+    print(f"log: {log_path(settings, cell.name)}")
+    return OK if all(row["status"] == "ok" for row in rows) else FAILED
+
+
+def _one_rank(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
+    """Under torchrun or deepspeed this process is one rank: it trains and starts no others."""
+    from bench.suite.sweep import with_data, write_orders
+
+    configuration = with_data(settings, [cell], lambda *_: None)[0].configuration
+    folder = configuration.directory(settings.output_dir.resolve())
+    folder.mkdir(parents=True, exist_ok=True)
+    first = int(os.environ["RANK"]) == 0
+    write_orders(folder, settings, cell.name)
+    from bench.suite.worker import work
+
+    work(configuration, folder, 0)
+    if first:
+        print(render([_finish(configuration, folder)]))
+    sys.stdout.flush()
+    os._exit(OK)  # the group is gone, and some backends' exit hooks hang without it
+
+
+def _finish(configuration: Configuration, folder: Any) -> dict[str, Any]:
+    described = environment.describe(configuration.random_seed)
+    result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
+    results.write_json(folder / "result.json", result)
+    results.write_suite(folder / "benchmarks.json", result)
+    return result

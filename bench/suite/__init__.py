@@ -1,0 +1,1 @@
+"""Training with several configurations from one seed checkpoint on the same data, and comparing their losses."""

@@ -1,0 +1,152 @@
+"""What all runs of a suite share on disk: the batches, and the checkpoint that they start from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from bench import supervise
+from bench.configuration import PRESETS, Configuration, ConfigurationError
+from bench.suite.settings import Settings
+
+READY = "ready.json"
+WAIT = 1800.0
+FILE_ROWS = 4096
+
+
+class PreparationError(Exception):
+    """Data or a seed checkpoint that could not be made; the message is one line."""
+
+
+def _identity(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """The directory that `make` fills, made by the first rank alone where a launcher has started several."""
+    if int(os.environ.get("RANK", "0")) == 0:
+        if not (folder / READY).is_file():
+            part = folder.with_name(f".{folder.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            make(part)
+            (part / READY).write_text("{}", encoding="utf-8")
+            shutil.rmtree(folder, ignore_errors=True)
+            part.replace(folder)
+        return folder
+    deadline = time.monotonic() + WAIT
+    while not (folder / READY).is_file():
+        if time.monotonic() > deadline:
+            raise PreparationError(f"{folder}: rank 0 did not make it within {WAIT:.0f} s; see its output")
+        time.sleep(0.2)
+    return folder
+
+
+def prepare_data(settings: Settings, vocabulary: int, reordered: bool = False) -> Path:
+    """A directory of batch files. Step n of every run holds the same samples, however they are dealt out.
+
+    `reordered` moves the samples of each step on by a micro-batch: other ranks then hold them, and sums over ranks
+    are made in another order. Raises `InputError` for data that cannot be used.
+    """
+    from bench.inputs.batch import Batch, InputError
+    from bench.inputs.captured import write_batch
+    from bench.inputs.dataset import find_tokenizer, read_samples, tokenize
+
+    path = Path(settings.dataset)
+    stamp = [path.stat().st_mtime_ns, path.stat().st_size] if path.is_file() else []
+    identity = {
+        "dataset": str(path.resolve()) if path.exists() else settings.dataset, "stamp": stamp,
+        "keys": [settings.input_key, settings.output_key], "tokenizer": [settings.tokenizer, settings.model],
+        "max_len": settings.max_len, "samples": settings.max_samples, "batch": settings.batch,
+        "seed": settings.random_seed, "shift": settings.micro_batch_size if reordered else 0,
+    }  # fmt: skip
+
+    def make(folder: Path) -> None:
+        tokenizer = find_tokenizer(settings.tokenizer, settings.model)
+        samples = read_samples(
+            settings.dataset, max_len=settings.max_len, seed=settings.random_seed,
+            input_key=settings.input_key, output_key=settings.output_key,
+        )  # fmt: skip
+        batch = tokenize(samples, tokenizer, settings.max_len, settings.max_samples)
+        batch.check(vocabulary)
+        steps = batch.sequences.shape[0] // settings.batch
+        if steps < settings.steps:
+            raise InputError(
+                f"{settings.dataset}: {batch.sequences.shape[0]} samples fit --max-len {settings.max_len} and make "
+                f"{steps} steps of {settings.batch}; --max-samples {settings.max_samples} asks for {settings.steps}"
+            )
+        if reordered:
+            order = _moved_on(steps, settings.batch, settings.micro_batch_size)
+            batch = Batch(batch.sequences[order], batch.attention_mask[order], batch.action_mask[order], batch.source)
+        rows = max(FILE_ROWS // settings.batch, 1) * settings.batch
+        for number, start in enumerate(range(0, steps * settings.batch, rows)):
+            piece = slice(start, min(start + rows, steps * settings.batch))
+            part = Batch(batch.sequences[piece], batch.attention_mask[piece], batch.action_mask[piece])
+            write_batch(part, folder / f"samples{number:05d}.safetensors")
+
+    return once(settings.output_dir.resolve() / f"data-{_identity(identity)}", make)
+
+
+def _moved_on(steps: int, batch: int, micro: int) -> list[int]:
+    order = []
+    for start in range(0, steps * batch, batch):
+        step = list(range(start, start + batch))
+        order += step[-micro:] + step[:-micro]
+    return order
+
+
+def needs_seed(model: str, num_layers: int | None) -> bool:
+    """Whether a model has no weights of its own, or not with this number of layers."""
+    presets = tomllib.loads(PRESETS.read_text(encoding="utf-8"))
+    return model in presets or model.endswith(".json") or num_layers is not None
+
+
+def prepare_seed(configuration: Configuration, output: Path, progress: supervise.Progress) -> str:
+    """The checkpoint that every run starts from: the model's own, or one that is written here from the seed.
+
+    Raises `PreparationError` where it cannot be written.
+    """
+    if not needs_seed(configuration.model, configuration.num_layers):
+        return configuration.model
+    values = {
+        "model": configuration.model, "layers": configuration.num_layers, "seed": configuration.random_seed,
+        "dtype": configuration.dtype, "device": configuration.device,
+    }  # fmt: skip
+
+    def make(folder: Path) -> None:
+        work = folder / "made"
+        work.mkdir()
+        (work / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+        verdict = supervise.run_group(work, 0, 1, progress, job=supervise.Job("bench.suite.seed"))
+        if verdict.status != "ok":
+            kept = output.resolve() / "seed.log.txt"
+            shutil.copy(work / "log.0.txt", kept)
+            raise PreparationError(f"the seed checkpoint could not be made: {verdict.message}; log: {kept}")
+        for file in (work / "checkpoint").iterdir():
+            file.replace(folder / file.name)
+        shutil.rmtree(work)
+
+    return str(once(output.resolve() / f"seed-{_identity(values)}", make))
+
+
+def vocabulary_of(configuration: Configuration) -> int:
+    """The number of token ids that the model takes. Raises `ConfigurationError` for a model that is not known."""
+    from bench.configuration import model_facts
+    from rules.models import ModelError
+
+    try:
+        return model_facts(configuration.model, configuration.num_layers).vocab
+    except ModelError as error:
+        raise ConfigurationError(f"--model {configuration.model}: {error}") from None

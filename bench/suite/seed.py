@@ -1,0 +1,45 @@
+"""Writes the checkpoint that all runs of a suite start from: `python -m bench.suite.seed FOLDER 0`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from bench.configuration import Configuration, parse
+from bench.heartbeat import Heartbeat
+from bench.model import build_actor
+from bench.strategies import processes
+from bench.strategies.weights import SAVED_DTYPES
+from bench.worker import reported
+
+
+def write_seed(configuration: Configuration, folder: Path) -> None:
+    """A Hugging Face directory of the model that `configuration` names, rounded to its dtype."""
+    dtype = SAVED_DTYPES[configuration.dtype]
+    actor = build_actor(
+        model=configuration.model, num_layers=configuration.num_layers, attn="sdpa",
+        device=processes.pick_device(configuration.device), dtype=dtype, seed=configuration.random_seed,
+        trust_remote_code=configuration.trust_remote_code,
+    )  # fmt: skip
+    network = actor.model.to(dtype)
+    network.config.dtype = dtype
+    network.save_pretrained(folder)
+
+
+def main(arguments: list[str]) -> int:
+    folder, number = Path(arguments[0]), int(arguments[1])
+    heartbeat = Heartbeat(folder, 0)
+    with reported(heartbeat):
+        heartbeat.beat("load")
+        values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
+        write_seed(parse(values), folder / "checkpoint")
+        (folder / f"run.{number}.json").write_text("{}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(status)

@@ -1,0 +1,178 @@
+"""What a suite trains: its settings, from flags and environment variables, and the configurations they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.availability import installed
+from bench.configuration import Configuration, ConfigurationError, parse
+
+MAX_GPUS = 8
+ANSWERS = "bench.losses:sft"
+"""The loss of the answers' tokens: a loss named by its module covers actions only."""
+
+
+class Cell(NamedTuple):
+    """One training run: its name, which its log bears, and its configuration without the data."""
+
+    name: str
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A suite. Sizes count processes, batches samples, `max_len` tokens; lists of sizes make a run each."""
+
+    num_gpus: int = 2
+    max_samples: int = 100
+    model: str = "llama-tiny"
+    num_layers: int | None = None
+    dataset: str = "embedded"
+    tokenizer: str = "auto"
+    input_key: str | None = None
+    output_key: str | None = None
+    max_len: int = 128
+    tp_sizes: tuple[int, ...] = (2,)
+    ring_sizes: tuple[int, ...] = (2,)
+    skip_deepspeed: bool = False
+    skip_fsdp2: bool = False
+    skip_tp: bool = False
+    skip_ring: bool = False
+    zero_stage: int = 2
+    micro_batch_size: int = 1
+    train_batch_size: int | None = None
+    dtype: str = "fp32"
+    attn: str = "sdpa"
+    compile: str = "none"
+    head: str = "chunked"
+    packing: bool = True
+    lr: float = 1e-3
+    max_norm: float = 1.0
+    gradient_checkpointing: bool = False
+    random_seed: int = 42
+    device: str = "auto"
+    reorder: bool = False
+    output_dir: Path = Path("checkpoint/suite")
+    log_dir: Path = Path("logs")
+    save_steps: int = 0
+    save_model: bool = False
+
+    @property
+    def batch(self) -> int:
+        """Samples of one optimizer step: one micro-batch per process where nothing else is asked for."""
+        return self.train_batch_size or self.num_gpus * self.micro_batch_size
+
+    @property
+    def steps(self) -> int:
+        return self.max_samples // self.batch
+
+
+ENVIRONMENT: Mapping[str, str] = {
+    "NUM_GPUS": "num_gpus", "MAX_SAMPLES": "max_samples", "MODEL": "model", "DATASET": "dataset",
+    "OUTPUT_DIR": "output_dir", "LOG_DIR": "log_dir", "TP_SIZE": "tp_sizes", "RING_SIZE": "ring_sizes",
+    "SKIP_DEEPSPEED": "skip_deepspeed", "SKIP_FSDP2": "skip_fsdp2", "SKIP_TP": "skip_tp", "SKIP_RING": "skip_ring",
+}  # fmt: skip
+"""Variables of the old shell scripts and the settings that they give."""
+
+
+def whole(text: str, name: str) -> int:
+    """A whole number from 1 on; raises `ConfigurationError` naming where it was given."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ConfigurationError(f"{name}: {text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _read(text: str, setting: str, name: str) -> Any:
+    if setting.startswith("skip_"):
+        return text.lower() not in ("", "0", "false", "no")
+    if setting in ("tp_sizes", "ring_sizes"):
+        return tuple(whole(part.strip(), name) for part in text.split(","))
+    if setting in ("num_gpus", "max_samples"):
+        return whole(text, name)
+    return Path(text) if setting.endswith("_dir") else text
+
+
+def from_environment(variables: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that variables of the old scripts give; empty ones count as unset."""
+    return {
+        setting: _read(variables[name], setting, name)
+        for name, setting in ENVIRONMENT.items()
+        if variables.get(name)
+    }  # fmt: skip
+
+
+def defaults(gpus: int) -> dict[str, Any]:
+    """The old scripts' table where there are GPUs; a tiny model on two CPU processes where there are none."""
+    if not gpus:
+        return {"device": "cpu"}
+    return {
+        "num_gpus": min(gpus, MAX_GPUS), "max_samples": 1000, "model": "meta-llama/Meta-Llama-3-8B",
+        "dataset": "Open-Orca/OpenOrca", "max_len": 2048, "dtype": "bf16", "lr": 1e-5,
+        "attn": "flash_attention_2" if installed("flash_attn") else "sdpa",
+    }  # fmt: skip
+
+
+def settle(gpus: int, *layers: Mapping[str, Any]) -> Settings:
+    """Settings from the machine's defaults and the given ones, later ones first. Raises `ConfigurationError`."""
+    merged = defaults(gpus)
+    for layer in layers:
+        merged |= layer
+    known = {field.name for field in fields(Settings)}
+    settings = Settings(**{name: value for name, value in merged.items() if name in known})
+    if settings.steps < 2:
+        raise ConfigurationError(
+            f"{settings.max_samples} samples make {settings.steps} steps of {settings.batch}: "
+            f"at least 2 are needed (--max-samples {2 * settings.batch})"
+        )
+    return settings
+
+
+def configuration(settings: Settings, **changes: Any) -> Configuration:
+    """One configuration of the suite, without its data. Raises `ConfigurationError` for unknown values."""
+    values = {
+        "backend": "fsdp2", "num_gpus": settings.num_gpus, "zero_stage": Configuration.zero_stage,
+        "model": settings.model, "num_layers": settings.num_layers, "attn": settings.attn,
+        "compile": settings.compile, "packing": settings.packing, "dtype": settings.dtype, "head": settings.head,
+        "loss": ANSWERS, "lr": settings.lr, "max_norm": settings.max_norm,
+        "gradient_checkpointing": settings.gradient_checkpointing, "micro_batch_size": settings.micro_batch_size,
+        "train_batch_size": settings.batch, "random_seed": settings.random_seed, "device": settings.device,
+        "seq_len": settings.max_len, "steps": settings.steps, "warmup": 1,
+    }  # fmt: skip
+    return parse({**values, **changes})
+
+
+REORDERED = "deepspeed_reordered"
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """The runs of the suite; the first is what the others are compared with.
+
+    A combined run stands where neither tensor parallelism nor the ring is left out, with the first size of each.
+    """
+    found = []
+    if not settings.skip_deepspeed:
+        deepspeed = configuration(settings, backend="deepspeed", zero_stage=settings.zero_stage)
+        found += [Cell(name, deepspeed) for name in ("deepspeed", *[REORDERED] * settings.reorder)]
+    sizes = [(1, 1)] * (not settings.skip_fsdp2)
+    sizes += [(tp, 1) for tp in settings.tp_sizes if not settings.skip_tp]
+    sizes += [(1, ring) for ring in settings.ring_sizes if not settings.skip_ring]
+    if not settings.skip_tp and not settings.skip_ring:
+        sizes.append((settings.tp_sizes[0], settings.ring_sizes[0]))
+    for tp, ring in dict.fromkeys(sizes):
+        name = "fsdp2" + f"_tp{tp}" * (tp > 1) + f"_ring{ring}" * (ring > 1)
+        found.append(Cell(name, configuration(settings, tp=tp, ring=ring)))
+    if not found:
+        raise ConfigurationError("everything is skipped: nothing to train")
+    return found
+
+
+def one_cell(settings: Settings, backend: str, tp: int, ring: int) -> Cell:
+    """The run of `bench sft`: one configuration."""
+    made = configuration(settings, backend=backend, tp=tp, ring=ring)
+    if backend == "deepspeed":
+        made = configuration(settings, backend=backend, tp=tp, ring=ring, zero_stage=settings.zero_stage)
+    name = backend.rpartition(":")[2] + f"_tp{tp}" * (tp > 1) + f"_ring{ring}" * (ring > 1)
+    return Cell(name, made)

@@ -1,0 +1,81 @@
+"""The end of a suite as people read it: a table of criteria, and what was compared with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.suite.criteria import NOISE_FACTOR, Judgement
+
+HEADERS = (
+    "run", "finishes", "loss falls", "aligned", "loss", "max diff", "mean diff", "seconds/step", "peak GB", "verdict",
+)  # fmt: skip
+
+
+def _word(value: bool | None) -> str:
+    return "-" if value is None else "pass" if value else "FAIL"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.4f}%"
+
+
+def _row(judged: Judgement, row: Mapping[str, Any]) -> list[str]:
+    verdict = "skipped" if judged.passed is None else _word(judged.passed)
+    words = [_word(judged.finishes), _word(judged.falls), _word(judged.aligned)]
+    if judged.difference is None or judged.first_loss is None or judged.last_loss is None:
+        return [judged.name, *words, *["-"] * 5, f"{verdict} ({judged.status})"]
+    summary = row["summary"]
+    seconds = sum(summary[phase]["median"] for phase in ("forward", "backward", "optimizer") if phase in summary)
+    return [
+        judged.name, *words, f"{judged.first_loss:.4f} → {judged.last_loss:.4f}",
+        _percent(judged.difference.maximum), _percent(judged.difference.mean), f"{seconds:.3f}",
+        f"{summary['peak_memory'] / 1e9:.2f}", verdict,
+    ]  # fmt: skip
+
+
+def render(
+    judged: Sequence[Judgement], rows: Mapping[str, Mapping[str, Any]], threshold: float, noise: float, reordered: bool
+) -> str:
+    """The table, and below it a line per run that failed or could not be made."""
+    from tabulate import tabulate
+
+    table = [_row(one, rows[one.name]) for one in judged]
+    lines = [tabulate(table, headers=HEADERS, disable_numparse=True), ""]
+    first = next((one.name for one in judged if one.difference is not None), None)
+    if first is not None:
+        lines.append(f"aligned: every step within {_percent(threshold)} of {first}")
+    if reordered:
+        lines.append(
+            f"two runs of deepspeed that differ only in the order of sums: {_percent(noise)} at most; "
+            f"{NOISE_FACTOR:g} times that counts as aligned as well"
+        )
+    for one in judged:
+        if one.status not in ("ok",):
+            lines.append(f"{one.name}: {one.status}: {one.message}")
+        elif one.passed is False and one.difference is not None and one.difference.first_beyond is not None:
+            lines.append(f"{one.name}: step {one.difference.first_beyond} is the first beyond the threshold")
+    return "\n".join(lines)
+
+
+def as_json(
+    judged: Sequence[Judgement], rows: Mapping[str, Mapping[str, Any]], threshold: float, noise: float
+) -> dict[str, Any]:
+    """`suite.json`: criteria and differences by run, with the hash that names each result directory."""
+    runs = {}
+    for one in judged:
+        difference = one.difference
+        runs[one.name] = {
+            "status": one.status, "message": one.message, "finishes": one.finishes, "falls": one.falls,
+            "aligned": one.aligned, "passed": one.passed, "first_loss": one.first_loss, "last_loss": one.last_loss,
+            "max_difference": difference and _finite(difference.maximum),
+            "mean_difference": difference and _finite(difference.mean),
+            "first_beyond": difference and difference.first_beyond, "steps": difference and difference.steps,
+            "hash": rows[one.name]["hash"], "label": rows[one.name]["label"],
+        }  # fmt: skip
+    return {"threshold": threshold, "noise": _finite(noise), "runs": runs}
+
+
+def _finite(value: float) -> float | str:
+    """JSON has no infinity."""
+    return value if value < float("inf") else "infinite"

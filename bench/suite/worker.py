@@ -1,0 +1,145 @@
+"""What one rank of a training run does: train to the last step, log each, and go on from a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import measure
+from bench.configuration import Configuration, parse
+from bench.heartbeat import Heartbeat
+from bench.model import attention_context
+from bench.strategies import processes
+from bench.suite.log import TrainingLog
+from bench.worker import DTYPES, Run, reported, write_run
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a run is told beside its configuration; none of it changes what is trained."""
+
+    log: str
+    save_steps: int = 0
+    save_model: str | None = None
+
+
+class Training(Run):
+    """A run that trains `configuration.steps` steps, each on the next samples."""
+
+    def __init__(self, configuration: Configuration, heartbeat: Heartbeat, folder: Path, orders: Orders) -> None:
+        super().__init__(configuration, heartbeat)
+        self.folder, self.orders = folder, orders
+        self.checkpoints = str(folder / CHECKPOINTS)
+        self.times: list[dict[str, float]] = []
+        self.peaks: dict[str, dict[str, float]] = {}
+
+    def resume(self) -> int:
+        """The number of steps that a checkpoint in the result directory has behind it, restored; or 0."""
+        if not (Path(self.checkpoints) / "latest").is_file():
+            return 0
+        _, state = self.strategy.load_ckpt(self.actor, self.checkpoints, optimizer=self.optimizer)
+        done = int(state["step"])
+        for _ in range(done):
+            next(self.steps)
+        return done
+
+    def train(self, log: TrainingLog) -> None:
+        """From the step after the last checkpoint to the end; the last step measures memory as well."""
+        configuration, strategy = self.configuration, self.strategy
+        first = self.resume()
+        log.open(first)
+        clock, memory = measure.Clock(strategy.device), measure.Memory(strategy.device)
+
+        @contextmanager
+        def both(name: str) -> Iterator[None]:
+            with memory.phase(name), clock.phase(name):
+                yield
+
+        for number in range(first, configuration.steps):
+            last = number == configuration.steps - 1
+            started = time.perf_counter()
+            result = self.step(both if last else clock.phase)
+            self.times.append(clock.take())
+            log.add(
+                {
+                    "step": number + 1, "gpt_loss": float(result.loss),
+                    "grad_norm": None if result.grad_norm is None else float(result.grad_norm),
+                    "lr": float(self.optimizer.param_groups[0]["lr"]), "loss_tokens": int(result.loss_tokens),
+                    "seconds": round(time.perf_counter() - started, 6),
+                }
+            )  # fmt: skip
+            self.heartbeat.beat("measure", number + 1, configuration.steps)
+            if self.orders.save_steps and not last and (number + 1) % self.orders.save_steps == 0:
+                strategy.save_ckpt(
+                    self.actor, self.checkpoints, tag=f"step{number + 1}", max_num=1,
+                    client_state={"step": number + 1}, optimizer=self.optimizer,
+                )  # fmt: skip
+        everywhere = [strategy.all_reduce(d, "max") for d in (memory.allocated, memory.reserved)]
+        self.peaks = dict(zip(("allocated", "reserved"), everywhere, strict=True))
+
+    def report(self, log: TrainingLog) -> dict[str, Any]:
+        """The run in the form of `bench.worker.execute`; the first step of this process counts as its warm-up."""
+        configuration, strategy = self.configuration, self.strategy
+        slowest = [strategy.all_reduce(step, "max") for step in self.times]
+        warm = min(configuration.warmup, len(slowest) - 1)
+        counts = self.counts[warm:]
+        totals = strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
+        shared = configuration.ring * configuration.tp
+        records = log.records
+        return {
+            "times": slowest[warm:], "warmups": slowest[:warm], "losses": [r["gpt_loss"] for r in records],
+            "grad_norms": [r["grad_norm"] for r in records if r["grad_norm"] is not None], "steps": records,
+            "memory": {k: {phase: int(v) for phase, v in d.items()} for k, d in self.peaks.items()},
+            "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
+            "matmul_flops": measure.matmul_peak(strategy.device, DTYPES[configuration.dtype]),
+            "effective": {
+                "attention": self.attention, "device": str(strategy.device), "graphs": measure.graph_report(),
+                "attention_kernels": [], "communication_share": 0.0, "warmup_steps": warm,
+            },
+        }  # fmt: skip
+
+
+def work(configuration: Configuration, folder: Path, number: int) -> None:
+    """Train on this rank; rank 0 writes the log and `run.<number>.json`."""
+    rank = int(os.environ.get("RANK", "0"))
+    heartbeat = Heartbeat(folder, rank)
+    with reported(heartbeat):
+        orders = Orders(**json.loads((folder / "orders.json").read_text(encoding="utf-8")))
+        log = TrainingLog(folder / "steps.jsonl", Path(orders.log), writes=rank == 0)
+        run = Training(configuration, heartbeat, folder, orders)
+        run.build()
+        heartbeat.beat("warmup")
+        with attention_context(configuration.attn):
+            run.train(log)
+        heartbeat.beat("report")
+        result = run.report(log)
+        if orders.save_model:
+            run.strategy.save_model(run.actor, None, orders.save_model)
+        if rank == 0:
+            write_run(folder, number, result)
+        processes.leave()
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m bench.suite.worker FOLDER NUMBER`."""
+    folder = Path(arguments[0])
+    values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
+    work(parse(values), folder, int(arguments[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # As in `bench.worker`: backends' exit hooks have nothing left to do, and some of them hang.
+    os._exit(status)
