@@ -62,7 +62,8 @@ def _handles_mesh(function: Method) -> bool:
     paths = (
         [r.path for r in facts.refs] + [c.target for c in facts.calls] + [a.value for c in facts.calls for a in c.args]
     )
-    paths += [row.value for row in (*facts.assigns, *facts.returns)]
+    paths += [row.value for row in facts.assigns]
+    paths += [row.value for row in facts.returns]
     return any("mesh[" in path or path.rpartition(".")[2] in _ASKS and "mesh" in path for path in paths)
 
 
