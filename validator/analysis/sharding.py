@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from validator.analysis.binding import bind
 from validator.facts.model import Call
@@ -99,3 +100,53 @@ class Sharding:
                 if name in kept and argument.value.startswith("self.") and held in self.models(caller.cls):
                     found[kept[name]] = (caller, call)
         return found
+
+
+class Wrapped(NamedTuple):
+    """How objects of a class are wrapped. `kind`: DDP or FSDP. `finds_unused`: DDP bears unused parameters."""
+
+    kind: str
+    finds_unused: bool
+    path: str
+    line: int
+
+
+_DDP = frozenset({"DDP", "DistributedDataParallel"})
+_FSDP = frozenset({"FSDP", "FullyShardedDataParallel", _SHARDED})
+
+
+class Wrapping:
+    """Which classes of a project are wrapped whole in DDP or FSDP."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def classes(self) -> dict[ClassDef, Wrapped]:
+        """The classes whose objects are handed to a wrapper; of several ways the one that bears least."""
+        found: dict[ClassDef, Wrapped] = {}
+        for function in self.project.functions():
+            for call in function.facts.calls:
+                wrapped = self._wrapped(function, call)
+                for cls in self._given(function, call) if wrapped is not None else ():
+                    assert wrapped is not None
+                    if cls not in found or found[cls].finds_unused:
+                        found[cls] = wrapped
+        return found
+
+    def _wrapped(self, function: Method, call: Call) -> Wrapped | None:
+        if call.method in _FSDP:
+            return Wrapped("FSDP", False, function.path, call.at[0])
+        if call.method not in _DDP:
+            return None
+        unused = call.keyword("find_unused_parameters")
+        # what the configuration decides, and keywords handed on, may well be right
+        bears = (unused is not None and unused.value != "False") or any(a.keyword == "**" for a in call.args)
+        static = call.keyword("static_graph")
+        return Wrapped("DDP", bears or static is not None, function.path, call.at[0])
+
+    def _given(self, function: Method, call: Call) -> frozenset[ClassDef]:
+        model = next((a for a in call.args if a.keyword in (None, "module")), None)
+        if model is None or model.kind not in ("path", "call"):
+            return frozenset()
+        return self.project.types.of(function, model.value + ("()" if model.kind == "call" else ""))
