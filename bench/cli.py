@@ -13,6 +13,7 @@ COMMANDS = {
     "report": "results as a table, Markdown, CSV, JSON or one HTML page, with plots",
     "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
     "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
+    "matrix": "which combinations of attention, compilation, packing and backend work, and how fast",
     "sft": "fine-tune with one backend on prompts and answers",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""

@@ -119,6 +119,10 @@ class Sweep:
         folder.mkdir(parents=True)
         (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
 
+    def _show(self, phase: str, done: int, total: int) -> None:
+        """Called at every poll of the process group that runs."""
+        self.progress.update(phase, done, total)
+
     def _job(self, configuration: Configuration) -> supervise.Job:
         """What the ranks run."""
         return supervise.Job()
@@ -128,7 +132,7 @@ class Sweep:
         log = str(folder / f"log.{number}.txt")
         try:
             verdict = supervise.run_group(
-                folder, number, configuration.num_gpus, self.progress.update, job=self._job(configuration)
+                folder, number, configuration.num_gpus, self._show, job=self._job(configuration)
             )
         except KeyboardInterrupt:
             self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)

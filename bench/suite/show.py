@@ -17,7 +17,7 @@ def _word(value: bool | None) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.4f}%"
+    return f"{100 * value:.2g}%"
 
 
 def _row(judged: Judgement, row: Mapping[str, Any]) -> list[str]:

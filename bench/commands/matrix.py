@@ -1,0 +1,161 @@
+"""`python -m bench matrix`: which combinations of attention, compilation, packing and backend work, and how fast."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import availability, environment, results
+from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.matrix import cells, show
+from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
+from bench.matrix.classify import WORKS, classify
+from bench.matrix.lanes import LanedSweep
+from bench.suite.flags import positive
+from bench.sweep import Interrupted, refusal
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench matrix`."""
+    p = argparse.ArgumentParser(prog="python -m bench matrix", description=__doc__, allow_abbrev=False)
+    p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
+    p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
+    p.add_argument("--max-cells", type=positive, default=MAX_CELLS)
+    p.add_argument("--backend", default="ddp", help="of the eight rows; default ddp, which on one process is plain")
+    p.add_argument("--compile-mode", choices=("blocks", "full"), default="blocks", help="of the eight rows")
+    p.add_argument("--model", help="preset, config.json, directory or hub name")
+    p.add_argument("--num-layers", type=positive, help="of the eight rows; --full takes 2 and 4")
+    p.add_argument("--dtype", choices=("bf16", "fp32"))
+    p.add_argument("--seq-len", type=positive)
+    p.add_argument("--inputs", type=Path, help="recorded batches instead of synthetic ones")
+    p.add_argument("--max-inputs", type=positive)
+    p.add_argument("--fold-tokens", action="store_true")
+    p.add_argument("--steps", type=positive)
+    p.add_argument("--warmup", type=positive)
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    p.add_argument("--lanes", type=positive, help="cells side by side; default: one per GPU")
+    p.add_argument("--output", type=Path, default=Path("results/matrix"), help="default ./results/matrix")
+    p.add_argument("--force", action="store_true", help="run again what is there already")
+    p.add_argument("--retry-failed", action="store_true")
+    p.add_argument("--dry-run", action="store_true", help="show the cells, run none")
+    p.add_argument("--quiet", action="store_true")
+    p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
+    return p
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer), 2 wrong usage, 130."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.diff:
+            return _diff(*options.diff)
+        gpus = len(environment.gpus())
+        base = _base(options, gpus)
+        chosen, never = _chosen(options, base, gpus)
+        options.output.mkdir(parents=True, exist_ok=True)
+    except (ConfigurationError, OSError) as error:
+        print(f"bench matrix: {error}", file=sys.stderr)
+        return USAGE
+    if options.dry_run:
+        for cell in chosen:
+            refused = refusal(cell.configuration, gpus)
+            print(cell.name if refused is None else f"{cell.name}: unsupported: {refused[0]}")
+        return OK
+    return _run(options, chosen, never, gpus)
+
+
+def _diff(old: Path, new: Path) -> int:
+    lines, worse = show.differences(show.read(old), show.read(new))
+    print("\n".join(lines) or "no difference")
+    return FAILED if worse else OK
+
+
+def _base(options: argparse.Namespace, gpus: int) -> Configuration:
+    """What all cells share: a one-process run on the GPU, or a tiny one on the CPU."""
+    on_gpu = gpus and options.device != "cpu"
+    values: dict[str, Any] = (
+        {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
+        if on_gpu
+        else {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64, "steps": 3, "warmup": 1}
+    )
+    values |= {"device": "auto" if on_gpu else "cpu", "backend": options.backend}
+    for name in ("model", "num_layers", "dtype", "seq_len", "steps", "warmup", "device", "max_inputs"):
+        if getattr(options, name) is not None:
+            values[name] = getattr(options, name)
+    if options.inputs is not None:
+        if not options.inputs.exists():
+            raise ConfigurationError(f"--inputs {options.inputs}: no such file or directory")
+        values |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
+        values["fold_tokens"] = options.fold_tokens
+    if options.backend not in ("ddp", "fsdp2", "deepspeed"):
+        raise ConfigurationError(f"--backend {options.backend}: use ddp, fsdp2 or deepspeed")
+    return parse(values)
+
+
+def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tuple[list[Cell], list[Refused]]:
+    if not options.full:
+        return cells.eight(base, options.compile_mode), []
+
+    def reason(configuration: Configuration) -> str | None:
+        refused = refusal(configuration, gpus)
+        return None if refused is None else refused[0]
+
+    axes = AXES if availability.installed("deepspeed") else {**AXES, "backend": ("ddp", "fsdp2")}
+    possible, refused = cells.product(base, axes, reason)
+    return cells.cover(possible, options.strength, options.max_cells), cells.never(possible, refused, options.strength)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], gpus: int) -> int:
+    references = [cells.reference(cell.configuration) for cell in chosen]
+    configurations = list(dict.fromkeys([*references, *(cell.configuration for cell in chosen)]))
+    lanes = options.lanes or max(gpus if options.device != "cpu" else 1, 1)
+    sweep = LanedSweep(
+        configurations, options.output, processes=1, force=options.force, retry_failed=options.retry_failed,
+        quiet=options.quiet, lanes=min(lanes, max(gpus, 1)),
+    )  # fmt: skip
+    signal.signal(signal.SIGTERM, _interrupt)
+    interrupted = False
+    try:
+        rows = sweep.run()
+    except Interrupted as stop:
+        rows, interrupted = stop.rows, True
+    entries = _conclude(options, chosen, never, {row["hash"]: row for row in rows})
+    print(show.table(entries))
+    print(f"matrix, logs and results: {options.output}")
+    if interrupted:
+        print("interrupted: the same command with --retry-failed goes on")
+        return INTERRUPTED
+    return OK if all(one["class"] in (*WORKS, "unsupported") for one in entries) else FAILED
+
+
+def _conclude(
+    options: argparse.Namespace, chosen: list[Cell], never: list[Refused], rows: Mapping[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Classify the cells that have a row and write `matrix.json`, `matrix.md` and the logs."""
+    entries, kept, default = [], [], None
+    for cell in chosen:
+        row = rows.get(cell.configuration.content_hash())
+        if row is None:
+            continue
+        held = rows.get(cells.reference(cell.configuration).content_hash())
+        losses = held["runs"][0]["losses"] if held is not None and held["status"] == "ok" else None
+        outcome = classify(row, losses)
+        if default is None and "summary" in row:
+            default = row["summary"]["real_tokens_per_second"]
+        entries.append(show.entry(cell, row, outcome, default))
+        kept.append(row)
+    show.copy_logs(entries, kept, options.output)
+    kind = f"{'full' if options.full else 'eight rows'}"
+    written = show.document(kind, entries, never, environment.describe(Configuration.random_seed))
+    results.write_json(options.output / "matrix.json", written)
+    (options.output / "matrix.md").write_text(show.markdown(written), encoding="utf-8")
+    return entries

@@ -1,0 +1,1 @@
+"""Which combinations of backend, attention, compilation and packing work, each run for real."""

@@ -1,0 +1,68 @@
+"""What became of a cell: one class for each, from its row and the reference's losses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.suite.criteria import compare_losses
+
+TOLERANCE = {"fp32": 1e-4, "bf16": 0.02, "fp16": 0.02}
+"""Relative, per step: 16-bit runs start from rounded weights."""
+
+STEPS_COMPARED = 4
+"""The first shows a wrong forward pass, the others wrong gradients and updates; beyond them rounding adds up."""
+
+CLASSES = {
+    "ok": "ok", "oom": "out of memory", "hang": "hang", "compile_error": "compile error", "crash": "crash",
+    "unsupported": "unsupported", "nan": "wrong loss", "interrupted": "interrupted",
+}  # fmt: skip
+WORKS = ("ok", "graph breaks", "slow path")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`kind` is ok, slow path, graph breaks, compile error, unsupported, out of memory, hang, wrong loss or crash."""
+
+    kind: str
+    detail: str
+    loss_difference: float | None = None
+
+
+def classify(row: Mapping[str, Any], reference: Sequence[float] | None) -> Outcome:
+    """The outcome of a row; its losses are held against `reference` where there is one."""
+    kind = CLASSES[str(row["status"])]
+    if kind != "ok":
+        return Outcome(kind, str(row["message"]))
+    difference = None
+    if reference is not None:
+        losses = row["runs"][0]["losses"]
+        steps = min(len(losses), len(reference), STEPS_COMPARED)
+        tolerance = TOLERANCE[row["configuration"]["dtype"]]
+        compared = compare_losses(reference[:steps], losses[:steps], tolerance)
+        difference = compared.maximum
+        if compared.first_beyond is not None:
+            step = compared.first_beyond
+            detail = f"step {step}: {losses[step - 1]:.5f}, eager in fp32: {reference[step - 1]:.5f}"
+            return Outcome("wrong loss", detail, difference)
+    slow = _slow_path(row)
+    if slow:
+        return Outcome("slow path", slow, difference)
+    breaks = int(row["summary"]["effective"]["graphs"]["graph_breaks"])
+    return Outcome("graph breaks", f"{breaks} graph breaks", difference) if breaks else Outcome("ok", "", difference)
+
+
+def _slow_path(row: Mapping[str, Any]) -> str:
+    """Why a cell did not run what it asked for; empty where it did. CPUs have no kernels to choose from."""
+    effective, asked = row["summary"]["effective"], row["configuration"]
+    kernels = set(effective["attention_kernels"])
+    if not str(effective["device"]).startswith("cuda"):
+        return ""
+    if asked["attn"].startswith("flash_attention") and "flash" not in kernels:
+        return f"no flash kernel ran, but {', '.join(sorted(kernels)) or 'plain matrix products'}"
+    if asked["attn"] == "sdpa" and not kernels:
+        return "scaled-dot-product attention ran as plain matrix products"
+    if asked["compile"] != "none" and not effective["graphs"]["graphs"]:
+        return "nothing was compiled"
+    return ""

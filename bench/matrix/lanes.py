@@ -1,0 +1,86 @@
+"""A sweep whose one-GPU cells run side by side, one lane per GPU."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from typing import Any
+
+from bench import supervise
+from bench.configuration import Configuration
+from bench.sweep import Interrupted, Sweep
+
+POLL = 0.2
+
+
+class Stopped(BaseException):
+    """Raised within a lane when the sweep is interrupted: its process group is killed on the way out."""
+
+
+class LanedSweep(Sweep):
+    """`lanes` above 1 gives each cell one GPU of its own and runs so many at a time.
+
+    Neighbours share the host: for speeds that are compared to the percent, use one lane.
+    """
+
+    def __init__(self, *arguments: Any, lanes: int = 1, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.lanes = lanes
+        self.quiet = bool(options.get("quiet"))
+        self._stop = threading.Event()
+        self._here = threading.local()
+
+    def _job(self, configuration: Configuration) -> supervise.Job:
+        gpu = getattr(self._here, "gpu", None)
+        return supervise.Job(environment={} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})
+
+    def run(self) -> list[dict[str, Any]]:
+        """All rows in order, as `Sweep.run`. Raises `Interrupted` on Ctrl-C, after every lane has ended."""
+        if self.lanes <= 1:
+            return super().run()
+        waiting: queue.SimpleQueue[Configuration] = queue.SimpleQueue()
+        for configuration in self.configurations:
+            if configuration.content_hash() not in self.rows and not self._settled(configuration):
+                waiting.put(configuration)
+        threads = [threading.Thread(target=self._lane, args=(gpu, waiting)) for gpu in range(self.lanes)]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(POLL)
+        except KeyboardInterrupt:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            raise Interrupted(self._ordered()) from None
+        return self._ordered()
+
+    def _lane(self, gpu: int, waiting: queue.SimpleQueue[Configuration]) -> None:
+        self._here.gpu = gpu
+        while not self._stop.is_set():
+            try:
+                configuration = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                for number in range(self.processes):
+                    if configuration.content_hash() not in self.rows:
+                        self._run_process(configuration, number)
+            except Stopped:
+                self._finish(configuration, status="interrupted", message="stopped by Ctrl-C")
+                return
+            self._tell(configuration)
+
+    def _tell(self, configuration: Configuration) -> None:
+        if not self.quiet:
+            row = self.rows[configuration.content_hash()]
+            done = f"[{len(self.rows)}/{len(self.configurations)}]"
+            print(f"{done} {row['label']}: {row['status']}", file=sys.stderr, flush=True)
+
+    def _show(self, phase: str, done: int, total: int) -> None:
+        if self._stop.is_set():
+            raise Stopped
+        if self.lanes <= 1:
+            self.progress.update(phase, done, total)
