@@ -46,11 +46,22 @@ def _output(*command: str) -> str | None:
     return done.stdout.strip()
 
 
+def _visible(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Those that CUDA_VISIBLE_DEVICES leaves to this process: nvidia-smi lists all of them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return rows
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    if all(name.isdigit() for name in names):
+        return [rows[int(name)] for name in names if int(name) < len(rows)]
+    return rows[: len(names)]  # named by UUID, which is not asked for; GPUs of one host are alike
+
+
 def gpus() -> list[dict[str, str]]:
-    """Name, driver, clocks, throttle reasons and so on of each GPU; empty without any."""
+    """Name, driver, clocks, throttle reasons and so on of each GPU this process may use; empty without any."""
     text = _output("nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits")
     rows = [line.split(", ") for line in text.splitlines()] if text else []
-    return [dict(zip(GPU_FIELDS, row, strict=False)) for row in rows]
+    return _visible([dict(zip(GPU_FIELDS, row, strict=False)) for row in rows])
 
 
 def describe(seed: int) -> dict[str, Any]:
