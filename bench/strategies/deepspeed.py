@@ -81,7 +81,8 @@ class DeepspeedStrategy:
         config = self.config
         zero: dict[str, Any] = {"stage": config.zero_stage}
         if self.device.type == "cuda" and config.zero_stage in (1, 2):
-            zero["overlap_comm"] = True  # the default of stage 3 alone
+            # The default is stage 3's alone. One rank has nothing to send, and waits for the second stream in vain.
+            zero["overlap_comm"] = self.dp_size * self.ring_size > 1
         if config.cpu_offload:
             zero["offload_optimizer"] = {"device": "cpu", "pin_memory": self.device.type == "cuda"}
         result: dict[str, Any] = {

@@ -45,8 +45,8 @@ def shard(model: nn.Module, network: nn.Module, reshard_after_forward: bool, **o
     """
     for layer in layers_of(network):
         fully_shard(layer, reshard_after_forward=reshard_after_forward, **options)
-    embedding = network.get_input_embeddings()  # type: ignore[operator]
-    head = network.get_output_embeddings()  # type: ignore[operator]
+    embedding = network.get_input_embeddings()
+    head = network.get_output_embeddings()
     tied = head is None or any(p is q for p in embedding.parameters() for q in head.parameters())
     if not tied:
         fully_shard(embedding, reshard_after_forward=reshard_after_forward, **options)
@@ -71,4 +71,4 @@ def _calls_head_once(model: nn.Module) -> bool:
 def _reduce_in_place(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            module.set_custom_reduce_scatter(InPlaceReduction())  # type: ignore[arg-type]
+            module.set_custom_reduce_scatter(InPlaceReduction())
