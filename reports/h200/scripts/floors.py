@@ -2,7 +2,9 @@
 
     python floors.py OUT.json --num-layers 4 --seq-len 8192 --backends ddp,fsdp2,zero0,zero1,zero2,zero3
 
-`zero2@NAME=VALUE+NAME=VALUE` adds options of DeepSpeed's `zero_optimization`, for it and for what follows.
+Every timed step, the plain loop's and the backend's, follows the same: a plain step and a while of memory traffic.
+`zero2@NAME=VALUE+NAME=VALUE` sets options of DeepSpeed's `zero_optimization`; `fsdp2@groups=0` leaves embedding and
+head in one group, `fsdp2@in_place=0` copies at the reduction, `fsdp2@reduce=bf16` reduces in 16 bits.
 
 The plain loop is the 16-bit model, forward and backward, no wrapper, no optimizer.
 """
@@ -16,9 +18,11 @@ import os
 import statistics
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from bench import measure
 from bench.configuration import Configuration, model_facts, parse
@@ -26,12 +30,15 @@ from bench.flops import per_token
 from bench.inputs.source import InputSource, to_inputs
 from bench.losses import sft
 from bench.model import attention_context, build_actor
-from bench.strategies import get_strategy
+from bench.profiling import profile_step
+from bench.strategies import fsdp2_groups, get_strategy
 from bench.strategies.compilation import apply_compile
+from bench.strategies.deepspeed import DeepspeedStrategy
 from bench.training import forward_loss, train_step
 from bench.worker import strategy_config
 
 BF16 = torch.bfloat16
+LEAD_IN_SECONDS = 0.03
 
 
 class Plain:
@@ -52,12 +59,13 @@ class Plain:
         float(loss)
         return self.clock.take()
 
-    def fill(self, seconds: float) -> None:
-        """Keep the memory busy for a while, as an optimizer does.
+    def lead_in(self, inputs: Any) -> None:
+        """What goes before every timed step: a plain step, then memory traffic as of an optimizer.
 
-        A GPU that has just rested from matrix products runs them at a higher clock. Without this the plain loop,
-        which always follows the backend's optimizer, would gain up to 4% on the backend, which follows it.
+        A GPU runs matrix products at a higher clock after memory-bound work, so a step's time depends on what went
+        before it, by up to 4%: both sides must follow the same.
         """
+        self.step(inputs)
         low = [p.detach() for p in self.actor.parameters()]
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
@@ -65,7 +73,7 @@ class Plain:
             torch._foreach_mul_(low, 1.0)
             end.record()
             end.synchronize()
-            if start.elapsed_time(end) >= 1e3 * seconds:
+            if start.elapsed_time(end) >= 1e3 * LEAD_IN_SECONDS:
                 return
 
 
@@ -106,12 +114,12 @@ def casts(plain: Plain, device: torch.device) -> dict[str, float]:
     return {k: statistics.median(t[k] for t in times) for k in times[0]}
 
 
-def configure(options: argparse.Namespace, name: str) -> Configuration:
+def configure(options: argparse.Namespace, name: str, changes: dict[str, str]) -> Configuration:
     zero = {"backend": "deepspeed", "zero_stage": int(name[-1])} if name.startswith("zero") else {"backend": name}
     return parse({
         "model": "llama-3.1-8b", "num_layers": options.num_layers, "seq_len": options.seq_len, "full_length": True,
         "micro_batch_size": 1, "attn": options.attn, "compile": options.compile, "head": options.head,
-        "reshard_after_forward": False, **zero,
+        "reshard_after_forward": False, "reduce_dtype": changes.get("reduce", "fp32"), **zero,
     })  # fmt: skip
 
 
@@ -127,37 +135,62 @@ def entry(c: Configuration, steps: list[dict[str, float]], peak: float, allocate
     }  # fmt: skip
 
 
-def with_zero_options(text: str) -> None:
-    """`overlap_comm=1,contiguous_gradients=0`: options of DeepSpeed's `zero_optimization`, beyond the strategy's."""
-    from bench.strategies.deepspeed import DeepspeedStrategy
+ENGINE_CONFIG, CALLS_HEAD_ONCE, IN_PLACE = (
+    DeepspeedStrategy._engine_config, fsdp2_groups._calls_head_once, fsdp2_groups._reduce_in_place,
+)  # fmt: skip
 
-    original = DeepspeedStrategy._engine_config
 
-    def changed(self: DeepspeedStrategy) -> dict[str, Any]:
-        found = original(self)
-        for part in filter(None, text.split("+")):
-            name, value = part.split("=")
+def apply(changes: dict[str, str]) -> None:
+    """Change the strategies for the next backend; without changes they are what they are."""
+
+    def engine_config(self: DeepspeedStrategy) -> dict[str, Any]:
+        found = ENGINE_CONFIG(self)
+        for name, value in changes.items():
             found["zero_optimization"][name] = int(value) if int(value) > 1 else bool(int(value))
         return found
 
-    DeepspeedStrategy._engine_config = changed
+    DeepspeedStrategy._engine_config = engine_config if "zero" in changes.pop("_kind", "") else ENGINE_CONFIG
+    fsdp2_groups._calls_head_once = (lambda model: False) if changes.get("groups") == "0" else CALLS_HEAD_ONCE
+    fsdp2_groups._reduce_in_place = (lambda model: None) if changes.get("in_place") == "0" else IN_PLACE
+
+
+def kernels(step: Any) -> dict[str, float]:
+    """Milliseconds of device time by operation in one step, the largest first."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        step()
+        torch.cuda.synchronize()
+    times = {event.key[:90]: event.self_device_time_total / 1e3 for event in recorded.key_averages()}
+    return dict(sorted(((k, v) for k, v in times.items() if v > 0.05), key=lambda pair: -pair[1])[:60])
 
 
 def against(plain: Plain, c: Configuration, inputs: Any, peak: float, steps: int) -> dict[str, Any]:
     backend = Backend(c)
-    for _ in range(5):
+    for _ in range(4):
         plain.step(inputs), backend.step(inputs)
-    pairs, rest = [], backend.step(inputs)["optimizer"]
+    pairs = []
     for _ in range(steps):
+        plain.lead_in(inputs)
         first = plain.step(inputs)
-        plain.fill(rest)
+        plain.lead_in(inputs)
         pairs.append((first, backend.step(inputs)))
     torch.cuda.reset_peak_memory_stats()
     backend.step(inputs)
     theirs = entry(c, [b for _, b in pairs], peak, torch.cuda.max_memory_allocated())
     ours = core([a for a, _ in pairs])
-    graphs = measure.graph_report()
-    return {**theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"], "graphs": graphs}
+    return {
+        **theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"],
+        "cast_seconds": profile_step(lambda: backend.step(inputs), backend.device).cast_seconds,
+        "graphs": measure.graph_report(), "kernels": kernels(lambda: backend.step(inputs)),
+    }  # fmt: skip
+
+
+def release() -> None:
+    """Free the last backend: DeepSpeed's hooks hold each other, and with them its memory."""
+    for engine in [found for found in gc.get_objects() if type(found).__name__ == "DeepSpeedEngine"]:
+        with suppress(Exception):
+            engine.destroy()
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def main() -> None:
@@ -169,12 +202,12 @@ def main() -> None:
     parser.add_argument("--attn", default="sdpa")
     parser.add_argument("--compile", default="blocks")
     parser.add_argument("--head", default="compiled")
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1024
     device = torch.device("cuda", 0)
     peak = measure.matmul_peak(device, BF16)
-    c = configure(options, "ddp")
+    c = configure(options, "ddp", {})
     batch = next(InputSource(c, 128256, 0).micro_batches(1))[0]
     inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1).to(device)
     found: dict[str, Any] = {"options": vars(options), "matmul_flops": peak}
@@ -188,18 +221,19 @@ def main() -> None:
         print("plain", json.dumps(found["plain"]), flush=True)
         if options.backends:
             found["casts"] = casts(plain, device)
+            found["plain"]["kernels"] = kernels(lambda: plain.step(inputs))
         for name in filter(None, options.backends.split(",")):
             try:
-                short, _, zero_options = name.partition("@")
-                if zero_options:
-                    with_zero_options(zero_options)
-                found[name] = against(plain, configure(options, short), inputs, peak, options.steps)
+                short, _, text = name.partition("@")
+                changes = dict(part.split("=") for part in text.split("+") if part)
+                c = configure(options, short, changes)
+                apply({"_kind": short, **changes})
+                found[name] = against(plain, c, inputs, peak, options.steps)
             except Exception as error:
                 found[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
                 traceback.print_exc()
-            print(name, json.dumps(found[name]), flush=True)
-            gc.collect()
-            torch.cuda.empty_cache()
+            print(name, json.dumps({k: v for k, v in found[name].items() if k != "kernels"}), flush=True)
+            release()
             with open(options.out, "w") as file:
                 json.dump(found, file, indent=1)
     with open(options.out, "w") as file:

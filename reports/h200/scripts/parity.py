@@ -2,8 +2,8 @@
 
     torchrun --standalone --nproc-per-node=4 parity.py OUT.jsonl CELL [CELL ...]
 
-A cell is `BACKEND[:tpN][:ringN][:broken]`, BACKEND one of ddp, fsdp2, zero0 to zero3. `broken` reduces FSDP2's
-gradients over data-parallel ranks alone. Write the reference, zero2, first.
+A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:broken]`, BACKEND one of ddp, fsdp2, zero0 to zero3. `broken`
+reduces FSDP2's gradients over data-parallel ranks alone. Write the reference, zero2, first.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def configure(cell: str, world: int) -> Configuration:
     for part in rest:
         if part == "blocks":
             values["compile"] = "blocks"
+        if part == "full-head":
+            values["head"] = "full"
         for name in ("tp", "ring"):
             if part.startswith(name):
                 values[name] = int(part.removeprefix(name))
