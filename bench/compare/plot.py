@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.compare.pairs import Pair
 from bench.compare.series import InputError
@@ -20,38 +21,41 @@ def check_target(path: Path) -> None:
 
 def save(pairs: Sequence[Pair], path: Path, threshold: float) -> None:
     """Write the plot. Raises `InputError` where no two runs share a loss, or the file cannot be written."""
-    drawn = [pair for pair in pairs if pair.alignment]
-    if not drawn:
+    if not any(pair.alignment for pair in pairs):
         raise InputError(f"--plot {path}: there are no losses to draw")
-    import matplotlib
-
-    matplotlib.use("agg")
-    matplotlib.rcParams["text.parse_math"] = False  # names come from files: a $ in one is a dollar
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 6), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-    curves = [drawn[0].first, *(pair.second for pair in drawn)]
-    for run in curves:
-        assert run.loss is not None
-        steps = sorted(run.loss.values)
-        top.plot(steps, [run.loss.values[step] for step in steps], label=_plain(run.name), linewidth=1.2)
-    for number, pair in enumerate(drawn, start=1):
-        assert pair.alignment is not None
-        points = [(s, d) for s, d in sorted(pair.alignment.differences.items()) if math.isfinite(d)]
-        bottom.plot(*zip(*points, strict=True), color=f"C{number % 10}", linewidth=1.2) if points else None
-    bottom.axhline(threshold, color="grey", linestyle="--", linewidth=1)
-    top.set_ylabel("loss")
-    bottom.set(xlabel="step", ylabel="relative difference")
-    bottom.set_yscale("symlog", linthresh=1e-6)
-    bottom.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
-    top.legend(fontsize="small")
     try:
-        figure.savefig(path, dpi=150)
+        draw(pairs, threshold).savefig(path, dpi=150)
     except OSError as error:
         raise InputError(f"--plot {path}: {error.strerror or error}") from None
 
 
-def _plain(name: str) -> str:
-    """matplotlib leaves labels that begin with an underscore out of the legend."""
-    return name.lstrip("_") or "run"
+def draw(pairs: Sequence[Pair], threshold: float | None = None) -> Any:
+    """A matplotlib figure of the losses of all runs, and of their distance from the reference by step."""
+    from matplotlib.figure import Figure
+
+    drawn = [pair for pair in pairs if pair.alignment]
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    for run in (drawn[0].first, *(pair.second for pair in drawn)):
+        assert run.loss is not None
+        steps = sorted(run.loss.values)
+        top.plot(steps, [run.loss.values[step] for step in steps], label=plain(run.name), linewidth=1.2)
+    for number, pair in enumerate(drawn, start=1):
+        assert pair.alignment is not None
+        points = [(s, d) for s, d in sorted(pair.alignment.differences.items()) if math.isfinite(d)]
+        if points:
+            bottom.plot(*zip(*points, strict=True), color=f"C{number % 10}", linewidth=1.2)
+    if threshold is not None:
+        bottom.axhline(threshold, color="grey", linestyle="--", linewidth=1)
+    top.set_ylabel("loss")
+    bottom.set(xlabel="step", ylabel="relative difference")
+    bottom.set_yscale("symlog", linthresh=1e-6)
+    bottom.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
+    top.legend(fontsize="small", ncols=1 + len(drawn) // 12)
+    return figure
+
+
+def plain(name: str) -> str:
+    """A name from a file as a label: a `$` is a dollar and no formula, and matplotlib leaves labels that begin with
+    an underscore out of the legend."""
+    return "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$").lstrip("_") or "run"

@@ -1,0 +1,1 @@
+"""Results as tables, charts, fits and one self-contained page."""

@@ -1,0 +1,101 @@
+"""The report as one HTML file: no network, no other file, everything from results escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.report.charts import Chart
+from bench.report.claims import answers
+from bench.report.columns import COLUMNS
+from bench.report.predicted import memory_errors
+from bench.report.rows import Collection, Row
+from bench.report.scaling import TARGET, fits
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One field of the compatibility grid: the worst status of its rows, and where its log is shown."""
+
+    status: str
+    title: str
+    anchor: str
+
+
+def render(found: Collection, charts: Sequence[Chart], title: str) -> str:
+    """The page as text."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.get_template("page.html.jinja")
+    columns = [column for column in COLUMNS if any(column.value(row) is not None for row in found.rows)]
+    return template.render(
+        title=title, rows=found.rows, columns=columns, sort_key=sort_key, notes=found.notes, target=TARGET,
+        charts=[(chart.title, chart.svg()) for chart in charts], fits=fits(found.rows), answers=answers(found.rows),
+        memory=memory_errors(found.rows), grid=grid(found.rows), logs=logs(found.rows),
+        environments=environments(found.rows), good=GOOD,
+    )  # fmt: skip
+
+
+GOOD = ("ok", "unsupported", "interrupted")
+"""Statuses from best to less good; all others are failures."""
+
+
+def sort_key(value: Any) -> str:
+    """What a cell sorts by: the plain number, or the text."""
+    return "" if value is None else repr(value) if isinstance(value, (int, float)) else str(value)
+
+
+def grid(rows: Sequence[Row]) -> dict[str, Any]:
+    """Backends against settings. Several rows in one field show the worst of them."""
+    variants = list(dict.fromkeys(row.variant for row in rows))
+    settings = sorted(dict.fromkeys(row.setting for row in rows))
+    cells: dict[tuple[str, str], Cell] = {}
+    for number, row in enumerate(rows):
+        key = (row.variant, row.setting)
+        old = cells.get(key)
+        if old is None or _badness(row.status) > _badness(old.status):
+            text = row.message or f"{row.label}: {row.status}"
+            cells[key] = Cell(row.status, text, f"log-{number}")
+    return {"variants": variants, "settings": settings, "cells": cells}
+
+
+def _badness(status: str) -> int:
+    return GOOD.index(status) if status in GOOD else len(GOOD)
+
+
+def logs(rows: Sequence[Row]) -> list[tuple[str, Row, str]]:
+    """Anchor, row, and the end of its log: what the grid's fields lead to."""
+    return [(f"log-{number}", row, row.log_tail()) for number, row in enumerate(rows)]
+
+
+def environments(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """Each different environment once as JSON, with the commands that were run in it."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        rest = {key: value for key, value in row.environment.items() if key != "command"}
+        if not row.environment:
+            continue
+        commands = found.setdefault(json.dumps(_steady(rest), indent=1, sort_keys=True, ensure_ascii=False), [])
+        command = str(row.environment.get("command", ""))
+        if command and command not in commands:
+            commands.append(command)
+    return list(found.items())
+
+
+def _steady(environment: dict[str, Any]) -> dict[str, Any]:
+    """Without what a GPU shows at the moment: clocks, temperature and power differ from row to row."""
+    moment = ("clocks", "temperature", "power")
+    gpus = environment.get("gpus")
+    if not isinstance(gpus, list):
+        return environment
+    kept = [
+        {k: v for k, v in gpu.items() if not k.startswith(moment)} if isinstance(gpu, dict) else gpu for gpu in gpus
+    ]
+    return {**environment, "gpus": kept}

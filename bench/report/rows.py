@@ -1,0 +1,193 @@
+"""What a report is made of: result rows, loss curves, logs; read from directories and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bench.compare.series import InputError, Run
+from bench.compare.sources import is_row, json_lines, read
+from bench.configuration import Configuration, ConfigurationError, parse
+from bench.results import PHASES
+
+LOG_TAIL = 6_000
+"""Characters of a log that a report shows."""
+
+
+@dataclass
+class Row:
+    """One result. `memory` is the peak in bytes less what earlier rows of the same process had left allocated;
+    seconds are medians per step; rates are per GPU; None where nothing was measured."""
+
+    source: Path
+    label: str
+    configuration: Configuration
+    status: str
+    message: str = ""
+    hint: str = ""
+    log: Path | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    spread: dict[str, float] = field(default_factory=dict)
+    processes: int = 0
+    tokens: float | None = None
+    padded: float | None = None
+    with_optimizer: float | None = None
+    flops: float | None = None
+    peak_share: float | None = None
+    network: float | None = None
+    memory: float | None = None
+    parameters: int | None = None
+    positions: float | None = None
+    """Positions of one micro-batch of a data-parallel rank, on average."""
+    losses: list[float] = field(default_factory=list)
+    effective: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def variant(self) -> str:
+        """Backend with its splits: `zero2`, `fsdp2 tp2 ring2`."""
+        c = self.configuration
+        backend = f"zero{c.zero_stage}" if c.backend == "deepspeed" else c.backend.rpartition(":")[2]
+        return " ".join([backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
+
+    @property
+    def setting(self) -> str:
+        """Attention, compilation and packing: a column of the grid."""
+        c = self.configuration
+        parts = [c.attn.replace("flash_attention_", "fa"), *[c.compile] * (c.compile != "none")]
+        return " ".join([*parts, "packed" if c.packing else "padded"])
+
+    @property
+    def layers(self) -> int | None:
+        return self.configuration.num_layers
+
+    def log_tail(self) -> str:
+        """The end of the log, empty where there is none."""
+        if self.log is None:
+            return ""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(0, 2)
+                file.seek(max(file.tell() - LOG_TAIL, 0))
+                return file.read().decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+@dataclass
+class Collection:
+    """All that was found: rows, loss curves that belong to no row, and notes on what was passed over."""
+
+    rows: list[Row] = field(default_factory=list)
+    curves: list[Run] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def collect(paths: Sequence[Path]) -> Collection:
+    """Results under `paths`, in order; the same file is read once.
+
+    Raises `InputError` for a path that is not there, and where nothing was found at all.
+    """
+    found = Collection()
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or directory")
+        files = sorted(_files(path)) if path.is_dir() else [path]
+        for file in (f for f in files if f.resolve() not in seen):
+            seen.add(file.resolve())
+            _add(file, found)
+    if not found.rows and not found.curves:
+        where = ", ".join(map(str, paths))
+        raise InputError(f"{where}: no result.json, no .jsonl of results and no training log in it")
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for pattern in ("*.jsonl", "*.log"):
+        yield from folder.rglob(pattern)
+    yield from folder.rglob("result.json")
+
+
+def _add(file: Path, found: Collection) -> None:
+    try:
+        if file.suffix == ".jsonl":
+            _add_lines(file, found)
+        elif file.suffix == ".log":
+            found.curves += [run for run in read(file) if run.loss]
+        else:
+            _add_result(file, json.loads(file.read_text(encoding="utf-8")), found)
+    except InputError as error:
+        found.notes.append(str(error))
+    except (OSError, ValueError, RecursionError) as error:
+        found.notes.append(f"{file}: not read ({error})")
+
+
+def _add_lines(file: Path, found: Collection) -> None:
+    values = list(json_lines(file))
+    rows = [value for value in values if is_row(value)]
+    for value in rows:
+        _add_result(file, value, found)
+    if not rows and any("losses" in value or "loss" in value for value in values):
+        found.curves += [run for run in read(file) if run.loss]
+
+
+def _add_result(file: Path, value: Any, found: Collection) -> None:
+    if not isinstance(value, dict) or not is_row(value):
+        found.notes.append(f"{file}: not a result that this version reads")
+        return
+    try:
+        found.rows.append(to_row(value, file))
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        found.notes.append(f"{file}: the result of {value.get('label')} is incomplete ({error!r})")
+
+
+def to_row(result: dict[str, Any], source: Path) -> Row:
+    """A `result.json` as a row; raises KeyError and its like for one that is incomplete."""
+    configuration = _configuration(result["configuration"])
+    row = Row(
+        source, str(result["label"]), configuration, str(result["status"]), str(result.get("message", "")),
+        str(result.get("hint", "")), _log(result, source), environment=dict(result.get("environment") or {}),
+    )  # fmt: skip
+    summary, runs = result.get("summary"), result.get("runs") or []
+    return _measured(row, summary, runs, float(result.get("left_allocated", 0))) if summary and runs else row
+
+
+def _configuration(values: dict[str, Any]) -> Configuration:
+    """Settings that this version does not know are left out: the row is still worth showing."""
+    try:
+        return parse(values)
+    except ConfigurationError:
+        known = {key: value for key, value in values.items() if key in Configuration.__dataclass_fields__}
+        return replace(Configuration(), **known)
+
+
+def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
+    phases = {phase: summary[phase] for phase in PHASES if phase in summary}
+    first, c = runs[0], row.configuration
+    batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
+    return replace(
+        row,
+        seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
+        spread={phase: float(entry["spread"]) for phase, entry in phases.items()},
+        processes=int(summary["processes"]),
+        tokens=float(summary["real_tokens_per_second"]), padded=float(summary["padded_tokens_per_second"]),
+        with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
+        flops=float(summary["model_flops_per_second"]), peak_share=float(summary["peak_share"]),
+        network=summary["effective"].get("communication_share"),
+        memory=float(summary["peak_memory"]) - left, parameters=int(summary["parameters"]),
+        positions=float(first["tokens"]["positions"]) / batches,
+        losses=[float(loss) for loss in first["losses"]], effective=dict(summary["effective"]),
+    )  # fmt: skip
+
+
+def _log(result: dict[str, Any], source: Path) -> Path | None:
+    """The log that the result names, or the one of that name beside the result, where the tree was moved."""
+    if not result.get("log"):
+        return None
+    named = Path(str(result["log"]))
+    beside = source.parent / named.name
+    return next((path for path in (beside, named) if path.is_file()), None)

@@ -1,0 +1,146 @@
+"""Cost against the number of layers: a fixed part (embedding, head, loss) and a part per layer.
+
+A model cut to a few layers is quick to measure; the fit says what the whole one will take, and is checked against
+the deepest rows that were measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bench.configuration import Configuration
+from bench.report.rows import Row
+
+_FIELDS = tuple(field for field in Configuration.__dataclass_fields__ if field != "input_hash")
+TARGET = 32
+"""Layers of the whole model of the 8B shape."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is fitted: `value` is linear in the layers, `unit` what `scale` times it is shown in."""
+
+    name: str
+    unit: str
+    scale: float
+    value: Callable[[Row], float | None]
+
+
+def _time_per_token(row: Row) -> float | None:
+    """Seconds of forward and backward per real token and GPU: batches of rows may differ in their tokens."""
+    return 1.0 / row.tokens if row.tokens else None
+
+
+QUANTITIES = (
+    Quantity("forward + backward", "ms per 1000 tokens", 1e6, _time_per_token),
+    Quantity("peak memory", "GB", 1e-9, lambda row: row.memory),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A depth that was left out of a fit on all shallower ones: what the fit says, what was measured."""
+
+    fitted: tuple[int, ...]
+    layers: int
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """`head + per_layer × layers` for one setting, over the means of each depth; `checks` hold its errors."""
+
+    name: str
+    quantity: Quantity
+    layers: tuple[int, ...]
+    head: float
+    per_layer: float
+    checks: tuple[Check, ...]
+
+    @property
+    def sensible(self) -> bool:
+        """Whether a layer costs something: overheads and noise of tiny batches can hide it."""
+        return self.per_layer > 0
+
+    def at(self, layers: int) -> float:
+        return self.head + self.per_layer * layers
+
+
+def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Measured rows that differ in nothing but their layers, under names that tell the groups apart."""
+    found: dict[Configuration, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.layers is not None and row.seconds:
+            found[_without_layers(row.configuration)].append(row)
+    names = _names({key: f"{members[0].variant} {members[0].setting}" for key, members in found.items()})
+    return {names[key]: sorted(members, key=lambda row: row.layers or 0) for key, members in found.items()}
+
+
+def _without_layers(configuration: Configuration) -> Configuration:
+    """Steps and warm-up are how long was measured, not what."""
+    return replace(configuration, num_layers=None, steps=0, warmup=0)
+
+
+def _names(short: dict[Configuration, str]) -> dict[Configuration, str]:
+    """Short names, with as few settings added as tell each from the others of its name."""
+    names = {}
+    for key, name in short.items():
+        others = [other for other in short if short[other] == name and other != key]
+        parts = []
+        while others:
+            field = max(_FIELDS, key=lambda f: sum(getattr(other, f) != getattr(key, f) for other in others))
+            parts.append(f"{field}={getattr(key, field)}")
+            others = [other for other in others if getattr(other, field) == getattr(key, field)]
+        names[key] = ", ".join([name, *parts])
+    return names
+
+
+def fits(rows: Sequence[Row]) -> list[Fit]:
+    """A fit per setting and quantity that was measured with two depths or more."""
+    found = []
+    for name, members in groups(rows).items():
+        for quantity in QUANTITIES:
+            points = _points(members, quantity)
+            if len(points) < 2:
+                continue
+            head, per_layer = line(points)
+            found.append(Fit(name, quantity, tuple(points), head, per_layer, _checks(points)))
+    return found
+
+
+def _points(members: Sequence[Row], quantity: Quantity) -> dict[int, float]:
+    """The mean per depth, in order."""
+    values: dict[int, list[float]] = defaultdict(list)
+    for row in members:
+        value = quantity.value(row)
+        if value is not None and row.layers is not None:
+            values[row.layers].append(value)
+    return {layers: sum(values[layers]) / len(values[layers]) for layers in sorted(values)}
+
+
+def line(points: dict[int, float]) -> tuple[float, float]:
+    """Least squares: (value at no layers, value per layer). Needs two depths."""
+    n, mean_x, mean_y = len(points), sum(points) / len(points), sum(points.values()) / len(points)
+    if n < 2:
+        raise ValueError("a line needs two depths")
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / sum((x - mean_x) ** 2 for x in points)
+    return mean_y - slope * mean_x, slope
+
+
+def _checks(points: dict[int, float]) -> tuple[Check, ...]:
+    """Each depth from the third on, predicted from the shallower ones alone."""
+    depths = list(points)
+    found = []
+    for place in range(2, len(depths)):
+        known = {depth: points[depth] for depth in depths[:place]}
+        head, per_layer = line(known)
+        depth = depths[place]
+        found.append(Check(tuple(known), depth, head + per_layer * depth, points[depth]))
+    return tuple(found)
