@@ -1,8 +1,9 @@
 """A loop over slices of a sequence that leaves its last elements out.
 
 What it does
-    Reports `for i in range(n // size)`, `range(int(n / size))`, that takes `sequence[i * size : (i + 1) * size]` of the
-    sequence whose length `n` is, where `size` is that of a batch and nothing checks that it divides the length.
+    Reports `for i in range(n // size)`, `range(int(n / size))` or a range of a name for one of these, that takes
+    `sequence[i * size : (i + 1) * size]` of the sequence whose length `n` is, where `size` is that of a batch and
+    nothing checks that it divides the length.
 
 Why is this bad
     The last part of the sequence is not seen: results are shorter than the inputs they belong to, and samples are
@@ -38,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not loops or is_aside(function.path):
             continue
         for node in own_nodes(function.node) if function.node is not None else ():
-            if isinstance(node, ast.For) and (parts := _quotient(node.iter)) is not None:
+            if isinstance(node, ast.For) and (parts := _quotient(bindings, function, node.iter)) is not None:
                 length, size = parts
                 sequence = _sequence(bindings, function, length)
                 sliced = sequence and _is_batch(bindings, function, size) and _slices(node, sequence, size)
@@ -46,11 +47,14 @@ def check_project(project: Project) -> Iterator[Finding]:
                     yield _report(function, node.iter, sequence, ast.unparse(size))
 
 
-def _quotient(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
-    """`n` and `size` of `range(n // size)` and `range(int(n / size))`."""
+def _quotient(bindings: Bindings, function: Method, node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """`n` and `size` of `range(n // size)`, `range(int(n / size))` and of a range of a name for one of these."""
     if not isinstance(node, ast.Call) or path_of(node.func) != "range" or len(node.args) != 1:
         return None
     value = node.args[0]
+    if isinstance(value, ast.Name):
+        values = bindings.of(function).get(value.id, [])
+        value = values[0] if len(values) == 1 and values[0] is not None else value
     if isinstance(value, ast.Call) and path_of(value.func) == "int" and len(value.args) == 1:
         value = value.args[0]
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv | ast.Div):
@@ -115,6 +119,17 @@ def forward(model, queries, responses, config):
         results.append(model(batch, responses[i * fbs : (i + 1) * fbs]))
     return results
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def log_probs(model, sequences, args):
+    steps = len(sequences) // args.micro_batch_size
+    found = []
+    for i in range(steps):  # error: MP416
+        found.append(model(sequences[i * args.micro_batch_size : (i + 1) * args.micro_batch_size]))
+    return torch.cat(found)
+""",
 ]
 
 CORRECT = [
@@ -149,5 +164,18 @@ def groups(prompts, n_samples_per_prompt):
         group = prompts[i * n_samples_per_prompt : (i + 1) * n_samples_per_prompt]
         found.append(group)
     return found
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def log_probs(model, sequences, args):
+    steps = len(sequences) // args.micro_batch_size
+    if len(sequences) % args.micro_batch_size:
+        steps += 1
+    found = []
+    for i in range(steps):
+        found.append(model(sequences[i * args.micro_batch_size : (i + 1) * args.micro_batch_size]))
+    return torch.cat(found)
 """,
 ]

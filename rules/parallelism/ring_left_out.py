@@ -1,9 +1,10 @@
 """Parameters sharded over a mesh without its ring dimension, so that ring ranks' gradients are never reduced.
 
 What it does
-    Follows the mesh given to `fully_shard`, `FullyShardedDataParallel` or `DistributedDataParallel` to the mesh that it
-    is a part of, and reports a part without the dimension for ring (context, sequence) parallelism, where that mesh has
-    one whose size is not 1 and nothing in the class reduces gradients over it.
+    Follows the mesh given to `fully_shard`, `FullyShardedDataParallel` or `DistributedDataParallel`, or the group over
+    which gradients are reduced by hand, to the mesh that it is a part of, and reports a part without the dimension for
+    ring (context, sequence) parallelism, where that mesh has one whose size is not 1 and nothing in the class reduces
+    gradients over it.
 
 Why is this bad
     The ranks of a ring see different tokens of the same samples: their gradients differ, and only sharding or
@@ -30,7 +31,7 @@ from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP412", "ring-left-out", "error", "0.1.0", tokens=("fully_shard", "DataParallel", "FSDP", "DDP"))
+RULE = Rule("MP412", "ring-left-out", "error", "0.1.0", tokens=("fully_shard", "DataParallel", "FSDP", "DDP", ".grad"))
 
 _WRAPPERS = {
     "fully_shard": ("mesh",),
@@ -39,13 +40,15 @@ _WRAPPERS = {
     "DistributedDataParallel": ("device_mesh", "process_group"),
     "DDP": ("device_mesh", "process_group"),
 }
+_REDUCTIONS = {"all_reduce": ("group",), "all_reduce_coalesced": ("group",)}
+_GRADIENT = re.compile(r"\bgrads?\b")
 _RING = re.compile(r"^(cp|sp|ring|context|sequence|ulysses)(_|$)|_(cp|ring|context)$")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     meshes = project.analysis(Meshes)
     for function in project.functions():
-        calls = [c for c in function.facts.calls if c.method in _WRAPPERS]
+        calls = [c for c in function.facts.calls if c.method in _WRAPPERS or _reduces_gradients(c)]
         if not calls or is_aside(function.path):
             continue
         found = [(call, part, ring) for call in calls for part, ring in _without_ring(meshes, function, call)]
@@ -55,8 +58,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _without_ring(meshes: Meshes, function: Method, call: Call) -> Iterator[tuple[Part, str]]:
     """The parts of meshes that a call shards or replicates over, with the ring dimension that they leave out."""
-    node = call_node(function, call)
-    values = [k.value for k in node.keywords if k.arg in _WRAPPERS[call.method]] if node is not None else []
+    node, names = call_node(function, call), (_WRAPPERS | _REDUCTIONS)[call.method]
+    values = [k.value for k in node.keywords if k.arg in names] if node is not None else []
     for value in values:
         for part in meshes.part(function, value) or ():
             for name in part.mesh.names or ():
@@ -68,15 +71,18 @@ def _without_ring(meshes: Meshes, function: Method, call: Call) -> Iterator[tupl
                     return
 
 
+def _reduces_gradients(call: Call) -> bool:
+    """Whether a call reduces gradients by hand."""
+    return call.method in _REDUCTIONS and bool(call.positional) and bool(_GRADIENT.search(call.positional[0].value))
+
+
 def _reduced_otherwise(function: Method) -> bool:
     """Whether the class, or the module of a function, reduces gradients over the ring itself."""
     methods = function.cls.every_method() if function.cls is not None else function.module.functions.values()
     for method in methods:
         for call in method.facts.calls:
-            if call.method in ("all_reduce", "all_reduce_coalesced") and call.positional:
-                over_ring = any(dimension(a.value) == "cp" for a in call.args if a.keyword == "group")
-                if over_ring and re.search(r"grads?\b", call.positional[0].value):
-                    return True
+            if _reduces_gradients(call) and any(dimension(a.value) == "cp" for a in call.args if a.keyword == "group"):
+                return True
     return False
 
 
@@ -118,6 +124,18 @@ class FSDP2Strategy:
             fully_shard(layer, mesh=self.dp_mesh)  # error: MP412
         return fully_shard(model, mesh=self.dp_mesh)
 """,
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Strategy:
+    def setup(self, dp_size, cp_size):
+        self.mesh = init_device_mesh("cuda", (dp_size, cp_size), mesh_dim_names=("dp", "cp"))
+
+    def reduce(self, model):
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=self.mesh["dp"].get_group())  # error: MP412
+""",
 ]
 
 CORRECT = [
@@ -155,5 +173,20 @@ class Strategy:
     def reduce_over_ring(self, model):
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad, group=self.cp_group)
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Strategy:
+    def setup(self, dp_size, cp_size):
+        self.mesh = init_device_mesh("cuda", (dp_size, cp_size), mesh_dim_names=("dp", "cp"))
+
+    def reduce(self, model):
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+
+    def mean(self, loss):
+        dist.all_reduce(loss, group=self.mesh["dp"].get_group())
 """,
 ]
