@@ -1,0 +1,166 @@
+"""`bench report`: every format from the same rows, fits, escaping, and the page in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.cli import main as bench
+from bench.configuration import Configuration
+from bench.report.columns import as_csv, table
+from bench.report.rows import collect, to_row
+from bench.report.scaling import fits, line
+from bench.results import build_result, write_json
+
+EVIL = "</script><script>document.title='owned'</script>\"'><img src=x onerror=alert(1)> $x_{"
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+
+
+def result(layers: int, backend: str = "ddp", head: float = 0.1, per_layer: float = 0.01) -> dict[str, object]:
+    """A result whose forward takes `head + per_layer × layers` seconds for 1000 tokens."""
+    configuration = Configuration(backend=backend, num_layers=layers, device="cpu")
+    run = {
+        "times": [{"forward": head + per_layer * layers, "backward": 1e-9}] * 2, "warmups": [],
+        "losses": [3.0, 2.0], "grad_norms": [1.0, 1.0],
+        "memory": {kind: {"forward": 10**9 * layers} for kind in ("allocated", "reserved")},
+        "tokens": {"real": 2000.0, "positions": 2000.0, "squares": 1e6}, "parameters": 10**6 * layers,
+        "effective": {"communication_share": 0.1, "device": "cpu"}, "matmul_flops": 1e12,
+    }  # fmt: skip
+    return build_result(configuration, [run], status="ok", environment={"command": "python -m bench", "python": "3.11"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three depths of one backend, one failed row with a hostile message and log, and a training log."""
+    path = tmp_path_factory.mktemp("results")
+    for layers in (2, 4, 8):
+        write_json(path / f"ddp-{layers}" / "result.json", result(layers))
+    bad = build_result(
+        Configuration(backend="fsdp2", num_layers=2), [], status="crash", message=EVIL, log="/gone/log.0.txt"
+    )
+    write_json(path / "bad" / "result.json", bad | {"label": EVIL})
+    (path / "bad" / "log.0.txt").write_text(f"Traceback\n{EVIL}\n")
+    (path / "sft_test.log").write_text("\n".join(json.dumps({"step": n, "loss": 3.0 - n}) for n in range(3)))
+    (path / f"{'$evil_{'}_test.log").write_text("\n".join(json.dumps({"step": n, "loss": 3.1 - n}) for n in range(3)))
+    (path / "broken").mkdir()
+    (path / "broken" / "result.json").write_text('{"schema": 1, "configuration"')
+    return path
+
+
+@given(st.floats(-10, 10), st.floats(0.01, 10), st.sets(st.integers(1, 80), min_size=2, max_size=6))
+def test_a_line_is_found_again(head: float, per_layer: float, depths: set[int]) -> None:
+    found = line({depth: head + per_layer * depth for depth in depths})
+    assert found == pytest.approx((head, per_layer), abs=1e-6)
+
+
+def test_deeper_rows_check_the_fit(folder: Path) -> None:
+    time, memory = fits(collect([folder]).rows)
+    assert (time.layers, memory.quantity.name) == ((2, 4, 8), "peak memory")
+    assert (time.head * 1000, time.per_layer * 1000) == pytest.approx((0.1, 0.01), rel=1e-3)
+    assert memory.at(32) == pytest.approx(32e9)
+    assert [(check.fitted, check.layers) for check in time.checks] == [((2, 4), 8)]
+    assert time.checks[0].error == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_error_of_the_fit_is_told(tmp_path: Path) -> None:
+    for layers, per_layer in ((2, 0.01), (4, 0.01), (8, 0.02)):
+        write_json(tmp_path / str(layers) / "result.json", result(layers, head=0.0, per_layer=per_layer))
+    assert fits(collect([tmp_path]).rows)[0].checks[0].error == pytest.approx(-0.5, abs=1e-3)
+
+
+def test_memory_of_earlier_rows_is_taken_off() -> None:
+    row = to_row(result(4) | {"left_allocated": 10**9}, Path("x.jsonl"))
+    assert row.memory == 3e9
+
+
+def test_every_format_holds_every_row(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = collect([folder]).rows
+    read = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    assert sorted(entry["status"] for entry in read) == ["crash", "ok", "ok", "ok"]
+    assert {entry["layers"]: float(entry["memory"]) for entry in read if entry["status"] == "ok"}["8"] == 8e9
+    assert "<script>" not in table(rows, "github").replace("\\<script>", "")
+    for name in ("out.md", "out.json", "out.txt"):
+        assert bench(["report", str(folder), "--output", str(tmp_path / name)]) == 0
+    assert "broken" in capsys.readouterr().err
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert len(document["rows"]) == 4
+    assert document["scaling"][0]["checks"][0]["layers"] == 8
+    assert "sft_test" in (tmp_path / "out.txt").read_text()
+
+
+@pytest.mark.parametrize("arguments", [["absent"], ["empty"], ["full", "--output", "taken/x.html"]])
+def test_bad_paths_are_one_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "taken").write_text("a file")
+    write_json(tmp_path / "full" / "result.json", result(2))
+    assert bench(["report", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("bench report: ")
+    assert error.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def page_file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("page")
+    plots = out / "plots"
+    assert bench(["report", str(folder), "--output", str(out / "index.html"), "--plots", str(plots)]) == 0
+    names = {path.name for path in plots.iterdir()}
+    assert {"throughput_by_layers.png", "memory_by_layers.svg", "losses_1.png", "phases_8_layers.svg"} <= names
+    return out / "index.html"
+
+
+def test_the_page_is_one_file_and_escaped(page_file: Path) -> None:
+    text = page_file.read_text(encoding="utf-8")
+    assert "<script>document.title" not in text
+    assert "<img src=x" not in text
+    assert "&lt;script&gt;document.title" in text
+    assert 'src="' not in text
+    assert "Traceback" in text  # the log that lies beside the result, whatever folder the result names
+
+
+def test_the_page_in_a_browser(page_file: Path) -> None:
+    """It sorts, switches its theme, says nothing on the console and asks for nothing but itself."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    said: list[str] = []
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="light")
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(page_file.as_uri())
+        layers = "[...document.querySelectorAll('#rows tbody tr')].map(row => row.cells[2].textContent)"
+        heading = page.locator("#rows th button", has_text="layers")
+        heading.click()
+        assert page.evaluate(layers) == ["2", "2", "4", "8"]
+        heading.click()
+        assert page.evaluate(layers) == ["8", "4", "2", "2"]
+        page.locator("#rows th button", has_text="forward ms").click()
+        assert page.evaluate(layers)[-1] == "2"  # what was not measured stands last
+        colour = "getComputedStyle(document.body).backgroundColor"
+        before = page.evaluate(colour)
+        page.locator("#theme").click()
+        assert page.evaluate(colour) != before
+        page.locator("#grid ~ .wide a.failed").first.click()
+        assert page.locator("details[open] pre").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.title() == "Results of bench"
+        browser.close()
+    assert said == []
+    assert asked == [page_file.as_uri()]
