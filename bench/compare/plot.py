@@ -51,7 +51,8 @@ def draw(pairs: Sequence[Pair], threshold: float | None = None) -> Any:
     bottom.set(xlabel="step", ylabel="relative difference")
     bottom.set_yscale("symlog", linthresh=1e-6)
     bottom.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
-    top.legend(fontsize="small", ncols=1 + len(drawn) // 12)
+    bottom.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(*top.get_legend_handles_labels(), fontsize="x-small", loc="outside lower center", ncols=3)
     return figure
 
 

@@ -130,7 +130,7 @@ def _phases(rows: Sequence[Row]) -> list[Chart]:
         axes.set_yticks(range(len(members)), [plain(name) for name, _ in members], fontsize="x-small")
         axes.set(xlabel="ms per step")
         axes.grid(False, axis="y")
-        axes.legend(fontsize="small", loc="lower right")
+        figure.legend(*axes.get_legend_handles_labels(), fontsize="small", loc="outside upper right", ncols=3)
         depth_text = "all" if depth is None else str(depth)
         found.append(Chart(f"phases_{depth_text}_layers", f"Time per step, {depth_text} layers", figure))
     return found
