@@ -371,6 +371,17 @@ class Project:
             yield from module.functions.values()
 
     @cached_property
+    def defined(self) -> frozenset[str]:
+        """Every name that a function or class of the project can be called by; most calls are of nothing in it."""
+        found: set[str] = set()
+        for module in self.modules.values():
+            found.update(module.facts.names)
+            found.update(name for _, name in module.imports)
+            found.update(each.name for each in module.functions.values())
+            found.update(each.rpartition(".")[2] for each in module.classes)
+        return frozenset(found)
+
+    @cached_property
     def _nested(self) -> dict[Method, list[Method]]:
         found: dict[Method, list[Method]] = {}
         for function in self.functions():

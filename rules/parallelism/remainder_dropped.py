@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import Bindings, own_nodes
 from validator.analysis.dimensions import tag_of
-from validator.analysis.places import is_aside
+from validator.analysis.places import is_aside, text_of
 from validator.facts.text import path_of
 from validator.finding import Finding
 from validator.project import Method, Project
@@ -36,7 +36,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     bindings = project.analysis(Bindings)
     for function in project.functions():
         loops = any(row.kind == "for" and row.value == "range" for row in function.facts.assigns)
-        if not loops or is_aside(function.path):
+        if not loops or is_aside(function.path) or "/" not in text_of(function):
             continue
         for node in own_nodes(function.node) if function.node is not None else ():
             if isinstance(node, ast.For) and (parts := _quotient(bindings, function, node.iter)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from validator.facts.model import Call
 from validator.facts.text import path_of
@@ -53,6 +54,7 @@ def call_node(function: Method, call: Call) -> ast.Call | None:
     return None
 
 
+@lru_cache(maxsize=256)  # several rules look at the same few functions
 def own_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes of a function without those of the functions and classes inside it."""
     found: list[ast.AST] = []

@@ -31,6 +31,7 @@ class Types:
         self.project = project
         self._known: dict[tuple[Method, str], Classes] = {}
         self._attributes: dict[tuple[ClassDef, str], Classes] = {}
+        self._called: dict[tuple[Method, str], list[Method]] = {}
         self._depth = 0
 
     # -- questions -----------------------------------------------------------------------------------------
@@ -48,6 +49,8 @@ class Types:
 
     def targets(self, function: Method, call: Call) -> list[Method]:
         """The project functions that a call may reach: by name, by the receiver's type, through a constructor."""
+        if call.method not in self.project.defined and not call.target.endswith(_WRAPPERS):
+            return []
         found = self.called(function, call.target)
         if found:
             return found
@@ -58,6 +61,12 @@ class Types:
 
     def called(self, function: Method, target: str) -> list[Method]:
         """The functions that a called path means without types: names, `self.x`, `super().x`, constructors."""
+        key = (function, target)
+        if key not in self._called:
+            self._called[key] = self._meant(function, target)
+        return self._called[key]
+
+    def _meant(self, function: Method, target: str) -> list[Method]:
         for wrapper in _WRAPPERS:
             target = target.removesuffix(wrapper)
         if function.cls is not None and function.facts.params and not function.facts.is_static:
