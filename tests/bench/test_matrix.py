@@ -1,0 +1,115 @@
+"""`bench matrix`: the eight rows run for real, the cover of pairs, and the classes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.availability import COMPILERS
+from bench.commands.matrix import main
+from bench.configuration import Configuration
+from bench.matrix.cells import AXES, Cell, cover, eight, never, product, reference
+from bench.matrix.classify import classify
+from bench.matrix.lanes import LanedSweep
+
+BASE = Configuration(device="cpu", dtype="fp32", seq_len=64, steps=2, warmup=1)
+
+
+def test_the_eight_rows_run_are_classified_and_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--device", "cpu", "--seq-len", "32", "--steps", "2", "--quiet", "--output", str(tmp_path)]
+    assert main(flags) == 0
+    written = json.loads((tmp_path / "matrix.json").read_text())
+    rows = {row["cell"]: row for row in written["rows"]}
+    assert next(iter(rows)) == "default"
+    assert list(rows)[-1] == "flash-attn + compile + packing"
+    assert len(rows) == 8
+    compiled = "ok" if any(map(shutil.which, COMPILERS)) else "unsupported"
+    classes = {name: row["class"] for name, row in rows.items() if "flash-attn" not in name}
+    assert classes == {"default": "ok", "packing": "ok", "compile": compiled, "compile + packing": compiled}
+    assert all(row["class"] == "unsupported" and row["detail"] for n, row in rows.items() if "flash-attn" in n)
+    assert rows["packing"]["loss_difference"] < 1e-4
+    assert rows["default"]["relative_speed"] == 1.0
+    assert (tmp_path / rows["packing"]["log"]).is_file()
+    assert "| packing | ok |" in (tmp_path / "matrix.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/run.*.json")}
+    assert main(flags) == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/run.*.json")} == before
+
+    other = tmp_path / "other.json"
+    rows["packing"]["class"] = "crash"
+    written["stack"]["torch"] = "9.9"
+    other.write_text(json.dumps(written))
+    capsys.readouterr()
+    assert main(["--diff", str(tmp_path), str(other)]) == 1
+    shown = capsys.readouterr().out
+    assert "packing: ok → crash" in shown
+    assert "→ 9.9" in shown
+    assert main(["--diff", str(other), str(tmp_path)]) == 0
+    assert main(["--diff", str(tmp_path / "absent.json"), str(other)]) == 2
+
+
+def test_one_gpu_cells_run_side_by_side_and_all_end_as_rows(tmp_path: Path) -> None:
+    cells = [replace(BASE, seq_len=length) for length in (32, 40)] + [
+        replace(BASE, loss="tests.bench.faults:not_a_number")
+    ]
+    rows = LanedSweep(cells, tmp_path, processes=1, quiet=True, lanes=2).run()
+    assert [row["status"] for row in rows] == ["ok", "ok", "nan"]
+
+
+@pytest.mark.parametrize("strength", [2, 3])
+def test_the_cover_holds_every_combination_that_can_occur(strength: int) -> None:
+    def refusal(c: Configuration) -> str | None:
+        return "deepcompile belongs to deepspeed" if c.compile == "deepcompile" and c.backend != "deepspeed" else None
+
+    possible, refused = product(BASE, AXES, refusal)
+    chosen = {cell.name for cell in cover(possible, strength, limit=10_000)}
+    settings = {cell.name: values for cell, values in possible}
+
+    def parts(values: Any) -> set[frozenset[Any]]:
+        return {frozenset(part) for part in itertools.combinations(sorted(values, key=str), strength)}
+
+    occurring = set().union(*(parts(values) for values in settings.values()))
+    assert set().union(*(parts(settings[name]) for name in chosen)) == occurring
+    assert len(chosen) < len(possible) / 2
+    assert len(cover(possible, strength, limit=5)) == 5
+    lost = [set(one.settings) for one in never(possible, refused, strength)]
+    assert all({("backend", "ddp"), ("compile", "deepcompile")} <= one or
+               {("backend", "fsdp2"), ("compile", "deepcompile")} <= one for one in lost)  # fmt: skip
+    assert lost
+
+
+def _row(losses: list[float], device: str = "cpu", kernels: list[str] | None = None, breaks: int = 0) -> dict[str, Any]:
+    graphs = {"graphs": 1, "graph_breaks": breaks, "recompiles": 0, "compile_seconds": 0.0}
+    effective = {"device": device, "attention_kernels": kernels or [], "graphs": graphs}
+    asked = {"dtype": "fp32", "attn": "flash_attention_2", "compile": "none"}
+    return {
+        "status": "ok", "message": "", "configuration": asked, "runs": [{"losses": losses}],
+        "summary": {"effective": effective},
+    }  # fmt: skip
+
+
+def test_classes_of_rows_that_ended_well() -> None:
+    good = [5.0, 4.0, 3.0]
+    assert classify(_row(good), good).kind == "ok"
+    assert classify(_row(good, breaks=3), good).detail == "3 graph breaks"
+    assert classify(_row(good, "cuda:0", ["efficient"]), good).kind == "slow path"
+    assert classify(_row(good, "cuda:0", ["flash"]), good).kind == "ok"
+    wrong = classify(_row([5.0, 4.1, 3.0], breaks=3), good)
+    assert (wrong.kind, wrong.detail.split(",")[0]) == ("wrong loss", "step 2: 4.10000")
+    failed = {"status": "oom", "message": "rank 0: out of memory"}
+    assert classify(failed, good) == classify(failed, None)
+    assert classify(failed, good).kind == "out of memory"
+
+
+def test_cells_of_one_model_share_a_reference() -> None:
+    found: list[Cell] = eight(BASE, "blocks")
+    assert len({cell.configuration.content_hash() for cell in found}) == 8
+    assert len({reference(cell.configuration) for cell in found}) == 1
