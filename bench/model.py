@@ -153,7 +153,7 @@ class Actor(nn.Module):
         self, logits: torch.Tensor, targets: torch.Tensor, return_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         cap = getattr(self.config, "final_logit_softcapping", None)
-        if self.head == "compiled":
+        if self.head == "compiled" and not torch.compiler.is_compiling():  # marks are no part of a graph
             # Packed batches differ in length; the vocabulary stays fixed, or the kernel loses half its speed.
             torch._dynamo.maybe_mark_dynamic(logits, 0)
             torch._dynamo.maybe_mark_dynamic(targets, 0)

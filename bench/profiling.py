@@ -37,6 +37,18 @@ def _kind(name: str) -> str | None:
     return next((kind for kind, words in ATTENTION.items() if all(word in lowered for word in words)), None)
 
 
+def _is_cast(event: Any) -> bool:
+    """Whether an operation casts or copies parameters or gradients: by its name, or a plain copy within FSDP2."""
+    if event.name in COPIES:
+        return True
+    inside = event.cpu_parent if event.name == "aten::copy_" else None
+    while inside is not None:
+        if inside.name.startswith("FSDP::"):
+            return True
+        inside = inside.cpu_parent
+    return False
+
+
 def _is_collective(name: str) -> bool:
     return "nccl" in name.lower() or name.startswith("gloo:")
 
@@ -53,7 +65,7 @@ def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
     kinds = {kind for event in averages if (kind := _kind(event.key)) is not None}
     if cuda:
         total = sum(event.self_device_time_total for event in averages)
-        casts = sum(event.self_device_time_total for event in averages if event.key in COPIES)
+        casts = sum(event.self_device_time_total for event in recorded.events() if _is_cast(event))
         spent = sum(event.self_device_time_total for event in averages if _is_collective(event.key))
     else:
         events = [event for event in recorded.events() if event.time_range.end > event.time_range.start]
@@ -61,5 +73,5 @@ def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
             (e.time_range.start for e in events), default=0
         )
         spent = sum(event.cpu_time_total for event in averages if _is_collective(event.key))
-        casts = sum(event.self_cpu_time_total for event in averages if event.key in COPIES)
+        casts = sum(event.self_cpu_time_total for event in events if _is_cast(event))
     return Profile(min(spent / total, 1.0) if total else 0.0, tuple(sorted(kinds)), casts / 1e6)

@@ -129,3 +129,19 @@ def small_chunks(config: StrategyConfig) -> dict[str, list[float]]:
 
     bench.model.HEAD_CHUNK = 20  # rows hold up to 48 tokens: one, two or three chunks
     return jobs.train(config, "llama-tiny", STEPS, None, None)
+
+
+@pytest.mark.parametrize(("world", "split"), [(1, "plain"), (2, "plain"), (4, "tp2")])
+def test_fsdp2_reduces_a_head_of_its_own(world: int, split: str, reference: tuple[dict[str, list[float]], str]) -> None:
+    """A head that is called once is sharded apart from the embedding; on one rank nothing is copied to reduce."""
+    expected, path = reference
+    results = run_group(world, full_head, make("fsdp2", world, split), path)
+    assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+    assert max(results[0]["gradient_errors"]) < 1e-4
+
+
+def full_head(config: StrategyConfig, path: str) -> dict[str, list[float]]:
+    from functools import partial
+
+    jobs.build_actor = partial(jobs.build_actor, head="full")  # this process's own
+    return jobs.train(config, "llama-tiny", STEPS, path, None)

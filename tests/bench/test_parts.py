@@ -124,6 +124,14 @@ def test_the_chunked_head_and_the_whole_one_agree() -> None:
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-3)
 
 
+def test_the_compiled_head_fits_into_a_graph_of_the_whole() -> None:
+    actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"), head="compiled")
+    tokens = torch.randint(0, 1024, (1, 16))
+    actor._score = torch.compile(actor._score, backend="eager")
+    whole = torch.compile(actor, backend="eager", fullgraph=True)
+    torch.testing.assert_close(whole(tokens, tokens).log_probs, actor(tokens, tokens).log_probs)
+
+
 @pytest.mark.parametrize(("head", "one_call", "calls"), [("chunked", False, 4), ("chunked", True, 1)])
 def test_the_head_is_called_once_where_each_call_is_a_collective(head: Head, one_call: bool, calls: int) -> None:
     """Two chunks, each computed again in the backward pass: four calls, unless the backend asks for one."""
