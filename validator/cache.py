@@ -8,12 +8,12 @@ Two files per working directory and set of enabled rules, both named after a fin
 - `*.facts`: for each file the pickled facts, file findings and suppressions under the digest of its content.
   It is opened only if a run is not known whole.
 
-*Trust.* Unpickling runs what a pickle says, so nothing is read from a folder that another user owns or may
-write to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not
-fit is dropped without a word and made again. *Two runs at once.* Files are replaced atomically; the later
-writer wins and the other's work is done again some day. *Stale stamps.* As in git, the stamp of a file
-(size, times, inode) is believed only if it was taken two seconds or more after the file last changed; else
-the file is read.
+*Trust.* What is read decides what is reported, so nothing is read from a folder that another user owns or may write
+to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not fit, or is not
+made of what a cache is made of, is dropped without a word and made again; unpickling makes nothing but records.
+*Two runs at once.* Files are replaced atomically; the later writer wins and the other's work is done again some day.
+*Stale stamps.* As in git, the stamp of a file (size, times, inode) is believed only if it was taken two seconds or
+more after the file last changed; else the file is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from validator import __version__
 from validator.discovery import Entry
-from validator.finding import Edit, Finding, Fix, Related, Span
+from validator.finding import Edit, Finding, Fix, Related, Span, is_finding, is_fix
 from validator.reading import regular
 
 try:  # `hashlib` loads OpenSSL, which takes longer than all the hashing of a warm run
@@ -98,9 +98,12 @@ def _stamps(path: str, seen: list[Any]) -> None:
         return
     for entry in entries:
         if entry.name.endswith((".py", ".toml")):
-            status = entry.stat()
+            try:
+                status = entry.stat()
+            except OSError:  # a link to nothing
+                continue
             seen.append((entry.path, status.st_size, status.st_mtime_ns))
-        elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+        elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
             _stamps(entry.path, seen)
 
 
@@ -117,11 +120,18 @@ class Cache:
         self._fixes: dict[bytes, Any] = {}
         self._dirty = False
         self._facts: dict[str, tuple[bytes, bytes]] | None = None
-        if self.usable and (body := _load(self._base + ".runs")) is not None:
-            try:
-                self._stamps, self._runs, self._fixes = marshal.loads(body)
-            except (ValueError, EOFError, TypeError):
-                self._stamps, self._runs, self._fixes = {}, {}, {}
+        self.used = False  # whether facts or fixes came out of it
+        parts = self._loaded(".runs")
+        if isinstance(parts, tuple) and len(parts) == 3 and all(isinstance(part, dict) for part in parts):
+            self._stamps, self._runs, self._fixes = parts
+
+    def _loaded(self, suffix: str) -> Any:
+        """What a file of this cache holds, of whatever shape; None where there is none."""
+        body = _load(self._base + suffix) if self.usable else None
+        try:
+            return marshal.loads(body) if body is not None else None
+        except Exception:  # bytes that are no marshal may raise anything
+            return None
 
     def digests(self, entries: list[Entry]) -> list[bytes]:
         """The digest of the content of each file (of its problem, where it cannot be read)."""
@@ -130,9 +140,9 @@ class Cache:
     def _digest(self, entry: Entry) -> bytes:
         if entry.problem is not None:
             return digest(repr(entry.problem).encode())
-        known = self._stamps.get(entry.absolute)
-        if known is not None and known[0] == entry.stamp:
-            return known[1]
+        match self._stamps.get(entry.absolute):
+            case (stamp, bytes(known)) if stamp == entry.stamp:
+                return known
         now = time.time_ns()
         try:
             value = digest(regular(entry.absolute))
@@ -145,10 +155,17 @@ class Cache:
 
     def run(self, key: bytes) -> Run | None:
         """The remembered run of a key."""
-        plain = self._runs.get(key)
-        if plain is None:
+        if key not in self._runs:
             return None
-        return Run([_finding(each) for each in plain[0]], plain[1])
+        try:
+            findings, suppressed = self._runs[key]
+            run = Run([_finding(each) for each in findings], suppressed)
+            if all(map(is_finding, run.findings)) and type(suppressed) is int:
+                return run
+        except Exception:  # of any other shape
+            pass
+        del self._runs[key]
+        return None
 
     def remember(self, key: bytes, run: Run) -> None:
         self._runs.pop(key, None)
@@ -159,7 +176,16 @@ class Cache:
 
     def fix(self, key: bytes) -> tuple[Fix | None] | None:
         """The remembered fix of a finding (which may be that there is none), in a tuple."""
-        return (_fix(self._fixes[key]),) if key in self._fixes else None
+        if key not in self._fixes:
+            return None
+        try:
+            fix = _fix(self._fixes[key])
+        except Exception:  # of any other shape
+            return None
+        if fix is not None and not is_fix(fix, first=0):
+            return None
+        self.used = True
+        return (fix,)
 
     def remember_fix(self, key: bytes, fix: Fix | None) -> None:
         self._fixes[key] = _plain_fix(fix)
@@ -177,18 +203,24 @@ class Cache:
 
     def open_facts(self) -> None:
         """Read the store of facts; before this, `facts` knows nothing."""
-        self._facts = {}
-        if not self.usable or (body := _load(self._base + ".facts")) is None:
-            return
-        try:
-            self._facts = marshal.loads(body)
-        except (ValueError, EOFError, TypeError):
-            self._facts = {}
+        facts = self._loaded(".facts")
+        self._facts = facts if isinstance(facts, dict) else {}
+
+    def forget_facts(self) -> None:
+        """Drop the facts and the fixes, here and on disk: something about them is wrong."""
+        self._facts, self._fixes, self.used = {}, {}, False
+        self._dirty = True
+        if self.usable:
+            with contextlib.suppress(OSError):
+                os.unlink(self._base + ".facts")
 
     def facts(self, path: str, content: bytes) -> bytes | None:
         """The pickled record of a file of this content at this path."""
-        known = (self._facts or {}).get(path)
-        return known[1] if known is not None and known[0] == content else None
+        match (self._facts or {}).get(path):
+            case (bytes(known), bytes(record)) if known == content:
+                self.used = True
+                return record
+        return None
 
     def save_facts(self, records: dict[str, tuple[bytes, bytes]]) -> None:
         """Write the records of this run; those of other runs stay while there is room."""
@@ -196,10 +228,11 @@ class Cache:
             return
         size = sum(len(record) for _, record in records.values())
         merged = dict(records)
-        for path, (content, record) in (self._facts or {}).items():
-            if path not in merged and size + len(record) < _FACTS_BYTES:
-                merged[path] = (content, record)
-                size += len(record)
+        for path, known in (self._facts or {}).items():
+            match known:
+                case (bytes(), bytes(record)) if path not in merged and size + len(record) < _FACTS_BYTES:
+                    merged[path] = known
+                    size += len(record)
         if size < _FACTS_BYTES:
             _store(self._base + ".facts", marshal.dumps(merged))
             _prune(self.folder)

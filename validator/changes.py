@@ -9,16 +9,18 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import sys
 from collections import Counter
 
-from validator import cli, discovery, fixes, ignoring, writing
-from validator.checker import Check, Record, check_sources
+from validator import discovery, fixes, ignoring, streams, writing
+from validator.checker import Check, check_sources
 from validator.config import Config
 from validator.errors import UsageError
 from validator.finding import Finding
 from validator.output import clean
 from validator.reading import regular
+from validator.records import Record
+from validator.reporting import new_findings, report
+from validator.running import Checked, check_of
 from validator.source import SourceFile
 
 _ROUNDS = 10  # a fix may uncover another; two that undo each other must end
@@ -28,7 +30,7 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     """Do what was asked for and report what is left; the exit status."""
     paths = options.paths or ["."]
     entries = discovery.discover(paths, settings)
-    check = cli.check_of(settings, any(os.path.isdir(path) for path in paths))
+    check = check_of(settings, any(os.path.isdir(path) for path in paths))
     tree = _Tree(entries, check, discovery.roots(paths))
     if options.add_ignore:
         _silence(options, settings, tree)
@@ -42,8 +44,8 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     done = (
         f"{_number(count, 'finding')} silenced" if options.add_ignore else f"{_number(count, 'fix', 'fixes')} applied"
     )
-    print(f"meshproof: {done}", file=sys.stderr)
-    return cli.report(options, settings, tree.checked())
+    streams.say(done)
+    return report(options, settings, tree.checked())
 
 
 def _number(count: int, one: str, many: str = "") -> str:
@@ -63,12 +65,12 @@ class _Tree:
         self.roots = roots
         self.count: Counter[str] = Counter()
 
-    def checked(self) -> cli.Checked:
+    def checked(self) -> Checked:
         """The findings as the files stand."""
         sources = [SourceFile(entry.path, entry.absolute, self.now.get(entry.path)) for entry in self.entries]
         problems = {entry.path: entry.problem for entry in self.entries}
         result = check_sources(sources, self.check, self.records, problems)
-        return cli.Checked(
+        return Checked(
             findings=result.findings,
             files=self.entries,
             suppressed=result.suppressed,
@@ -93,7 +95,7 @@ class _Tree:
         """Take back what would be written outside of the tree."""
         for path in self.changed():
             if not discovery.within(self.absolute[path], self.roots):
-                print(f"meshproof: {clean(path)}: a link that leads elsewhere; not written", file=sys.stderr)
+                streams.say(f"{clean(path)}: a link that leads elsewhere; not written")
                 self.change(path, self.before[path], -self.count[path])
 
     def write(self) -> None:
@@ -119,7 +121,7 @@ def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> None:
     for _ in range(_ROUNDS):
         checked = tree.checked()
         findings = [
-            each for each in cli.new_findings(options, settings, checked) if fixes.allowed(each, options.unsafe_fixes)
+            each for each in new_findings(options, settings, checked) if fixes.allowed(each, options.unsafe_fixes)
         ]
         count = 0
         for path, found in _by_file(findings).items():
@@ -134,7 +136,7 @@ def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> None:
 def _silence(options: argparse.Namespace, settings: Config, tree: _Tree) -> None:
     """Put a comment beside each finding."""
     checked = tree.checked()
-    for path, found in _by_file(cli.new_findings(options, settings, checked)).items():
+    for path, found in _by_file(new_findings(options, settings, checked)).items():
         data, count = ignoring.silenced(tree.data(path), found, options.reason or ignoring.REASON)
         tree.change(path, data, count)
 
@@ -148,7 +150,7 @@ def _show(options: argparse.Namespace, tree: _Tree) -> int:
     changed = tree.changed()
     parts = []
     # What a terminal would obey is shown escaped there; a file or `patch` gets the bytes as they are.
-    shown = _for_terminal if options.output is None and sys.stdout.isatty() else str
+    shown = _for_terminal if options.output is None and streams.is_terminal() else str
     for path in changed:
         before, after = (data.decode(encoding_of(data)) for data in (tree.before[path], tree.now[path]))
         lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{clean(path)}", f"b/{clean(path)}")
@@ -156,7 +158,7 @@ def _show(options: argparse.Namespace, tree: _Tree) -> int:
             shown(line) if line.endswith(("\n", "\r")) else f"{shown(line)}\n\\ No newline at end of file\n"
             for line in lines
         ]
-    cli.write("".join(parts), options.output)
+    streams.write("".join(parts), options.output)
     return 1 if changed and not options.exit_zero else 0
 
 

@@ -22,9 +22,10 @@ from validator.config import Config
 from validator.discovery import Entry, Globs
 from validator.errors import UsageError, told
 from validator.facts.model import FileFacts, Problem
-from validator.finding import Finding, Fix
+from validator.finding import Finding, Fix, is_finding
 from validator.languages import language
 from validator.project import Project
+from validator.records import Record, unpickled
 from validator.rule import LoadedRule
 from validator.source import SourceFile
 from validator.suppressions import Outcome, Suppression, apply, comments_of, covers
@@ -33,16 +34,6 @@ _WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; belo
 _WORTH_A_FORK = 20  # files from which on half of the project rules run in a process of their own
 _FIRST_HALF = frozenset({"interface", "names", "options"})  # about as long as all other families together
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
-
-
-class Record(NamedTuple):
-    """What is known of one file by itself. `tokens`: the prefilter tokens that it contains."""
-
-    facts: FileFacts
-    findings: tuple[Finding, ...]
-    comments: tuple[Suppression, ...]
-    tokens: frozenset[str]
-    errors: tuple[str, ...]
 
 
 class Result(NamedTuple):
@@ -71,8 +62,23 @@ class Check(NamedTuple):
 def check(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None = None) -> Result:
     """All findings of the files, sorted."""
     with _patience():
-        sources, records = _examined(entries, digests, run, cache)
-        return _joined(sources, records, run, cache)
+        try:
+            result = _checked(entries, digests, run, cache)
+            if not result.errors or cache is None or not cache.used:
+                return result
+        except UsageError:
+            raise
+        except Exception:
+            if cache is None or not cache.used:
+                raise
+        # What went wrong may have come out of the cache: only what goes wrong without it is an error.
+        cache.forget_facts()
+        return _checked(entries, digests, run, cache)
+
+
+def _checked(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None) -> Result:
+    sources, records = _examined(entries, digests, run, cache)
+    return _joined(sources, records, run, cache)
 
 
 def check_sources(
@@ -171,14 +177,18 @@ def _guarded(
     rule: LoadedRule, hook: Callable[..., Iterable[Finding]], subject: object, where: str, errors: list[str]
 ) -> list[Finding]:
     """The findings of a rule; a crash names the rule and its file and the others go on."""
+    name = f"{rule.rule.code} ({rule.rule.name})"
     try:
-        return list(hook(subject))
-    except UsageError:  # a contract that the configuration names cannot be read
+        found = list(hook(subject))
+    except (UsageError, KeyboardInterrupt):  # a contract that the configuration names cannot be read
         raise
-    except Exception as error:
-        name = f"{rule.rule.code} ({rule.rule.name})"
+    except BaseException as error:  # `sys.exit` in a rule ends the rule
         errors.append(f"internal error: rule {name} failed on {where}: {told(error)}")
         return []
+    odd = next((each for each in found if not is_finding(each)), None)
+    if odd is not None:
+        errors.append(f"internal error: rule {name} failed on {where}: it gave {odd!r:.80}, which is no finding")
+    return [each for each in found if is_finding(each)]
 
 
 # -- many files --------------------------------------------------------------------------------------------
@@ -196,7 +206,7 @@ def _examined(
     missing: list[tuple[Entry, bytes]] = []
     for entry, content in zip(entries, digests, strict=True):
         known = cache.facts(entry.path, content) if cache is not None else None
-        record = _unpickled(known) if known is not None else None
+        record = unpickled(known) if known is not None else None
         if known is None or record is None:
             missing.append((entry, content))
         else:
@@ -211,14 +221,6 @@ def _examined(
     if cache is not None and missing:
         cache.save_facts(pickled)
     return sources, records
-
-
-def _unpickled(data: bytes) -> Record | None:
-    try:
-        record = pickle.loads(data)
-    except Exception:  # a damaged pickle may raise anything
-        return None
-    return record if isinstance(record, Record) else None
 
 
 def _made(missing: list[tuple[Entry, bytes]], run: Check, keep: bool) -> Iterator[tuple[str, bytes, bytes, Record]]:
@@ -348,7 +350,9 @@ def _fix(finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | 
 
     try:
         fix = offered(finding, rule, source)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         name = f"{rule.rule.code} ({rule.rule.name})"
         errors.append(f"internal error: the fix of rule {name} failed on {finding.path}: {told(error)}")
         return None

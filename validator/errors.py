@@ -18,7 +18,7 @@ def nearest(word: str, choices: list[str], cutoff: float = 0.6) -> str:
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """An exception in one line, with the innermost place it came from."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -60,3 +60,38 @@ class Finding(NamedTuple):
 
     def sort_key(self) -> tuple[Any, ...]:
         return (self.path, self.span, self.code, self.message)
+
+
+def is_finding(value: object) -> bool:
+    """Whether a value is a finding through and through: it may come from a rule of a user, or from a cache."""
+    if not isinstance(value, Finding):
+        return False
+    texts = (value.code, value.name, value.path, value.message, value.help, value.context)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and value.severity in ("error", "warning", "note")
+        and _is_span(value.span)
+        and isinstance(value.related, tuple)
+        and all(isinstance(each, Related) and _fits(each, (str, int, str)) for each in value.related)
+        and (value.fix is None or is_fix(value.fix))
+    )
+
+
+def is_fix(value: object, first: int = 1) -> bool:
+    """Whether a value is a fix through and through. `first`: the least line, 0 where lines count from a statement."""
+    return (
+        isinstance(value, Fix)
+        and value.safety in ("safe", "unsafe")
+        and isinstance(value.message, str)
+        and isinstance(value.edits, tuple)
+        and bool(value.edits)
+        and all(isinstance(e, Edit) and _is_span(e.span, first) and isinstance(e.text, str) for e in value.edits)
+    )
+
+
+def _is_span(value: object, first: int = 1) -> bool:
+    return isinstance(value, Span) and _fits(value, (int,) * 4) and min(value) >= first
+
+
+def _fits(values: tuple[object, ...], kinds: tuple[type, ...]) -> bool:
+    return len(values) == len(kinds) and all(map(isinstance, values, kinds))

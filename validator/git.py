@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 
+from validator import streams
 from validator.errors import UsageError
 from validator.reading import regular
 
@@ -70,7 +71,7 @@ def run(folder: str, *arguments: str) -> tuple[int, bytes]:
 def _given_up() -> tuple[int, bytes]:
     _found[:] = [None]
     said = f"git did not answer within {_PATIENCE:g} s; going on without it, so that git-ignored files count too"
-    print(f"meshproof: {said}", file=sys.stderr)
+    streams.say(said)
     return 127, b""
 
 

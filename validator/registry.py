@@ -71,7 +71,9 @@ def _modules_of_folder(folder: str) -> Iterator[ModuleType]:
         sys.modules[spec.name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # `sys.exit` at its end, where it was once a script
             raise UsageError(f"{path}: the rule cannot be loaded: {told(error)}") from error
         yield module
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from validator import config, registry
 from validator.checker import Check, Result, check_sources
-from validator.cli import Checked, summarise
 from validator.output import Report, render
+from validator.reporting import summarise
+from validator.running import Checked
 from validator.source import SourceFile
 
 NEWER_SYNTAX = "MP205"  # what only a newer Python than this one can read is no broken file

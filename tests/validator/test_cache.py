@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import pickle
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from validator import cache, checker, cli
+from validator import cache, checker, cli, records
+from validator.facts.model import FileFacts
 from validator.finding import Edit, Finding, Fix, Related, Span
 
 
@@ -110,6 +115,80 @@ def test_a_damaged_cache_is_made_again(tree: Path, capfd: pytest.CaptureFixture[
     assert capfd.readouterr().err == ""
 
 
+ODD = (None, 7, "x", b"", (), [], {}, (1, 2), [("a",)], ((), ()), ((1, b""),) * 3, ([("MP001",) * 10], 0), (b"", b""))
+
+
+def forged(path: Path, change: Callable[[Any], Any]) -> None:
+    """Replace what a cache file holds by something else in a valid container."""
+    body = cache._load(str(path))
+    assert body is not None
+    cache._store(str(path), marshal.dumps(change(marshal.loads(body))))
+
+
+def everywhere(value: Any, odd: Any) -> Any:
+    """The value with something odd in place of each leaf."""
+    if isinstance(value, dict):
+        return {key: everywhere(each, odd) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(everywhere(each, odd) for each in value)
+    return odd
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("suffix", ["runs", "facts"])
+def test_a_forged_cache_is_made_again(tree: Path, capfd: pytest.CaptureFixture[str], odd: Any, suffix: str) -> None:
+    shapes = (
+        lambda held: odd,
+        lambda held: everywhere(held, odd),
+        lambda held: (dict.fromkeys(part, odd) for part in held) if suffix == "runs" else dict.fromkeys(held, odd),
+        lambda held: (odd,) * 3,
+    )
+    (tree / "c.py").write_text("import os, sys\nx = open(sys.argv[1])\n")
+    assert run(capfd) == ["a.py:1 MP001"]
+    for shape in shapes:
+        for path in (tree.parent / "cache").glob(f"*.{suffix}"):
+            forged(path, lambda held, shape=shape: tuple(new) if hasattr(new := shape(held), "send") else new)
+        if suffix == "facts":
+            for path in (tree.parent / "cache").glob("*.runs"):
+                path.unlink()
+        assert run(capfd) == ["a.py:1 MP001"]
+        assert capfd.readouterr().err == ""
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("ran",)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Evil(),
+        partial(print, "ran"),
+        records.Record(FileFacts(names=7), (), (), frozenset(), ()),  # type: ignore[arg-type]
+        records.Record(FileFacts(imports=("x",), classes=(3,), full=True), (), (), frozenset(["torch"]), ()),  # type: ignore[arg-type]
+        records.Record(FileFacts(), ("x",), (), frozenset(), ()),  # type: ignore[arg-type]
+        records.Record(FileFacts(), (), (), frozenset(), ("an error",)),
+        records.Record(FileFacts(language=[]), (), (), frozenset(), ()),  # type: ignore[arg-type]
+    ],
+    ids=lambda record: f"{type(record).__name__}",
+)
+def test_forged_facts_are_extracted_again(tree: Path, capfd: pytest.CaptureFixture[str], record: object) -> None:
+    (tree / "pkg").mkdir()
+    (tree / "pkg/__init__.py").touch()
+    (tree / "pkg/c.py").write_text("def f():\n    return nothing_here\n")
+    expected = run(capfd)
+    assert expected == ["a.py:1 MP001", "pkg/c.py:2 MP204"]
+    for _ in range(2):
+        for path in (tree.parent / "cache").glob("*.facts"):
+            forged(path, lambda held: {k: (content, pickle.dumps(record)) for k, (content, _) in held.items()})
+        for path in (tree.parent / "cache").glob("*.runs"):
+            path.unlink()
+        assert run(capfd) == expected
+        assert capfd.readouterr().err == ""
+        assert not (tree / "ran").exists()
+
+
 def test_a_folder_that_others_may_write_is_not_used(
     tree: Path, capsys: pytest.CaptureFixture[str], examined: list[str]
 ) -> None:
@@ -183,8 +262,8 @@ def test_a_finding_survives_whole() -> None:
 
 
 def test_a_record_that_is_no_record_is_refused() -> None:
-    assert checker._unpickled(pickle.dumps("text")) is None
-    assert checker._unpickled(b"\x80\x05garbage") is None
+    assert records.unpickled(pickle.dumps("text")) is None
+    assert records.unpickled(b"\x80\x05garbage") is None
 
 
 SLOW = {"libcst", "ast", "json", "subprocess", "pickle", "dataclasses", "tomllib", "hashlib", "difflib", "rules",

@@ -1,0 +1,150 @@
+"""What becomes of the findings of a run: which of them are shown, the report, the baseline, the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from validator import config, streams
+from validator.arguments import common_folder
+from validator.errors import UsageError
+from validator.finding import Finding
+from validator.output import Report, render
+from validator.running import Checked, check_of
+
+
+def report(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
+    """Write the report and say how it went."""
+    if options.update_baseline:
+        return _update_baseline(options, settings, checked)
+    findings = new_findings(options, settings, checked)
+    baselined = len(shown(options, settings, checked)) - len(findings) if settings.baseline else 0
+    summary = summarise(findings, checked, baselined)
+    if options.statistics:
+        from validator.output import statistics
+
+        text = statistics.render(findings, summary, settings.output_format == "json")
+    else:
+        text = render(settings.output_format, _as_report(options, settings, checked, findings, summary))
+    streams.write(text, options.output)
+    failed = bool(summary["errors"] or summary["warnings"]) and not options.exit_zero
+    return _status(checked, 1 if failed else 0)
+
+
+def _update_baseline(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
+    from validator import baseline
+
+    if not settings.baseline:
+        raise UsageError("--update-baseline needs --baseline FILE (or `baseline` in the configuration)")
+    if checked.errors:
+        return _status(checked, 2)  # a baseline that lacks what a crashed rule would have found helps nobody
+    if not options.baseline and not _inside(settings.baseline, settings.root):
+        raise UsageError(
+            f"{settings.source}: baseline leads out of {settings.root}; to write it there, name it with --baseline"
+        )
+    absolute = {entry.path: entry.absolute for entry in checked.files}
+    names: Iterable[str] = absolute
+    if options.changed_since:
+        changed = _changed(options, checked)
+        names = [path for path in absolute if absolute[path] in changed]
+    count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked), names)
+    streams.say(f"{count} findings written to {settings.baseline}")
+    return 0
+
+
+def _inside(path: str, folder: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(folder).rstrip(os.sep) + os.sep)
+
+
+def _changed(options: argparse.Namespace, checked: Checked) -> set[str]:
+    """The absolute paths of the files that --changed-since reports on."""
+    from validator import git
+
+    paths = [entry.absolute for entry in checked.files]
+    return git.changed_since(common_folder(options.paths), options.changed_since, paths)
+
+
+def new_findings(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
+    """The findings that count and that the baseline, if there is one, does not know."""
+    findings = shown(options, settings, checked)
+    if not settings.baseline:
+        return findings
+    from validator import baseline
+
+    return baseline.without_known(settings.baseline, findings, line_reader(checked))
+
+
+def shown(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
+    """The findings that count for this report: with notes or without, in changed files or in all."""
+    findings = checked.findings
+    if not settings.notes:
+        findings = [finding for finding in findings if finding.severity != "note"]
+    if options.changed_since:
+        absolute = {entry.path: entry.absolute for entry in checked.files}
+        changed = _changed(options, checked)
+        findings = [finding for finding in findings if absolute.get(finding.path) in changed]
+    return findings
+
+
+def summarise(findings: list[Finding], checked: Checked, baselined: int) -> dict[str, Any]:
+    count = {kind: sum(finding.severity == kind for finding in findings) for kind in ("error", "warning", "note")}
+    return {
+        "files": len(checked.files),
+        "errors": count["error"],
+        "warnings": count["warning"],
+        "notes": count["note"],
+        "fixable": sum(finding.fix is not None for finding in findings),
+        "suppressed": checked.suppressed,
+        "baselined": baselined,
+        "internal_errors": len(checked.errors),
+    }
+
+
+def _as_report(
+    options: argparse.Namespace,
+    settings: config.Config,
+    checked: Checked,
+    findings: list[Finding],
+    summary: dict[str, Any],
+) -> Report:
+    def rules() -> Any:
+        return check_of(settings, True).rules
+
+    color = not options.output and streams.is_terminal() and not os.environ.get("NO_COLOR")
+    return Report(findings, summary, line_reader(checked), rules, color)
+
+
+def line_reader(checked: Checked) -> Any:
+    """A function from a reported path to the lines of that file (empty where it cannot be read)."""
+    absolute = {entry.path: entry.absolute for entry in checked.files if entry.problem is None}
+    given: dict[str, bytes] = getattr(checked, "now", {})
+    known: dict[str, list[str]] = {}
+
+    def lines(path: str) -> list[str]:
+        if path not in known:
+            known[path] = _lines_of(absolute.get(path), given.get(path))
+        return known[path]
+
+    return lines
+
+
+def _lines_of(path: str | None, data: bytes | None) -> list[str]:
+    from validator.facts.decode import decode
+    from validator.reading import regular
+
+    if data is None:
+        if path is None:
+            return []
+        try:
+            data = regular(path)
+        except OSError:
+            return []
+    return decode(data)[0].split("\n")
+
+
+def _status(checked: Checked, status: int) -> int:
+    for error in checked.errors:
+        streams.say(error)
+    return 2 if checked.errors else status

@@ -1,0 +1,155 @@
+"""What a command line asks to be checked, out of the cache where it knows the whole run.
+
+Only what a run needs of which the cache knows everything is imported at the top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from validator import cache, config, discovery, streams
+from validator.errors import UsageError
+from validator.finding import Finding
+
+
+class Checked(argparse.Namespace):
+    """The outcome of a run: findings before the baseline, files, how many were silenced, internal errors.
+
+    `now` holds the bytes of files that are not, or not yet, what lies on disk.
+    """
+
+    findings: list[Finding]
+    files: list[discovery.Entry]
+    suppressed: int
+    errors: list[str]
+    now: dict[str, bytes]
+
+
+def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
+    """The findings of the paths, out of the cache where it knows the whole run."""
+    paths = options.paths or ["."]
+    entries = discovery.discover(paths, settings)
+    whole = any(os.path.isdir(path) for path in paths)
+    marks = repr((settings.select, settings.ignore, settings.extend_select, settings.target_python))
+    store = cache.Cache(cache.fingerprint(settings.rules) + marks, not options.no_cache)
+    digests = store.digests(entries)
+    key = run_key(entries, digests, settings, whole)
+    known = store.run(key)
+    if known is not None:
+        store.save()
+        return Checked(findings=known.findings, files=entries, suppressed=known.suppressed, errors=[])
+    checked = analyse(entries, digests, settings, whole, store)
+    if not checked.errors:
+        store.remember(key, cache.Run(checked.findings, checked.suppressed))
+    store.save()
+    return checked
+
+
+def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool) -> bytes:
+    """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
+    parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
+    for table in (*settings.contracts, *settings.collectives):
+        try:
+            parts.append(cache.digest(config.read_regular(table)))
+        except OSError:
+            parts.append(b"missing")
+    parts += [os.fsencode(folder) for folder in _packages_above(entries)]
+    for entry, content in zip(entries, digests, strict=True):
+        parts += (os.fsencode(entry.path), content)
+    return cache.digest(b"\0".join(parts))
+
+
+def _packages_above(entries: list[discovery.Entry]) -> list[str]:
+    """The package folders that hold files of the run; they decide what its modules are called."""
+    seen: dict[str, bool] = {}
+    for entry in entries:
+        folder = os.path.dirname(entry.absolute)
+        while folder not in seen:
+            seen[folder] = os.path.isfile(os.path.join(folder, "__init__.py"))
+            if not seen[folder]:
+                break
+            folder = os.path.dirname(folder)
+    return sorted(folder for folder, is_package in seen.items() if is_package)
+
+
+def analyse(
+    entries: list[discovery.Entry],
+    digests: list[bytes],
+    settings: config.Config,
+    whole: bool,
+    store: cache.Cache | None = None,
+) -> Checked:
+    """Run the rules. Raises UsageError for a selector that no rule answers to."""
+    from validator import checker
+
+    run = check_of(settings, whole)
+    result = checker.check(entries, digests, run, store)
+    return Checked(findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors)
+
+
+def check_of(settings: config.Config, whole: bool) -> Any:
+    from validator import checker, registry
+
+    errors: list[str] = []
+    known = registry.load_rules(settings.rules, errors)
+    where = settings.source or "the command line"
+    for selectors in (settings.select, settings.ignore, settings.extend_select):
+        registry.check_selectors(selectors, known, where)
+    for pattern, selectors in settings.per_file_ignores:
+        registry.check_selectors(selectors, known, f"{where}: per-file-ignores.{pattern}")
+    rules = registry.enabled(known, settings.select, settings.ignore, settings.extend_select)
+    return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole, tuple(errors))
+
+
+def told_of(options: argparse.Namespace, settings: config.Config) -> str:
+    """What the analysis of the whole project knows of one line."""
+    from validator.analysis.why import why
+    from validator.project import Project
+    from validator.source import SourceFile
+
+    path, _, line = options.why.rpartition(":")
+    if not path or not (line.isascii() and line.isdecimal() and len(line) < 10) or int(line) < 1:
+        raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
+    place = os.path.normpath(path).replace(os.sep, "/")
+    entries = discovery.discover(options.paths or ["."], settings)
+    project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
+    try:
+        known = why(project, place, int(line))
+    except LookupError as error:
+        raise UsageError(str(error)) from error
+    checked = findings(options, settings)
+    reported = [f for f in checked.findings if f.path == place and f.span.line <= int(line) <= max(f.span[::2])]
+    told = [f"  {f.severity} {f.code} ({f.name}): {f.message}" for f in reported]
+    return _clean_lines([*known, "reported at this line:", *(told or ["  nothing"])])
+
+
+def _clean_lines(lines: list[str]) -> str:
+    from validator.output import clean
+
+    return "".join(clean(line) + "\n" for line in lines)
+
+
+def of_standard_input(options: argparse.Namespace, settings: config.Config) -> Checked:
+    from validator import checker
+    from validator.source import SourceFile
+
+    name = (options.stdin_filename or "stdin.py").replace(os.sep, "/")
+    data = streams.read()
+    source = SourceFile(name, os.path.abspath(name), data)
+    entry = discovery.Entry(name, source.absolute, (len(data), 0, 0, 0, 0), None)
+    excluded = discovery.Globs((*(settings.exclude or ()), *settings.extend_exclude), settings.root)
+    if options.stdin_filename and excluded and excluded.match(source.absolute):
+        return Checked(findings=[], files=[], suppressed=0, errors=[])
+    result = checker.check_sources([source], check_of(settings, False))
+    found = result.findings
+    if not options.stdin_filename:  # text from nowhere: what it imports cannot be looked for
+        found = [f for f in found if f.code not in ("MP201", "MP202")]
+    return Checked(
+        findings=found,
+        files=[entry],
+        suppressed=result.suppressed,
+        errors=result.errors,
+        now={name: data},
+    )
