@@ -32,7 +32,8 @@ from validator.suppressions import Outcome, Suppression, apply, comments_of, cov
 
 _WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; below, starting it costs more
 _WORTH_A_FORK = 20  # files from which on half of the project rules run in a process of their own
-_FIRST_HALF = frozenset({"interface", "names", "options"})  # about as long as all other families together
+# about as long as all other families together
+_FIRST_HALF = frozenset({"interface", "names", "options", "compilation", "loading"})
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
 
@@ -346,10 +347,18 @@ def _fix(finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | 
     key = digest(f"{source.digest}\0{finding!r}".encode("utf-8", "surrogatepass"))
     if cache is not None and (known := cache.fix(key)) is not None:
         return known[0]
-    from validator.fixes import offered
+    from validator.fixes import moved, offered, stretch
 
     try:
-        fix = offered(finding, rule, source)
+        first, text = stretch(source, finding.span)
+        # What is written elsewhere in the file has no say in how a statement is mended.
+        near = digest(f"{text}\0{moved(finding, -first)!r}".encode("utf-8", "surrogatepass"))
+        if cache is not None and (known := cache.fix(near)) is not None:
+            fix = known[0] and moved(known[0], first)
+        else:
+            fix = offered(finding, rule, source)
+            if cache is not None:
+                cache.remember_fix(near, fix and moved(fix, -first))
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -15,7 +15,7 @@ import bisect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from validator.concrete import too_deep
 from validator.facts.decode import encoding_of
@@ -46,6 +46,28 @@ def offered(finding: Finding, rule: LoadedRule, source: SourceFile) -> Fix | Non
             summary = finding.help or f"mend {finding.code}"
             return Fix(rule.rule.fix, summary, edits)
     return None
+
+
+def stretch(source: SourceFile, span: Span) -> tuple[int, str]:
+    """The first line and the text of the outermost statement around a span, all that its fix depends on."""
+    around = list(_statements(source.tree, span))
+    first, last, _ = around[-1] if around else (span.line, span.end_line, False)
+    return first, "\n".join(source.lines[first - 1 : last])
+
+
+@overload
+def moved(subject: Finding, lines: int) -> Finding: ...
+@overload
+def moved(subject: Fix, lines: int) -> Fix: ...
+def moved(subject: Finding | Fix, lines: int) -> Finding | Fix:
+    """The same finding or fix, so many lines further down."""
+    if isinstance(subject, Fix):
+        return subject._replace(edits=tuple(edit._replace(span=_moved(edit.span, lines)) for edit in subject.edits))
+    return subject._replace(span=_moved(subject.span, lines))
+
+
+def _moved(span: Span, lines: int) -> Span:
+    return span._replace(line=span.line + lines, end_line=span.end_line + lines)
 
 
 def _attempts(
