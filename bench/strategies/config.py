@@ -14,7 +14,8 @@ class StrategyConfig:
 
     `train_batch_size` is the number of samples of one optimizer step over all data-parallel ranks,
     `micro_batch_size` the number that one rank puts through one forward pass. `reshard_after_forward` and
-    `reduce_dtype` (of 16-bit gradients) belong to FSDP2, `zero_stage` and `deepcompile` to DeepSpeed; the others hold for every backend.
+    `reduce_dtype` (of 16-bit gradients) belong to FSDP2, `zero_stage` and `deepcompile` to
+    DeepSpeed; the others hold for every backend.
     """
 
     backend: str = "ddp"
