@@ -132,9 +132,17 @@ class Method:
         text = "\n".join(self.module.source_text.lines[first - 1 : last])
         # empty lines before it put the function on its own lines; `if 1:` admits its indentation
         above = "\n" * (first - 2) + "if 1:\n" if column > 1 else "\n" * (first - 1)
-        body = ast.parse(above + text).body
+        try:
+            body = ast.parse(above + text).body
+        except SyntaxError:  # a form feed starts the count of an indentation anew: its lines do not stand alone
+            return self._node_of_tree()
         node = body[0].body[0] if isinstance(body[0], ast.If) else body[0]
         return node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+    def _node_of_tree(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        first, _, last, _ = self.facts.at
+        functions = [n for n in ast.walk(self.module.source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return next((n for n in functions if n.name == self.name and first <= n.lineno <= last), None)
 
     @property
     def is_method(self) -> bool:

@@ -11,7 +11,7 @@ import tokenize
 import warnings
 from functools import cache
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from validator import config, registry
@@ -160,7 +160,25 @@ def python_reads(data: bytes) -> bool:
     return True
 
 
+FORM_FEED = b"""class DeepspeedStrategy:
+    def rank(self): return 0
+
+class FsdpStrategy:
+    async def rank(self): return 0
+
+\x0cdef get_strategy(args):
+    if args.backend == "fsdp":
+        return FsdpStrategy()
+    return DeepspeedStrategy()
+
+def train(args, model):
+    strategy = get_strategy(args)
+    print(strategy.rank())
+"""  # it starts the count of an indentation anew
+
+
 @settings(max_examples=2_000, suppress_health_check=list(HealthCheck))
+@example(FORM_FEED)
 @given(broken_files())
 def test_a_broken_file_gives_findings_and_never_an_exception(data):
     source, result = checked(data)
