@@ -141,7 +141,9 @@ class Method:
 
     def _node_of_tree(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         first, _, last, _ = self.facts.at
-        functions = [n for n in ast.walk(self.module.source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        functions = [
+            n for n in ast.walk(self.module.source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
         return next((n for n in functions if n.name == self.name and first <= n.lineno <= last), None)
 
     @property
