@@ -21,6 +21,9 @@ class Report(NamedTuple):
     color: bool = False
 
 
+_OBEYED = "##["
+
+
 def render(style: str, report: Report) -> str:
     """A report in one of `validator.config.FORMATS`."""
     from importlib import import_module
@@ -30,10 +33,24 @@ def render(style: str, report: Report) -> str:
 
 
 def clean(text: str) -> str:
-    """A text from the tree as it may reach a terminal: no escape sequences, no direction marks, one line."""
+    """A text from the tree as it may reach a terminal or a build log: one line, with nothing in it that is obeyed.
+
+    Escape sequences, direction marks and other characters without a picture become escapes, and so does `##[`,
+    which GitHub's runner takes for a command wherever it stands in a line.
+    """
+    if _OBEYED in text:
+        text = text.replace(_OBEYED, "##\\x5b")
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def whole(text: str) -> str:
+    """A text for a program: unchanged, but for the half characters of undecodable file names.
+
+    JSON can spell them, and many of its readers refuse the whole document then.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _escaped(char: str) -> str:

@@ -14,7 +14,10 @@ def render(report: Report) -> str:
 
 
 def _line(finding: Finding, color: bool) -> str:
-    place = f"{clean(finding.path)}:{finding.span.line}:{finding.span.column}"
+    path = clean(finding.path)
+    if path.startswith("::"):  # at the beginning of a line GitHub's runner takes this for a command
+        path = f"./{path}"
+    place = f"{path}:{finding.span.line}:{finding.span.column}"
     severity: str = finding.severity
     if color:
         place, severity = f"\x1b[1m{place}\x1b[0m", f"\x1b[{COLORS[severity]}m{severity}\x1b[0m"

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 from validator.finding import Finding
-from validator.output import Report
+from validator.output import Report, clean
 from validator.output.sarif import fingerprint
 
 _SEVERITIES = {"error": "major", "warning": "minor", "note": "info"}
@@ -20,12 +20,12 @@ def render(report: Report) -> str:
 def _issue(finding: Finding, report: Report, seen: Counter[str]) -> dict[str, object]:
     span = finding.span
     return {
-        "description": finding.message,
+        "description": clean(finding.message),
         "check_name": finding.code,
         "fingerprint": fingerprint(finding, report, seen),
         "severity": _SEVERITIES[finding.severity],
         "location": {
-            "path": finding.path,
+            "path": clean(finding.path),
             "positions": {
                 "begin": {"line": span.line, "column": span.column},
                 "end": {"line": span.end_line, "column": span.end_column},

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from validator.finding import Finding
-from validator.output import Report
+from validator.output import Report, whole
 
 
 def render(report: Report) -> str:
@@ -25,20 +25,22 @@ def as_dict(finding: Finding) -> dict[str, Any]:
         "code": finding.code,
         "name": finding.name,
         "severity": finding.severity,
-        "path": finding.path,
+        "path": whole(finding.path),
         "line": span.line,
         "column": span.column,
         "end_line": span.end_line,
         "end_column": span.end_column,
-        "message": finding.message,
-        "help": finding.help,
+        "message": whole(finding.message),
+        "help": whole(finding.help),
         "fix": _fix(finding),
-        "related": [{"path": each.path, "line": each.line, "message": each.message} for each in finding.related],
+        "related": [
+            {"path": whole(each.path), "line": each.line, "message": whole(each.message)} for each in finding.related
+        ],
     }
 
 
 def _fix(finding: Finding) -> dict[str, Any] | None:
     if finding.fix is None:
         return None
-    edits = [{**edit.span._asdict(), "text": edit.text} for edit in finding.fix.edits]
-    return {"safety": finding.fix.safety, "message": finding.fix.message, "edits": edits}
+    edits = [{**edit.span._asdict(), "text": whole(edit.text)} for edit in finding.fix.edits]
+    return {"safety": finding.fix.safety, "message": whole(finding.fix.message), "edits": edits}

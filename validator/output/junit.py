@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree
 
 from validator.finding import Finding
-from validator.output import Report
-
-# What XML 1.0 cannot hold in any form, and lone surrogates of undecodable file names.
-_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from validator.output import Report, clean
 
 
 def render(report: Report) -> str:
@@ -22,21 +18,20 @@ def render(report: Report) -> str:
     if not report.findings:
         ElementTree.SubElement(suite, "testcase", {"name": "no findings", "classname": "meshproof", "time": "0"})
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    body = ElementTree.tostring(root, encoding="us-ascii", xml_declaration=False)  # right in every encoding
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + body.decode("ascii") + "\n"
 
 
 def _case(finding: Finding) -> ElementTree.Element:
-    path, line = _text(finding.path), str(finding.span.line)
+    # `clean` also takes out what XML 1.0 cannot hold in any form
+    path, line = clean(finding.path), str(finding.span.line)
+    message, explained = clean(finding.message), clean(finding.help)
     name = f"{finding.code} {finding.name} at {line}:{finding.span.column}"
     case = ElementTree.Element("testcase", {"name": name, "classname": path, "file": path, "line": line, "time": "0"})
-    body = "\n".join(text for text in (f"{path}:{line}:{finding.span.column}", finding.message, finding.help) if text)
+    body = "\n".join(text for text in (f"{path}:{line}:{finding.span.column}", message, explained) if text)
     if finding.severity == "note":
-        ElementTree.SubElement(case, "system-out").text = _text(body)
+        ElementTree.SubElement(case, "system-out").text = body
     else:
-        failure = ElementTree.SubElement(case, "failure", {"message": _text(finding.message), "type": finding.severity})
-        failure.text = _text(body)
+        failure = ElementTree.SubElement(case, "failure", {"message": message, "type": finding.severity})
+        failure.text = body
     return case
-
-
-def _text(text: str) -> str:
-    return _FORBIDDEN.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

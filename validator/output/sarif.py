@@ -15,7 +15,7 @@ from validator import __version__
 from validator.baseline import context_hash
 from validator.explain import read
 from validator.finding import Finding, Span
-from validator.output import Report
+from validator.output import Report, clean, whole
 from validator.rule import LoadedRule
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -65,10 +65,11 @@ def _rule(each: LoadedRule) -> dict[str, Any]:
 
 
 def _result(finding: Finding, report: Report, index: dict[str, int], seen: Counter[str]) -> dict[str, Any]:
+    message, explained = clean(finding.message), clean(finding.help)
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "level": finding.severity,
-        "message": {"text": f"{finding.message}\n{finding.help}" if finding.help else finding.message},
+        "message": {"text": f"{message}\n{explained}" if explained else message},
         "locations": [
             {
                 "physicalLocation": {
@@ -89,16 +90,17 @@ def _result(finding: Finding, report: Report, index: dict[str, int], seen: Count
                     "artifactLocation": _artifact(each.path),
                     "region": {"startLine": max(each.line, 1)},
                 },
-                "message": {"text": each.message},
+                "message": {"text": clean(each.message)},
             }
             for number, each in enumerate(finding.related, 1)
         ]
     if finding.fix is not None:
         replacements = [
-            {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.text}} for edit in finding.fix.edits
+            {"deletedRegion": _region(edit.span), "insertedContent": {"text": whole(edit.text)}}
+            for edit in finding.fix.edits
         ]
         change = {"artifactLocation": _artifact(finding.path), "replacements": replacements}
-        result["fixes"] = [{"description": {"text": finding.fix.message}, "artifactChanges": [change]}]
+        result["fixes"] = [{"description": {"text": clean(finding.fix.message)}, "artifactChanges": [change]}]
     return result
 
 
