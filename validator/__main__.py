@@ -13,6 +13,9 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # people press Ctrl-C more than once
         return 130
 
 

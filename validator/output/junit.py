@@ -18,7 +18,7 @@ def render(report: Report) -> str:
     if not report.findings:
         ElementTree.SubElement(suite, "testcase", {"name": "no findings", "classname": "meshproof", "time": "0"})
     ElementTree.indent(root)
-    body = ElementTree.tostring(root, encoding="us-ascii", xml_declaration=False)  # right in every encoding
+    body: bytes = ElementTree.tostring(root, encoding="us-ascii", xml_declaration=False)  # right in every encoding
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + body.decode("ascii") + "\n"
 
 
