@@ -15,6 +15,7 @@ COMMANDS = {
     "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
     "matrix": "which combinations of attention, compilation, packing and backend work, and how fast",
     "sft": "fine-tune with one backend on prompts and answers",
+    "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""
 
@@ -34,6 +35,7 @@ def usage() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command. Exit status 0 done, 1 a failed row, 2 wrong usage, 130 interrupted."""
+    arguments = _without_local_rank(arguments)
     name, *rest = arguments or [DEFAULT]
     if name in ("-h", "--help") and not rest:
         print(usage())
@@ -49,6 +51,13 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _without_local_rank(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments without the `--local_rank=N` that DeepSpeed's launcher puts before all others; LOCAL_RANK says
+    the same."""
+    first = arguments[0] if arguments else ""
+    return arguments[1:] if first.startswith(("--local_rank=", "--local-rank=")) else arguments
 
 
 def _unknown(name: str) -> str:

@@ -26,6 +26,8 @@ class Heartbeat:
         self.error_path = folder / f"error.{rank}.json"
         self.rank = rank
         self.phase = "start"
+        self.subject = ""
+        """What the rank works on, for the message of an error: an input's name."""
         self.beat("start")
 
     def beat(self, phase: str, done: int = 0, total: int = 0) -> None:
@@ -34,13 +36,13 @@ class Heartbeat:
 
     def fail(self, error: BaseException) -> None:
         """Record the error that ends this rank; the supervisor takes the earliest of all ranks."""
-        text = str(error).strip().splitlines()
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        message = f"{self.subject}: {text[0]}" if self.subject else text[0]
         _write(
             self.error_path,
             {
                 "rank": self.rank, "phase": self.phase, "time": time.time(), "type": type(error).__name__,
-                "message": text[0] if text else type(error).__name__,
-                "traceback": traceback.format_exc()[-20_000:],
+                "message": message, "traceback": traceback.format_exc()[-20_000:],
             },
         )  # fmt: skip
 

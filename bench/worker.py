@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import torch
 from bench import losses, measure
 from bench.configuration import Configuration, parse
 from bench.heartbeat import Heartbeat
+from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
 from bench.model import attention_context, build_actor, count_parameters
 from bench.profiling import profile_step
@@ -70,19 +71,24 @@ class Run:
         vocabulary = int(actor.config.vocab_size)
         self.attention = str(actor.config._attn_implementation)
         self.actor, self.optimizer, _ = strategy.prepare((actor, optimizer, None))
-        source = InputSource(configuration, vocabulary, strategy.dp_rank)
-        self.steps = source.micro_batches(strategy.accumulated_gradient)
+        self.source = InputSource(configuration, vocabulary, strategy.dp_rank)
+        self.steps = self.source.micro_batches(strategy.accumulated_gradient)
 
-    def step(self, phase: Any) -> StepResult:
-        """One optimizer step on the next inputs, which are made before its clock starts."""
+    def next_inputs(self) -> list[ModelInputs]:
+        """What this rank's model takes in the next step, one entry per micro-batch."""
         strategy = self.strategy
-        inputs = [
+        return [
             to_inputs(
                 batch, self.configuration, use_actions=self.loss.use_actions,
                 ring_rank=strategy.ring_attn_rank, ring_size=strategy.ring_size,
             )
             for batch in next(self.steps)
         ]  # fmt: skip
+
+    def step(self, phase: Any) -> StepResult:
+        """One optimizer step on the next inputs, which are made before its clock starts."""
+        strategy = self.strategy
+        inputs = self.next_inputs()
         self.counts.append(
             {
                 "real": sum(i.real_tokens for i in inputs), "positions": sum(i.positions for i in inputs),
@@ -132,6 +138,28 @@ class Run:
             name: {phase: int(value) for phase, value in values.items()}
             for name, values in zip(("allocated", "reserved"), everywhere, strict=True)
         }
+
+    def report(
+        self, times: list[dict[str, float]], peaks: Mapping[str, Mapping[str, float]], warm: int
+    ) -> dict[str, Any]:
+        """What `execute` promises, of a run in which every step counts: `times` and `counts` of all its steps on this
+        rank, of which the first `warm` stand for the warm-up, and the peak bytes by kind and phase of all ranks."""
+        strategy = self.strategy
+        slowest = [strategy.all_reduce(step, "max") for step in times]
+        counts = self.counts[warm:]
+        totals = strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
+        shared = self.configuration.ring * self.configuration.tp
+        return {
+            "times": slowest[warm:], "warmups": slowest[:warm], "losses": list(self.losses),
+            "grad_norms": list(self.grad_norms),
+            "memory": {kind: {phase: int(v) for phase, v in by_phase.items()} for kind, by_phase in peaks.items()},
+            "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
+            "matmul_flops": measure.matmul_peak(strategy.device, DTYPES[self.configuration.dtype]),
+            "effective": {
+                "attention": self.attention, "device": str(strategy.device), "graphs": measure.graph_report(),
+                "attention_kernels": [], "communication_share": 0.0, "warmup_steps": warm,
+            },
+        }  # fmt: skip
 
 
 def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any]:

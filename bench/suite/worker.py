@@ -18,7 +18,7 @@ from bench.heartbeat import Heartbeat
 from bench.model import attention_context
 from bench.strategies import processes
 from bench.suite.log import TrainingLog
-from bench.worker import DTYPES, Run, reported, write_run
+from bench.worker import Run, reported, write_run
 
 CHECKPOINTS = "checkpoints"
 
@@ -86,26 +86,13 @@ class Training(Run):
         everywhere = [strategy.all_reduce(d, "max") for d in (memory.allocated, memory.reserved)]
         self.peaks = dict(zip(("allocated", "reserved"), everywhere, strict=True))
 
-    def report(self, log: TrainingLog) -> dict[str, Any]:
+    def results(self, log: TrainingLog) -> dict[str, Any]:
         """The run in the form of `bench.worker.execute`; the first step of this process counts as its warm-up."""
-        configuration, strategy = self.configuration, self.strategy
-        slowest = [strategy.all_reduce(step, "max") for step in self.times]
-        warm = min(configuration.warmup, len(slowest) - 1)
-        counts = self.counts[warm:]
-        totals = strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
-        shared = configuration.ring * configuration.tp
-        records = log.records
-        return {
-            "times": slowest[warm:], "warmups": slowest[:warm], "losses": [r["gpt_loss"] for r in records],
-            "grad_norms": [r["grad_norm"] for r in records if r["grad_norm"] is not None], "steps": records,
-            "memory": {k: {phase: int(v) for phase, v in d.items()} for k, d in self.peaks.items()},
-            "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
-            "matmul_flops": measure.matmul_peak(strategy.device, DTYPES[configuration.dtype]),
-            "effective": {
-                "attention": self.attention, "device": str(strategy.device), "graphs": measure.graph_report(),
-                "attention_kernels": [], "communication_share": 0.0, "warmup_steps": warm,
-            },
-        }  # fmt: skip
+        warm = min(self.configuration.warmup, len(self.times) - 1)
+        norms = [r["grad_norm"] for r in log.records if r["grad_norm"] is not None]
+        losses = [r["gpt_loss"] for r in log.records]
+        found = self.report(self.times, self.peaks, warm)
+        return found | {"losses": losses, "grad_norms": norms, "steps": log.records}
 
 
 def work(configuration: Configuration, folder: Path, number: int) -> None:
@@ -121,7 +108,7 @@ def work(configuration: Configuration, folder: Path, number: int) -> None:
         with attention_context(configuration.attn):
             run.train(log)
         heartbeat.beat("report")
-        result = run.report(log)
+        result = run.results(log)
         if orders.save_model:
             run.strategy.save_model(run.actor, None, orders.save_model)
         if rank == 0:

@@ -1,0 +1,200 @@
+"""`python -m bench replay`: take recorded inputs once each through a model; time, loss and memory of every one.
+
+Starts its own processes, or is one rank of them under `torchrun -m bench replay` and `deepspeed --module bench replay`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench import availability, environment, results, supervise
+from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.replay import records
+from bench.suite.flags import positive
+from bench.sweep import refusal
+
+NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench replay`: those of `replay_inputs.py`, and where the model is split."""
+    p = argparse.ArgumentParser(prog="python -m bench replay", description=__doc__, allow_abbrev=False)
+    data = p.add_argument_group("inputs")
+    data.add_argument("--inputs", type=Path, default=Path("input_dumps"), help="directory or file; ./input_dumps")
+    data.add_argument("--max-inputs", type=positive, help="the first so many; default: all of them")
+    data.add_argument("--shuffle-inputs", action="store_true", help="every rank takes all inputs in its own order")
+    data.add_argument("--simulate-ranks", type=positive, help="pad to the longest of so many shuffled orders")
+    data.add_argument("--random-seed", "--seed", type=int, help="of the order and the weights; default 42")
+    data.add_argument("--fold-tokens", action="store_true", default=None, help="token ids modulo the vocabulary")
+    what = p.add_argument_group("model")
+    what.add_argument("--model", "--pretrain", help="preset, config.json, directory or hub name; default llama-3.1-8b")
+    what.add_argument("--num-layers", type=positive)
+    what.add_argument("--compile", nargs="?", const="blocks", choices=("none", "blocks", "full"))
+    what.add_argument("--deepcompile", action="store_true")
+    what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
+    what.add_argument("--packing", action=argparse.BooleanOptionalAction, help="default: packed")
+    what.add_argument("--dtype", "--param_dtype", choices=("bf16", "fp16", "fp32"))
+    what.add_argument("--gradient-checkpointing", action="store_true", default=None)
+    how = p.add_argument_group("how it runs")
+    how.add_argument("--backend", help="deepspeed (default), fsdp2, ddp or package.module:Class")
+    how.add_argument("--zero-stage", type=int, choices=(0, 1, 2, 3), help="of deepspeed; default 1")
+    how.add_argument(
+        "--num-gpus", "--num_gpus", type=positive, help="processes; default 1; launchers say it themselves"
+    )
+    how.add_argument("--tp", type=positive)
+    how.add_argument("--ring", type=positive)
+    how.add_argument("--loss", help="sft (default), ppo or module:function")
+    how.add_argument(
+        "--lr", "--learning_rate", type=float, help="learning rate; 0 leaves the weights as they are; default 1e-4"
+    )
+    how.add_argument("--no-backward", dest="backward", action="store_false", default=None)
+    how.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    how.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
+    how.add_argument("--quiet", action="store_true", help="the table at the end, no line per input")
+    how.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    return p
+
+
+def _defaults(gpus: int) -> dict[str, Any]:
+    """The old script's, where there are GPUs; elsewhere a tiny model that takes any token id."""
+    common = {"backend": "deepspeed", "zero_stage": 1, "num_gpus": 1, "warmup": 1}
+    if not gpus:
+        return {**common, "model": "llama-tiny", "fold_tokens": True, "dtype": "fp32", "device": "cpu"}
+    flash = availability.installed("flash_attn")
+    return {**common, "model": "llama-3.1-8b", "attn": "flash_attention_2" if flash else "sdpa"}
+
+
+def configuration_of(options: argparse.Namespace, gpus: int, launched: int | None) -> Configuration:
+    """What the flags ask for; `launched` is the number of ranks that a launcher has started.
+
+    Raises `ConfigurationError` or `InputError`.
+    """
+    from bench.inputs.captured import list_inputs
+
+    files = list_inputs(options.inputs)[: options.max_inputs]
+    settings = _defaults(gpus)
+    if options.model is not None:
+        settings.pop("fold_tokens", None)
+    settings |= {k: v for k, v in vars(options).items() if v is not None and k not in NOT_SETTINGS}
+    if options.flash_attn is not None:
+        settings["attn"] = "flash_attention_2" if options.flash_attn else "sdpa"
+    if options.deepcompile or options.compile:
+        settings["compile"] = "deepcompile" if options.deepcompile else options.compile
+    if launched is not None:
+        settings["num_gpus"] = launched
+    settings |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
+    made = parse(settings)
+    if made.backend != "deepspeed":
+        made = replace(made, zero_stage=Configuration.zero_stage)
+    dealt = 1 if made.shuffle_inputs else made.dp
+    return replace(made, steps=-(-len(files) // dealt))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 replayed, 1 it failed, 2 wrong usage or inputs, 130 interrupted."""
+    options = parser().parse_args(arguments)
+    from bench.inputs.batch import InputError
+
+    gpus = len(environment.gpus())
+    launched = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else None
+    try:
+        configuration = configuration_of(options, gpus, launched)
+        refused = refusal(configuration, gpus)
+        if refused is not None:
+            raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")
+        folder = configuration.directory(options.output)
+        folder.mkdir(parents=True, exist_ok=True)
+        replay = _one_rank if launched is not None else _supervised
+        return replay(configuration, folder, options.quiet)
+    except (ConfigurationError, InputError, OSError) as error:
+        print(f"bench replay: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _total(configuration: Configuration) -> int:
+    """The number of inputs, before any rank takes them."""
+    from bench.inputs.captured import list_inputs
+
+    return len(list_inputs(Path(configuration.inputs or ""))[: configuration.max_inputs])
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+    on_cpu = configuration.device == "cpu" or not environment.gpus()
+    preload = ("bench.strategies.deepspeed", "deepspeed") if configuration.backend == "deepspeed" else ()
+    job = supervise.Job("bench.replay.worker", fork=on_cpu, preload=preload)
+    tail, total = records.Tail(folder / records.FILE), _total(configuration)
+
+    def progress(phase: str, done: int, steps: int) -> None:
+        for record in tail.new():
+            if not quiet:
+                print(records.line(record, total, configuration.dp), flush=True)
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        verdict = supervise.run_group(folder, 0, configuration.num_gpus, progress, job=job)
+    except KeyboardInterrupt:
+        verdict = supervise.Verdict("interrupted", "stopped by Ctrl-C")
+    progress("", 0, 0)
+    _finish(configuration, folder, verdict)
+    if verdict.status == "ok":
+        return OK
+    return _failed(verdict, folder)
+
+
+def _failed(verdict: supervise.Verdict, folder: Path) -> int:
+    rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
+    hint = f"; {verdict.hint()}" if verdict.hint() else ""
+    log = f"; log: {folder / 'log.0.txt'}"
+    print(f"bench replay: {verdict.status}: {rank}{verdict.message}{hint}{log}", file=sys.stderr)
+    if verdict.status == "interrupted":
+        return INTERRUPTED
+    return USAGE if verdict.message.startswith("InputError") else FAILED
+
+
+def _one_rank(configuration: Configuration, folder: Path, quiet: bool) -> int:
+    """Under torchrun or deepspeed this process is one rank and starts no others."""
+    from bench.replay.worker import show_nothing, work
+
+    total = _total(configuration)
+
+    def show(record: records.Record) -> None:
+        print(records.line(record, total, configuration.dp), flush=True)
+
+    work(configuration, folder, 0, show_nothing if quiet else show)
+    if int(os.environ["RANK"]) == 0:
+        _finish(configuration, folder, supervise.Verdict("ok"))
+    sys.stdout.flush()
+    os._exit(OK)  # the group is gone, and some backends' exit hooks hang without it
+
+
+def _finish(configuration: Configuration, folder: Path, verdict: supervise.Verdict) -> None:
+    """`result.json` as every command leaves it, and the table."""
+    runs = results.read_runs(folder)[:1] if verdict.status == "ok" else []
+    result = results.build_result(
+        configuration, runs, status=verdict.status, message=verdict.message, phase=verdict.phase,
+        hint=verdict.hint(), environment=environment.describe(configuration.random_seed),
+    )  # fmt: skip
+    results.write_json(folder / "result.json", result)
+    if result["status"] == "ok":
+        results.write_suite(folder / "benchmarks.json", result)
+    found = records.Tail(folder / records.FILE).new()
+    if found:
+        print(records.summary(found))
+        tokens, met = sum(record["real_tokens"] for record in found), len({record["index"] for record in found})
+        print(f"{met} of {_total(configuration)} inputs, {tokens:,} tokens: {folder / records.FILE}")

@@ -1,0 +1,1 @@
+"""Recorded inputs taken once each through a model."""

@@ -1,0 +1,159 @@
+"""What one rank of a replay runs: every recorded input once, in order, each measured by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench import measure
+from bench.configuration import Configuration, parse
+from bench.heartbeat import Heartbeat
+from bench.inputs.packing import ModelInputs
+from bench.inputs.source import to_inputs
+from bench.losses import Loss
+from bench.model import attention_context
+from bench.replay import records
+from bench.strategies import processes
+from bench.training import Phase
+from bench.worker import Run, reported, write_run
+
+Show = Callable[[records.Record], None]
+
+
+def show_nothing(record: records.Record) -> None:
+    """For ranks whose supervisor reads the file of results."""
+
+
+class Replay(Run):
+    """A run whose steps take one recorded input per data-parallel rank, and no input twice.
+
+    Shuffled ranks each meet all inputs in an order of their own. Otherwise the inputs are dealt out; a rank that
+    gets none in the last step computes an old one, because its peers wait for it, and learns nothing from it.
+    """
+
+    def __init__(self, configuration: Configuration, heartbeat: Heartbeat, path: Path, show: Show) -> None:
+        super().__init__(configuration, heartbeat)
+        self.path, self.show = path, show
+        self.times: list[dict[str, float]] = []
+        self.peaks: dict[str, dict[str, float]] = {"allocated": {}, "reserved": {}}
+        self.current: dict[str, float] = {}
+        self.done = 0
+        self.loss = Loss(self._counted(self.loss.function), self.loss.use_actions)
+
+    def _counted(self, function: Any) -> Any:
+        def counted(log_probs: torch.Tensor, inputs: ModelInputs) -> torch.Tensor:
+            value: torch.Tensor = function(log_probs, inputs)
+            copies = self.configuration.tp
+            self._loss_sum = value.detach()  # read when the step is over: a number would wait for the device
+            self.current["loss_tokens"] = float(inputs.loss_mask.sum()) / copies
+            return value
+
+        return counted
+
+    def build(self) -> None:
+        """As every run, and the names of the inputs; rank 0 starts the file of results."""
+        super().build()
+        self.names = [Path(batch.source).name for batch in self.source.recorded]
+        self.places = {batch.source: place for place, batch in enumerate(self.source.recorded)}
+        if processes.rank() == 0:
+            self.path.write_text("", encoding="utf-8")
+
+    def next_inputs(self) -> list[ModelInputs]:
+        """This rank's next input; its loss mask is empty where the rank has none left."""
+        configuration, strategy = self.configuration, self.strategy
+        (batch,) = next(self.steps)
+        own = configuration.shuffle_inputs or self.done * configuration.dp + strategy.dp_rank < len(self.names)
+        self.heartbeat.subject = Path(batch.source).name
+        self.current = {
+            "dp_rank": strategy.dp_rank, "index": self.places[batch.source] if own else -1,
+            "rows": batch.sequences.shape[0], "length": batch.sequences.shape[1],
+        }  # fmt: skip
+        inputs = to_inputs(
+            batch, configuration, use_actions=self.loss.use_actions, ring_rank=strategy.ring_attn_rank,
+            ring_size=strategy.ring_size,
+        )  # fmt: skip
+        if not own:
+            inputs = replace(
+                inputs, loss_mask=torch.zeros_like(inputs.loss_mask), real_tokens=0, positions=0, sum_squared_lengths=0
+            )
+        self.current |= {"real_tokens": inputs.real_tokens, "positions": inputs.positions}
+        return [inputs]
+
+    def replay(self) -> None:
+        """All inputs. Ranks exchange what they measured after each step, outside its clock."""
+        configuration, strategy = self.configuration, self.strategy
+        clock = measure.Clock(strategy.device)
+        for number in range(configuration.steps):
+            memory = measure.Memory(strategy.device)
+            started = time.perf_counter()
+            self.step(_both(clock, memory))
+            self.times.append(clock.take())
+            self.current["seconds"] = time.perf_counter() - started
+            self.done = number + 1
+            self._tell(memory)
+            self.heartbeat.beat("measure", self.done, configuration.steps)
+        self.heartbeat.subject = ""
+        self.peaks = {kind: strategy.all_reduce(by_phase, "max") for kind, by_phase in self.peaks.items()}
+
+    def _tell(self, memory: measure.Memory) -> None:
+        self.current["loss_sum"] = float(self._loss_sum) / self.configuration.tp
+        self.current["peak_memory"] = max(memory.allocated.values())
+        for kind, by_phase in (("allocated", memory.allocated), ("reserved", memory.reserved)):
+            for phase, value in by_phase.items():
+                self.peaks[kind][phase] = max(value, self.peaks[kind].get(phase, 0.0))
+        rows = self.strategy.all_gather(records.to_row(self.current | self.times[-1]))
+        if processes.rank() == 0:
+            found = records.merge(rows, self.done, self.names)
+            records.append(self.path, found)
+            for record in found:
+                self.show(record)
+
+
+def _both(clock: measure.Clock, memory: measure.Memory) -> Phase:
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        with memory.phase(name), clock.phase(name):
+            yield
+
+    return phase
+
+
+def work(configuration: Configuration, folder: Path, number: int, show: Show = show_nothing) -> None:
+    """Replay on this rank; rank 0 writes `inputs.jsonl` as it goes, shows it, and ends with `run.<number>.json`."""
+    heartbeat = Heartbeat(folder, int(os.environ.get("RANK", "0")))
+    with reported(heartbeat):
+        run = Replay(configuration, heartbeat, folder / records.FILE, show)
+        run.build()
+        heartbeat.beat("warmup")
+        with attention_context(configuration.attn):
+            run.replay()
+        heartbeat.beat("report")
+        result = run.report(run.times, run.peaks, min(configuration.warmup, configuration.steps - 1))
+        if processes.rank() == 0:
+            write_run(folder, number, result)
+        processes.leave()
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m bench.replay.worker FOLDER NUMBER`."""
+    folder = Path(arguments[0])
+    values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
+    work(parse(values), folder, int(arguments[1]))
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # As in `bench.worker`: backends' exit hooks have nothing left to do, and some of them hang.
+    os._exit(status)
