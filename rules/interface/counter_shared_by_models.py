@@ -73,12 +73,12 @@ def _check(
     models = sorted(_models(method, uses) or _models(gate[0], gated))
     if len(models) < 2:
         return
-    listed = " and ".join(f"`{model}`" for model in models[:2])
+    listed = " and for ".join(f"`{model}`" for model in models[:2])
     yield RULE.finding(
         method.path,
         at,
-        f"`{cls.name}.{method.name}` counts in one `self.{counter}` for every model, and callers pass {listed}; "
-        f"`{gate[0].name}` acts on the count",
+        f"`{cls.name}.{method.name}` counts the calls for {listed} together in `self.{counter}`; "
+        f"`{gate[0].name}` goes by that count and so acts at the wrong time for each of them",
         help=f"keep one count for each model, for example a dict by name: `self.{counter}[name] += 1`",
         related=[Related(gate[0].path, gate[1], "the count decides here"), *called_in(uses)],
         context=f"{cls.qualname}.{method.name}:{counter}",

@@ -52,15 +52,15 @@ def _declared(project: Project, family: Family) -> Iterator[Finding]:
                 yield RULE.finding(
                     method.path,
                     method.facts.name_at,
-                    f"`{cls.name}.{name}` does {_denied(missing)}, and nothing that it calls does",
-                    help="do it here, as callers that treat all siblings alike expect",
+                    f"`{cls.name}.{name}` and all that it calls {_denied(missing)}",
+                    help=f"do it here: callers use `{name}` of whichever class they were given and rely on it",
                     related=[*_siblings(methods, cls), *called_in(felt)],
                     context=f"{cls.qualname}.{name}",
                 )
 
 
 def _denied(steps: list[str]) -> str:
-    return f"not {steps[0]}" if len(steps) == 1 else "neither " + " nor ".join(steps)
+    return " and ".join(f"never {step}" for step in steps)
 
 
 def _performed(functions: Iterable[Method], step: Step) -> bool:
