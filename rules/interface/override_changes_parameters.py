@@ -3,7 +3,8 @@
 What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
-    position, and a parameter that the override no longer takes although callers pass it through the base class.
+    position (unless all its callers are known and none names it), and a parameter that the override no longer takes
+    although callers pass it through the base class.
     Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
 Why is this bad
@@ -35,10 +36,13 @@ def check_project(project: Project) -> Iterator[Finding]:
     calls = _calls(project, {method.name for method, _ in changed})
     for method, base in changed:
         renamed = _renamed(method, base)
-        passing = [(site, name) for site, name in _passing(project, method, base, calls) if name in _lost(method, base)]
+        sites = list(_sites(project, method, base, calls))
+        passing = [
+            (site, name) for site, through_base, name in _passed(sites) if through_base and name in _lost(method, base)
+        ]
         if passing:
             yield _report(method, base, renamed, *passing[0])
-        elif renamed and base.cls is not None and _is_interface(base.cls):
+        elif renamed and base.cls is not None and _is_interface(base.cls) and _named(sites, renamed):
             yield _report(method, base, renamed, None, "")
 
 
@@ -84,31 +88,40 @@ def _is_interface(cls: ClassDef) -> bool:
 
 
 def _calls(project: Project, names: set[str]) -> dict[str, list[Site]]:
-    """The calls of methods of these names that pass something by keyword, tests left out."""
+    """The calls of methods of these names, tests left out."""
     found: dict[str, list[Site]] = {}
     for function in project.functions():
         if is_test(function.path):
             continue
         for call in function.facts.calls:
-            if call.receiver and call.method in names and any(a.keyword not in (None, "*", "**") for a in call.args):
+            if call.receiver and call.method in names:
                 found.setdefault(call.method, []).append((function, call))
     return found
 
 
-def _passing(
-    project: Project, method: Method, base: Method, calls: dict[str, list[Site]]
-) -> Iterator[tuple[Site, str]]:
-    """Who passes a parameter by keyword on an object that may be of the class of `method`."""
+def _sites(project: Project, method: Method, base: Method, calls: dict[str, list[Site]]) -> Iterator[tuple[Site, bool]]:
+    """Who calls `method`, and whether it does so on an object that may also be of another class than its own."""
     assert method.cls is not None
     for function, call in calls.get(base.name, ()):
         if call.receiver == own_object(function):
-            reaches = function.cls in method.cls.mro and method.cls.find(function.name) is function
-        else:
-            reaches = call.receiver != "super()" and base.cls in project.types.of(function, call.receiver)
-        if reaches:
-            for argument in call.args:
-                if argument.keyword is not None:
-                    yield (function, call), argument.keyword
+            if function.cls in method.cls.mro and method.cls.find(function.name) is function:
+                yield (function, call), True
+        elif call.receiver != "super()":
+            types = project.types.of(function, call.receiver)
+            if base.cls in types or method.cls in types:
+                yield (function, call), base.cls in types
+
+
+def _passed(sites: list[tuple[Site, bool]]) -> Iterator[tuple[Site, bool, str]]:
+    for site, through_base in sites:
+        for argument in site[1].args:
+            if argument.keyword is not None:
+                yield site, through_base, argument.keyword
+
+
+def _named(sites: list[tuple[Site, bool]], renamed: dict[str, str]) -> bool:
+    """Whether a new name matters to somebody: callers are not known, or one of them uses the old or the new name."""
+    return not sites or any(name in ("**", *renamed, *renamed.values()) for _, _, name in _passed(sites))
 
 
 def _report(method: Method, base: Method, renamed: dict[str, str], site: Site | None, passed: str) -> Finding:
@@ -184,6 +197,20 @@ class FSDPEngine(BaseEngine):
 
     def save(self, *args, **kwargs):
         return args
+""",
+    # an interface whose callers all pass the parameter by its position
+    """\
+class BaseMerger:
+    def save(self, state_dict):
+        raise NotImplementedError
+
+
+class MegatronMerger(BaseMerger):
+    def save(self, merged):
+        return merged
+
+    def run(self, shards):
+        self.save(shards.merged())
 """,
     # no interface, and nobody names the parameter
     """\

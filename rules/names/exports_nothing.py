@@ -26,7 +26,8 @@ RULE = Rule("MP203", "exports-nothing", "error", stable_since="0.1.0", tokens=("
 def check_project(project: Project) -> Iterator[Finding]:
     for module in project.modules.values():
         for name, at in module.facts.exports or ():
-            if isinstance(module.member(name), Missing):
+            imported = module.facts.names.get(name) == "import"  # an import that fails is reported where it stands
+            if not imported and isinstance(module.member(name), Missing):
                 choices = [n for n in module.facts.names if n != "__all__"]
                 yield RULE.finding(
                     module.path,
@@ -69,5 +70,14 @@ __all__ = ["Linear", "__version__"]
     """# file: rl/__init__.py
 __all__ = ["actor"]
 # file: rl/actor.py
+""",
+    """# file: rl/__init__.py
+from .actor import Actor
+from .version import __version__
+
+__all__ = ["Actor", "__version__"]
+# file: rl/actor.py
+class Actor:
+    pass
 """,
 )

@@ -100,4 +100,16 @@ import torch.missing_thing
 # file: rl/sglang.py
 from sglang.srt.utils import kill
 """,
+    """# file: rl/__init__.py
+# file: examples/train.py
+import rl
+from packaging import version
+
+def main():
+    if version.parse(rl.__version__) < version.parse("0.2"):
+        from rl.chunks import Manager
+
+        return Manager()
+    return None
+""",
 )

@@ -49,6 +49,7 @@ class Imports:
                     or not row.level
                     and self._is_elsewhere(row)
                     or _excused(row.guards)
+                    or _for_other_release(module, row)
                     or self._generated(module, missing)
                 ):
                     continue
@@ -146,6 +147,14 @@ def _excused(guards: tuple[Guard, ...]) -> bool:
         if guard.kind == "if" and _CONDITIONS.search(guard.text):
             return True
     return False
+
+
+def _for_other_release(module: Module, row: Import) -> bool:
+    """Whether an import stands behind a test for the release of its own package: another one may have the module."""
+    package = row.module.partition(".")[0]
+    return any(g.kind == "if" and "version" in g.text.lower() for g in row.guards) and (
+        not row.level and f"{package}.__version__" in "\n".join(module.source_text.lines)
+    )
 
 
 def _hidden(guards: tuple[Guard, ...]) -> bool:
