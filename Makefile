@@ -21,11 +21,14 @@ endif
 
 demo: $(DEMO)/installed
 	@tree='$(TREE)'; \
+	if [ -n "$$tree" ] && [ ! -d "$$tree" ]; then echo "TREE=$$tree is not a folder" >&2; exit 2; fi; \
 	if [ -z "$$tree" ]; then \
 	  tree=$$($(DEMO)/bin/python tests/real/wheels.py 0.11.2) && tree="$$tree/openrlhf" \
 	  || { echo "validating the small tree in tests/data/demo instead"; tree=tests/data/demo; }; \
 	fi; \
-	here=$$PWD; cd "$$tree" && "$$here/$(DEMO)/bin/python" -m validator --isolated --exit-zero .
+	echo "validating $$tree"; here=$$PWD; \
+	(cd "$$tree" && "$$here/$(DEMO)/bin/meshproof" --isolated --exit-zero .) || exit; \
+	echo "More: $(DEMO)/bin/meshproof PATH checks code of yours, $(DEMO)/bin/meshproof --explain CODE explains a rule."
 
 test: $(DEV)/installed
 	$(DEV)/bin/python -m pytest $(ARGS)

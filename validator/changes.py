@@ -29,7 +29,7 @@ _ROUNDS = 10  # a fix may uncover another; two that undo each other must end
 def run(options: argparse.Namespace, settings: Config) -> int:
     """Do what was asked for and report what is left; the exit status."""
     paths = options.paths or ["."]
-    entries = discovery.discover(paths, settings)
+    entries = discovery.discover(paths, settings, options.output)
     check = check_of(settings, any(os.path.isdir(path) for path in paths))
     tree = _Tree(entries, check, discovery.roots(paths))
     if options.add_ignore:

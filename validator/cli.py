@@ -84,6 +84,7 @@ def _dispatch(options: argparse.Namespace) -> int:
         return streams.write(running.told_of(options, settings), options.output)
     if settings.rules_refused:
         streams.say(f"user rules are not loaded: {settings.rules_refused} (see --rules)")
+    running.tell_of_left_out(options, settings)
     if options.fix or options.diff or options.add_ignore:
         from validator import changes
 

@@ -68,6 +68,8 @@ _KINDS = {
     "target-python": "version",
 }
 
+_MISNAMED = b"tool.meshproof"  # what people may take our table to be called
+
 
 def load(start: str, isolated: bool = False) -> Config:
     """The configuration that holds for `start` (a folder). Raises UsageError."""
@@ -94,12 +96,14 @@ def _nearest_table(start: str) -> tuple[str, dict[str, Any], str]:
             data = read_regular(path)
         except OSError:
             data = b""
-        ours = b"validator" in data
+        ours = b"validator" in data or _MISNAMED in data
         # The parser costs more than the rest of a warm run: only where there is something for it.
         if ours or (not asked and b"requires-python" in data):
             document = _parse(path, data, strict=ours)
             oldest = oldest or _oldest_python(document)
             tool = document.get("tool")
+            if isinstance(tool, dict) and "meshproof" in tool:
+                raise UsageError(f"{path}: nothing reads [tool.meshproof]; the table is called [tool.validator]")
             table = tool.get("validator") if isinstance(tool, dict) else None
             if isinstance(table, dict):
                 return path, table, oldest

@@ -26,6 +26,9 @@ DEFAULT_EXCLUDE = (
 MAX_SIZE = 10_000_000  # bytes; the largest generated module that anybody trains with is a tenth of it
 
 
+_REPORTS = (".json", ".yaml", ".yml", ".toml")  # no source file, whatever an option names
+
+
 class Entry(NamedTuple):
     """A file that was found. `stamp`: size, times, inode, device; `problem`: kind and text, or None."""
 
@@ -35,16 +38,20 @@ class Entry(NamedTuple):
     problem: tuple[str, str] | None
 
 
-def discover(paths: list[str], config: Config) -> list[Entry]:
-    """The files of a run, each once, in the order of their reported paths. Raises UsageError."""
-    excluded = Globs((*(config.exclude or ()), *config.extend_exclude), config.root)
+def discover(paths: list[str], config: Config, own: str | None = None) -> list[Entry]:
+    """The files of a run, each once, in the order of their reported paths. Raises UsageError.
+
+    What the validator itself wrote is not read: the baseline, and `own`, the file that the report goes to.
+    """
+    excluded = exclusions(config)
+    written = {os.path.abspath(path) for path in (config.baseline, own) if path and path.endswith(_REPORTS)}
     found: dict[str, Entry] = {}
     links: list[Entry] = []
     around = roots(paths)
     named = {os.path.abspath(path) for path in paths}
     for path in paths:
         for reported, absolute in _candidates(path, config):
-            if absolute in found or (excluded and excluded.match(absolute)):
+            if absolute in found or absolute in written or (excluded and excluded.match(absolute)):
                 continue
             entry, linked = _entry(reported, absolute)
             if linked and entry:
@@ -55,6 +62,17 @@ def discover(paths: list[str], config: Config) -> list[Entry]:
     for entry in links:  # a link counts only if its target is not read anyway
         found.setdefault(os.path.realpath(entry.absolute), entry)
     return sorted(found.values())
+
+
+def exclusions(config: Config) -> Globs:
+    """What the configuration leaves out."""
+    return Globs((*(config.exclude or ()), *config.extend_exclude), config.root)
+
+
+def left_out(paths: list[str], config: Config) -> list[str]:
+    """The PATHs of a command line that the configuration leaves out."""
+    excluded = exclusions(config)
+    return [path for path in paths if excluded.match(os.path.abspath(path))] if excluded else []
 
 
 def roots(paths: list[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import textwrap
 from typing import NamedTuple
 
 from validator.errors import UsageError, nearest
-from validator.registry import load_rules
+from validator.registry import is_prefix, load_rules
 from validator.rule import LoadedRule
 
 _MARK = re.compile(r"[ \t]*# error: [A-Z]+[0-9]+(?:,? +[A-Z]+[0-9]+)*$", re.MULTILINE)
@@ -51,6 +51,13 @@ def find(rules: list[LoadedRule], wanted: str) -> LoadedRule:
     raise UsageError(f"--explain: unknown rule {wanted!r}{nearest(wanted, choices)}")
 
 
+def _beginning_with(rules: list[LoadedRule], wanted: str) -> list[LoadedRule]:
+    """The rules whose codes begin with what is wanted; none where it is a whole code, or nothing begins so."""
+    if not is_prefix(wanted) or any(each.rule.code == wanted.upper() for each in rules):
+        return []
+    return [each for each in rules if each.rule.code.startswith(wanted.upper())]
+
+
 def listed(rules: list[LoadedRule], as_json: bool) -> str:
     """All rules, one a line or as JSON."""
     if as_json:
@@ -87,7 +94,9 @@ def _as_dict(each: LoadedRule) -> dict[str, object]:
 
 
 def explained(rules: list[LoadedRule], wanted: str) -> str:
-    """The page of one rule as plain text."""
+    """The page of one rule as plain text; of the beginning of codes the list of its rules. Raises UsageError."""
+    if family := _beginning_with(rules, wanted):
+        return f"{listed(family, False)}\n--explain {family[0].rule.code} explains one of them\n"
     each = find(rules, wanted)
     rule, doc = each.rule, read(each.doc)
     fix = {"safe": "a safe fix", "unsafe": "an unsafe fix", None: "no fix"}[rule.fix]

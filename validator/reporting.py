@@ -50,7 +50,7 @@ def _update_baseline(options: argparse.Namespace, settings: config.Config, check
         changed = _changed(options, checked)
         names = [path for path in absolute if absolute[path] in changed]
     count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked), names)
-    streams.say(f"{count} findings written to {settings.baseline}")
+    streams.say(f"{count} finding{'' if count == 1 else 's'} written to {settings.baseline}")
     return 0
 
 

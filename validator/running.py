@@ -30,7 +30,7 @@ class Checked(argparse.Namespace):
 def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     """The findings of the paths, out of the cache where it knows the whole run."""
     paths = options.paths or ["."]
-    entries = discovery.discover(paths, settings)
+    entries = discovery.discover(paths, settings, options.output)
     whole = any(os.path.isdir(path) for path in paths)
     marks = repr((settings.select, settings.ignore, settings.extend_select, settings.target_python))
     store = cache.Cache(cache.fingerprint(settings.rules) + marks, not options.no_cache)
@@ -45,6 +45,15 @@ def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
         store.remember(key, cache.Run(checked.findings, checked.suppressed))
     store.save()
     return checked
+
+
+def tell_of_left_out(options: argparse.Namespace, settings: config.Config) -> None:
+    """Say which PATHs the configuration leaves out: who names a file expects to hear of it."""
+    named = [options.stdin_filename] if options.stdin_filename else [path for path in options.paths if path != "-"]
+    paths = discovery.left_out(named, settings)
+    if paths:
+        listed = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        streams.say(f"excluded by {settings.source}, so not checked: {listed}")
 
 
 def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool) -> bytes:
@@ -113,7 +122,7 @@ def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     if not path or not (line.isascii() and line.isdecimal() and len(line) < 10) or int(line) < 1:
         raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
     place = os.path.normpath(path).replace(os.sep, "/")
-    entries = discovery.discover(options.paths or ["."], settings)
+    entries = discovery.discover(options.paths or ["."], settings, options.output)
     project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
     try:
         known = why(project, place, int(line))
@@ -139,8 +148,7 @@ def of_standard_input(options: argparse.Namespace, settings: config.Config) -> C
     data = streams.read()
     source = SourceFile(name, os.path.abspath(name), data)
     entry = discovery.Entry(name, source.absolute, (len(data), 0, 0, 0, 0), None)
-    excluded = discovery.Globs((*(settings.exclude or ()), *settings.extend_exclude), settings.root)
-    if options.stdin_filename and excluded and excluded.match(source.absolute):
+    if options.stdin_filename and discovery.left_out([name], settings):
         return Checked(findings=[], files=[], suppressed=0, errors=[])
     result = checker.check_sources([source], check_of(settings, False))
     found = result.findings

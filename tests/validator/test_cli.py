@@ -202,7 +202,8 @@ def test_standard_input_stands_for_a_file(
     assert (status, "--> pkg/a.py:1:5" in out, "1 | x = (" in out) == (1, True, True)
     give(b"x = (\n")
     (here / "pyproject.toml").write_text('[tool.validator]\nextend-exclude = ["pkg"]\n')
-    assert run(capsys, "-", "--stdin-filename", "pkg/a.py")[0] == 0
+    status, _, err = run(capsys, "-", "--stdin-filename", "pkg/a.py")
+    assert (status, err) == (0, f"meshproof: excluded by {here / 'pyproject.toml'}, so not checked: pkg/a.py\n")
     give(b"x = 1\n")
     assert run(capsys, "-")[0] == 0
 
@@ -229,6 +230,9 @@ def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str], user
     assert text.startswith("MP010 unused-suppression\n")
     assert "Why is this bad" in text
     assert "# error:" not in text
+    group = run(capsys, "--explain", "mp01")[1].splitlines()
+    assert [line.split()[0] for line in group[:3]] == ["MP010", "MP011", "MP012"]
+    assert group[-1] == "--explain MP010 explains one of them"
 
 
 def test_configuration_is_used_and_shown(capsys: pytest.CaptureFixture[str], here: Path) -> None:
@@ -240,6 +244,30 @@ def test_configuration_is_used_and_shown(capsys: pytest.CaptureFixture[str], her
     assert 'ignore = ["MP001"]' in run(capsys, "--show-config")[1]
     (here / "pyproject.toml").write_text('[tool.validator]\nselect = ["NOPE"]\n')
     assert f"{here / 'pyproject.toml'}: unknown rule 'NOPE'" in run(capsys)[2]
+
+
+@pytest.mark.parametrize("option", [[], ["--fix"], ["--diff"]])
+def test_a_file_named_by_hand_and_excluded_is_told(
+    capsys: pytest.CaptureFixture[str], here: Path, option: list[str]
+) -> None:
+    (here / "gen").mkdir()
+    for name in ("gen/a.py", "gen/b.py", "c.py"):
+        (here / name).write_text("x = 1\n")
+    (here / "pyproject.toml").write_text('[tool.validator]\nexclude = ["gen"]\n')
+    said = f"meshproof: excluded by {here / 'pyproject.toml'}, so not checked: "
+    assert run(capsys, *option, "gen/a.py", "c.py", "gen/b.py")[2].splitlines()[0] == f"{said}gen/a.py, gen/b.py"
+    assert run(capsys, *option, "gen")[2].splitlines()[0] == f"{said}gen"
+    assert said not in run(capsys, *option, ".")[2]
+
+
+def test_what_the_validator_wrote_is_not_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "a.py").write_text("x = (\n")
+    for name in ("base.json", "report.json"):
+        (here / name).write_text('{"version": 1, "findings": {}}\n')
+    assert "in 3 files" in run(capsys, ".")[1]
+    assert "in 2 files" in run(capsys, "--baseline", "base.json", ".")[1]
+    run(capsys, "--baseline", "base.json", "--format", "json", "--output", "report.json", ".")
+    assert json.loads((here / "report.json").read_text())["summary"]["files"] == 1
 
 
 def test_order_and_text_do_not_depend_on_how_paths_are_named(capsys: pytest.CaptureFixture[str], here: Path) -> None:

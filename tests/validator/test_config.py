@@ -54,6 +54,15 @@ def test_mistakes_are_told_with_file_and_key(tmp_path: Path, text: str, said: st
     assert str(tmp_path / "pyproject.toml") in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["[tool.meshproof]\n", "[tool.meshproof.per-file-ignores]\n[tool.validator]\n"])
+def test_a_table_called_after_the_distribution_is_told(tmp_path: Path, text: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(UsageError, match=r"nothing reads \[tool.meshproof\]; the table is called \[tool.validator\]"):
+        config.load(str(tmp_path))
+    write(tmp_path, '[project]\ndependencies = ["meshproof"]\n')
+    assert config.load(str(tmp_path)).source == ""
+
+
 @pytest.mark.parametrize(
     ("bound", "oldest"),
     [(">=3.10,<4", "3.10"), ("~=3.9.1", "3.9"), ("==3.12.*", "3.12"), ("<4", ""), (">=3", "")],
