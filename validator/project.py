@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator import naming
-from validator.facts.model import Class, FileFacts, Function, Guard, Import
+from validator.facts.model import Call, Class, FileFacts, Function, Guard, Import
 from validator.facts.text import Text
 from validator.source import SourceFile
 
@@ -379,6 +380,20 @@ class Project:
         """Every function, method, class body and module top level."""
         for module in self.modules.values():
             yield from module.functions.values()
+
+    def calls(self, *names: str) -> list[tuple[Method, Call]]:
+        """The calls of functions and methods of these names, on whatever object, in the order of the files."""
+        found = [row for name in dict.fromkeys(names) for row in self._calls.get(name, ())]
+        if len(names) > 1:
+            found.sort(key=itemgetter(0))
+        return [(function, call) for _, function, call in found]
+
+    @cached_property
+    def _calls(self) -> dict[str, list[tuple[int, Method, Call]]]:
+        found: dict[str, list[tuple[int, Method, Call]]] = {}
+        for place, (function, call) in enumerate((f, call) for f in self.functions() for call in f.facts.calls):
+            found.setdefault(call.method, []).append((place, function, call))
+        return found
 
     @cached_property
     def defined(self) -> frozenset[str]:

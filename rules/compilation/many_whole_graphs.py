@@ -30,20 +30,11 @@ _LIMITS = re.compile(r"(recompile_limit|cache_size_limit|accumulated_\w*limit)$"
 
 def check_project(project: Project) -> Iterator[Finding]:
     found = []
-    for function in project.functions():
-        for call in function.facts.calls:
-            if call.method != "compile":
-                continue
-            whole = call.keyword("fullgraph")
-            looped = any(g.kind == "loop" and _LAYERS.search(g.text) for g in call.guards)
-            if (
-                call.method == "compile"
-                and whole is not None
-                and whole.value == "True"
-                and looped
-                and not is_aside(function.path)
-            ):
-                found.append((function, call))
+    for function, call in project.calls("compile"):
+        whole = call.keyword("fullgraph")
+        looped = any(g.kind == "loop" and _LAYERS.search(g.text) for g in call.guards)
+        if whole is not None and whole.value == "True" and looped and not is_aside(function.path):
+            found.append((function, call))
     if found and any(_LIMITS.search(row.target) for function in project.functions() for row in function.facts.assigns):
         return
     for function, call in found:

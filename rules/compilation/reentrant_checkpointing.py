@@ -35,19 +35,18 @@ _COMPILING = frozenset({"torch.compile"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
+    for function, call in project.calls("gradient_checkpointing_enable", "checkpoint"):
         if is_aside(function.path):
             continue
-        for call in function.facts.calls:
-            if call.method == "gradient_checkpointing_enable" and not call.args and "super()" not in call.target:
-                wrap = _wrapping(project, function)
-                if wrap is not None:
-                    yield _report(function, call, wrap, f"`{call.target}()` asks for no kind of checkpointing")
-            reentrant = call.keyword("use_reentrant")
-            if call.method == "checkpoint" and reentrant is not None and reentrant.value == "True":
-                wrap = _wrapping(project, function) or _compiling(project, function)
-                if wrap is not None:
-                    yield _report(function, call, wrap, f"`{call.target}` asks for the reentrant kind of checkpointing")
+        if call.method == "gradient_checkpointing_enable" and not call.args and "super()" not in call.target:
+            wrap = _wrapping(project, function)
+            if wrap is not None:
+                yield _report(function, call, wrap, f"`{call.target}()` asks for no kind of checkpointing")
+        reentrant = call.keyword("use_reentrant")
+        if call.method == "checkpoint" and reentrant is not None and reentrant.value == "True":
+            wrap = _wrapping(project, function) or _compiling(project, function)
+            if wrap is not None:
+                yield _report(function, call, wrap, f"`{call.target}` asks for the reentrant kind of checkpointing")
 
 
 def _wrapping(project: Project, function: Method) -> Call | None:

@@ -31,14 +31,11 @@ _DEPTH = 2
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
-            continue
-        for call in function.facts.calls:
-            if call.method == "init_process_group" and call.keyword("device_id") is None:
-                backend = next((a.value for a in call.args if a.keyword in (None, "backend")), "")
-                if "nccl" in backend and project.dotted(function, call.target).startswith("torch.distributed"):
-                    yield from _check(project, function, call, ":" in backend)
+    for function, call in project.calls("init_process_group"):
+        if call.keyword("device_id") is None and not is_aside(function.path):
+            backend = next((a.value for a in call.args if a.keyword in (None, "backend")), "")
+            if "nccl" in backend and project.dotted(function, call.target).startswith("torch.distributed"):
+                yield from _check(project, function, call, ":" in backend)
 
 
 def _check(project: Project, function: Method, init: Call, split: bool) -> Iterator[Finding]:

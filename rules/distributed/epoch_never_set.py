@@ -15,29 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
-from validator.facts.model import Call
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler",))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    made: list[tuple[Method, Call]] = []
-    for function in project.functions():
-        for call in function.facts.calls:
-            if call.method == "set_epoch":
-                return
-            shuffle = call.keyword("shuffle")
-            if (
-                call.method == "DistributedSampler"
-                and (shuffle is None or shuffle.value == "True")
-                and not is_aside(function.path)
-            ):
-                made.append((function, call))
-    for function, call in made:
-        if project.dotted(function, call.target).startswith("torch."):
+    if project.calls("set_epoch"):
+        return
+    for function, call in project.calls("DistributedSampler"):
+        shuffle = call.keyword("shuffle")
+        shuffles = (shuffle is None or shuffle.value == "True") and not is_aside(function.path)
+        if shuffles and project.dotted(function, call.target).startswith("torch."):
             yield RULE.finding(
                 function.path,
                 call.at,

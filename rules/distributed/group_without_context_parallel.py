@@ -32,29 +32,26 @@ _REDUCING = ("reduce", "whiten", "mean", "var", "norm", "sum", "aggregate")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
+    for function, call in project.calls("get_data_parallel_group"):
+        if is_aside(function.path) or call.args:
             continue
-        for call in function.facts.calls:
-            if call.method != "get_data_parallel_group" or call.args:
-                continue
-            slicing = next((c for c in function.facts.calls if c.method in _ASKS), None)
-            reducing = _reduction(function, call) if slicing is not None else None
-            if slicing is None or reducing is None:
-                continue
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{function.qualname}` splits sequences over context-parallel ranks, but `{reducing.method}`"
-                " works on the"
-                " data-parallel group without them",
-                help="ask for `get_data_parallel_group(with_context_parallel=True)`",
-                related=[
-                    Related(function.path, slicing.at[0], f"`{slicing.target}()` is asked here"),
-                    Related(function.path, reducing.at[0], f"the group goes to `{reducing.method}` here"),
-                ],
-                context=f"{function.qualname}:{reducing.method}",
-            )
+        slicing = next((c for c in function.facts.calls if c.method in _ASKS), None)
+        reducing = _reduction(function, call) if slicing is not None else None
+        if slicing is None or reducing is None:
+            continue
+        yield RULE.finding(
+            function.path,
+            call.at,
+            f"`{function.qualname}` splits sequences over context-parallel ranks, but `{reducing.method}`"
+            " works on the"
+            " data-parallel group without them",
+            help="ask for `get_data_parallel_group(with_context_parallel=True)`",
+            related=[
+                Related(function.path, slicing.at[0], f"`{slicing.target}()` is asked here"),
+                Related(function.path, reducing.at[0], f"the group goes to `{reducing.method}` here"),
+            ],
+            context=f"{function.qualname}:{reducing.method}",
+        )
 
 
 def _reduction(function: Method, group: Call) -> Call | None:

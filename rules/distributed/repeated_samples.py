@@ -27,27 +27,21 @@ _EVALUATING = re.compile(r"eval|valid|test", re.IGNORECASE)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        for call in function.facts.calls:
-            shuffle = call.keyword("shuffle")
-            if (
-                call.method != "DistributedSampler"
-                or shuffle is None
-                or shuffle.value != "False"
-                or is_aside(function.path)
-            ):
-                continue
-            names = [function.name, *(argument.value for argument in call.args[:1])]
-            if call.keyword("drop_last") is None and any(_EVALUATING.search(name) for name in names):
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`DistributedSampler` in `{function.qualname}` repeats samples until all ranks have as many:"
-                    " metrics count them twice",
-                    help="divide evaluation data by `dataset[rank::world_size]`, or cut gathered results to the"
-                    " length of the dataset",
-                    context=function.qualname,
-                )
+    for function, call in project.calls("DistributedSampler"):
+        shuffle = call.keyword("shuffle")
+        if shuffle is None or shuffle.value != "False" or is_aside(function.path):
+            continue
+        names = [function.name, *(argument.value for argument in call.args[:1])]
+        if call.keyword("drop_last") is None and any(_EVALUATING.search(name) for name in names):
+            yield RULE.finding(
+                function.path,
+                call.at,
+                f"`DistributedSampler` in `{function.qualname}` repeats samples until all ranks have as many:"
+                " metrics count them twice",
+                help="divide evaluation data by `dataset[rank::world_size]`, or cut gathered results to the"
+                " length of the dataset",
+                context=function.qualname,
+            )
 
 
 INCORRECT = [

@@ -42,7 +42,7 @@ class _FanOut(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     guards = project.analysis(RankGuards)
-    for function in project.functions():
+    for function in dict.fromkeys(function for function, _ in project.calls("remote")):
         remote = [c for c in function.facts.calls if c.method == "remote"]
         if is_aside(function.path) or not any(guards.leaves_one(function, c.guards) for c in remote):
             continue

@@ -32,22 +32,19 @@ _WORLD = re.compile(r"(^|\.)(get_world_size|world_size|num_processes)$")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
+    for function, call in project.calls("DistributedSampler"):
+        if is_aside(function.path) or not project.dotted(function, call.target).startswith("torch."):
             continue
-        for call in function.facts.calls:
-            if call.method != "DistributedSampler" or not project.dotted(function, call.target).startswith("torch."):
-                continue
-            shared = _shared(function)
-            if shared and _over_world(function, call):
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of"
-                    f" `{shared}` must share it",
-                    help="pass `num_replicas` and `rank` of the data-parallel dimension",
-                    context=f"{function.qualname}:{shared}",
-                )
+        shared = _shared(function)
+        if shared and _over_world(function, call):
+            yield RULE.finding(
+                function.path,
+                call.at,
+                f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of"
+                f" `{shared}` must share it",
+                help="pass `num_replicas` and `rank` of the data-parallel dimension",
+                context=f"{function.qualname}:{shared}",
+            )
 
 
 def _over_world(function: Method, call: Call) -> bool:

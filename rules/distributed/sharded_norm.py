@@ -29,37 +29,30 @@ RULE = Rule("MP526", "sharded-norm", "warning", "0.1.0", tokens=("clip_grad_norm
 
 def check_project(project: Project) -> Iterator[Finding]:
     sharding = project.analysis(Sharding)
-    for function in project.functions():
-        for call in function.facts.calls:
-            if (
-                call.method != "clip_grad_norm_"
-                or is_aside(function.path)
-                or guarded_by(call.guards, "isinstance", "fsdp")
-            ):
-                continue
-            if project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
-                continue
-            name = next(
-                (r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), ""
-            )
-            place = _sharding(sharding, function) if name else None
-            text = text_of(function) if place else ""
-            if (
-                not place
-                or any(word in text for word in ("full_tensor", "DTensor", "to_local", "is_fsdp1"))
-                or text.count(name) < 2
-            ):
-                continue
-            where, shard = place
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
-                " and is used as if it were whole",
-                help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
-                related=[Related(where.path, shard.at[0], "the model is sharded here")],
-                context=f"{function.qualname}:{name}",
-            )
+    for function, call in project.calls("clip_grad_norm_"):
+        if is_aside(function.path) or guarded_by(call.guards, "isinstance", "fsdp"):
+            continue
+        if project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
+            continue
+        name = next((r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), "")
+        place = _sharding(sharding, function) if name else None
+        text = text_of(function) if place else ""
+        if (
+            not place
+            or any(word in text for word in ("full_tensor", "DTensor", "to_local", "is_fsdp1"))
+            or text.count(name) < 2
+        ):
+            continue
+        where, shard = place
+        yield RULE.finding(
+            function.path,
+            call.at,
+            f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
+            " and is used as if it were whole",
+            help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
+            related=[Related(where.path, shard.at[0], "the model is sharded here")],
+            context=f"{function.qualname}:{name}",
+        )
 
 
 def _sharding(sharding: Sharding, function: Method) -> tuple[Method, Call] | None:

@@ -43,14 +43,12 @@ _REDUCING = frozenset({
 
 def check_project(project: Project) -> Iterator[Finding]:
     bodies = project.analysis(Bodies)
-    for function in project.functions():
-        if is_aside(function.path):
-            continue
-        for call in function.facts.calls:
-            if call.method in _METHODS and call.receiver.rpartition(".")[2] == "accelerator" and call.args:
-                name = _sequence(project, bodies, function, call)
-                if name:
-                    yield _report(function, call, name)
+    for function, call in project.calls(*_METHODS):
+        accelerated = call.receiver.rpartition(".")[2] == "accelerator" and not is_aside(function.path)
+        if accelerated and call.args:
+            name = _sequence(project, bodies, function, call)
+            if name:
+                yield _report(function, call, name)
 
 
 def _sequence(project: Project, bodies: Bodies, function: Method, call: Call) -> str:

@@ -142,14 +142,11 @@ def _values(node: ast.expr) -> list[ast.Constant]:
 
 
 def _offers(project: Project, option: str) -> Iterator[Offer]:
-    for function in project.functions():
-        for call in function.facts.calls:
-            if call.method != "add_argument" or not call.args:
-                continue
-            names = [a.value.strip("'\"").lstrip("-").replace("-", "_") for a in call.positional]
-            if any(name == option or name.rpartition(".")[2] == option for name in names):
-                choices = call.keyword("choices")
-                yield Offer(function, _literal(choices.value) if choices is not None else None, call.at)
+    for function, call in project.calls("add_argument"):
+        names = [a.value.strip("'\"").lstrip("-").replace("-", "_") for a in call.positional]
+        if any(name == option or name.rpartition(".")[2] == option for name in names):
+            choices = call.keyword("choices")
+            yield Offer(function, _literal(choices.value) if choices is not None else None, call.at)
 
 
 def _literal(text: str) -> tuple[str, ...] | None:

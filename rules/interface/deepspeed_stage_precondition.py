@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 
 from validator.finding import Finding
-from validator.project import Project
+from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP128", "deepspeed-stage-precondition", "error", stable_since="0.1.0", tokens=("consolidated_16bit",))
@@ -31,27 +31,24 @@ _ASKED = re.compile(r"zero|stage|partition|tensor_parallel|tp_size|auto_?tp", re
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if function.name in _METHODS:
-            continue  # the library itself
-        reported = False
-        for call in function.facts.calls:
-            needs = _METHODS.get(call.method)
-            if needs is None or not call.receiver or call.receiver == "self":
-                continue
-            asked = any(
-                _ASKED.search(guard.text) or guard.kind == "try" and "ValueError" in guard.text for guard in call.guards
-            )
-            if asked or reported:
-                continue
-            reported = True
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{call.method}` in `{function.qualname}` works with {needs} only, and nothing here asks for that",
-                help="test the ZeRO stage, and take `state_dict()` of the module with the stages below 3",
-                context=f"{function.qualname}:{call.method}",
-            )
+    reported: set[Method] = set()
+    for function, call in project.calls(*_METHODS):
+        if function.name in _METHODS or function in reported:
+            continue  # the library itself; or told once already
+        asked = any(
+            _ASKED.search(guard.text) or guard.kind == "try" and "ValueError" in guard.text for guard in call.guards
+        )
+        if asked or not call.receiver or call.receiver == "self":
+            continue
+        reported.add(function)
+        yield RULE.finding(
+            function.path,
+            call.at,
+            f"`{call.method}` in `{function.qualname}` works with {_METHODS[call.method]} only, and nothing here asks"
+            " for that",
+            help="test the ZeRO stage, and take `state_dict()` of the module with the stages below 3",
+            context=f"{function.qualname}:{call.method}",
+        )
 
 
 INCORRECT = (

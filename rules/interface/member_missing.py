@@ -226,13 +226,10 @@ def _advice(project: Project, use: Use) -> str:
 
 def _is_option(project: Project, name: str) -> bool:
     """Whether the code adds `--name` to a parser or reads it from some `args`."""
-    for function in project.functions():
-        for call in function.facts.calls:
-            if call.method == "add_argument" and any(a.value.strip("\"'-") == name for a in call.positional):
-                return True
-        if any(ref.path.endswith(f"args.{name}") for ref in function.facts.refs):
-            return True
-    return False
+    added = (argument.value for _, call in project.calls("add_argument") for argument in call.positional)
+    if any(value.strip("\"'-") == name for value in added):
+        return True
+    return any(ref.path.endswith(f"args.{name}") for function in project.functions() for ref in function.facts.refs)
 
 
 INCORRECT = (

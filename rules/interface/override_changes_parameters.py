@@ -90,12 +90,9 @@ def _is_interface(cls: ClassDef) -> bool:
 def _calls(project: Project, names: set[str]) -> dict[str, list[Site]]:
     """The calls of methods of these names, tests left out."""
     found: dict[str, list[Site]] = {}
-    for function in project.functions():
-        if is_test(function.path):
-            continue
-        for call in function.facts.calls:
-            if call.receiver and call.method in names:
-                found.setdefault(call.method, []).append((function, call))
+    for function, call in project.calls(*names):
+        if call.receiver and not is_test(function.path):
+            found.setdefault(call.method, []).append((function, call))
     return found
 
 

@@ -26,30 +26,28 @@ from validator.rule import Rule
 
 RULE = Rule("MP805", "shell-with-argument", "warning", "0.1.0", tokens=("shell=True", "os.system", "os.popen"))
 
+_SHELLS = ("system", "popen")
 _RUNNERS = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
+    for function, call in project.calls(*_SHELLS, *_RUNNERS):
+        if is_aside(function.path) or not _is_shell(project, function, call) or not call.args:
             continue
-        for call in function.facts.calls:
-            if not _is_shell(project, function, call) or not call.args:
-                continue
-            names = _interpolated(function, call.args[0].value, call.args[0].kind)
-            given = sorted(names & {p.name for p in function.facts.params} - {"self", "cls"})
-            if given:
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{function.qualname}` puts `{given[0]}` into a command for the shell (`{call.target}`)",
-                    help="pass a list of arguments without `shell=True`, or quote the part with `shlex.quote`",
-                    context=f"{function.qualname}:{call.target}:{given[0]}",
-                )
+        names = _interpolated(function, call.args[0].value, call.args[0].kind)
+        given = sorted(names & {p.name for p in function.facts.params} - {"self", "cls"})
+        if given:
+            yield RULE.finding(
+                function.path,
+                call.at,
+                f"`{function.qualname}` puts `{given[0]}` into a command for the shell (`{call.target}`)",
+                help="pass a list of arguments without `shell=True`, or quote the part with `shlex.quote`",
+                context=f"{function.qualname}:{call.target}:{given[0]}",
+            )
 
 
 def _is_shell(project: Project, function: Method, call: Call) -> bool:
-    if call.method in ("system", "popen"):
+    if call.method in _SHELLS:
         return project.dotted(function, call.target) in ("os.system", "os.popen")
     shell = call.keyword("shell")
     return (

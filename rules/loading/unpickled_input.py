@@ -38,27 +38,22 @@ HELP = "exchange tensors as safetensors and the rest as JSON or Arrow"
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
+    for function, call in project.calls(*_LAST):
+        if is_aside(function.path) or project.dotted(function, call.target) not in _LOADERS:
             continue
-        for call in function.facts.calls:
-            if call.method not in _LAST or project.dotted(function, call.target) not in _LOADERS:
-                continue
-            source = _source(function, call)
-            remote = bool(_NETWORK.search(source))
-            what = (
-                f"bytes that come from outside (`{source[:60]}`)"
-                if remote
-                else "what a file or another process gives it"
-            )
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{call.target}` in `{function.qualname}` runs the code in {what}",
-                help=HELP,
-                context=f"{function.qualname}:{call.target}",
-                severity="warning" if remote else "note",
-            )
+        source = _source(function, call)
+        remote = bool(_NETWORK.search(source))
+        what = (
+            f"bytes that come from outside (`{source[:60]}`)" if remote else "what a file or another process gives it"
+        )
+        yield RULE.finding(
+            function.path,
+            call.at,
+            f"`{call.target}` in `{function.qualname}` runs the code in {what}",
+            help=HELP,
+            context=f"{function.qualname}:{call.target}",
+            severity="warning" if remote else "note",
+        )
 
 
 _LAST = frozenset(name.rpartition(".")[2] for name in _LOADERS)

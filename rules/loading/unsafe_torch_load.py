@@ -32,21 +32,18 @@ _VLLM_WITH_IT = (0, 8)  # vLLM pins torch; from 0.8 on to 2.6 and later
 
 def check_project(project: Project) -> Iterator[Finding]:
     requirements = project.analysis(Requirements)
-    for function in project.functions():
-        if is_aside(function.path):
+    for function, call in project.calls("load"):
+        if is_aside(function.path) or project.dotted(function, call.target) != "torch.load":
             continue
-        for call in function.facts.calls:
-            if call.method != "load" or project.dotted(function, call.target) != "torch.load":
-                continue
-            only = call.keyword("weights_only")
-            if any(a.keyword == "**" for a in call.args) or (only is not None and only.value != "False"):
-                continue
-            if only is not None:
-                yield _explicit(function, call)
-            else:
-                oldest = requirements.oldest("torch", function.module.source.absolute)
-                if oldest < _SAFE_SINCE if oldest else not _implied(requirements, function):
-                    yield _implicit(function, call, oldest)
+        only = call.keyword("weights_only")
+        if any(a.keyword == "**" for a in call.args) or (only is not None and only.value != "False"):
+            continue
+        if only is not None:
+            yield _explicit(function, call)
+        else:
+            oldest = requirements.oldest("torch", function.module.source.absolute)
+            if oldest < _SAFE_SINCE if oldest else not _implied(requirements, function):
+                yield _implicit(function, call, oldest)
 
 
 def _implied(requirements: Requirements, function: Method) -> bool:

@@ -27,31 +27,28 @@ _UNSAFE = frozenset({"yaml.Loader", "yaml.UnsafeLoader", "yaml.CLoader"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
+    for function, call in project.calls("load", "load_all", "unsafe_load", "unsafe_load_all"):
         if is_aside(function.path):
             continue
-        for call in function.facts.calls:
-            if call.method not in ("load", "load_all", "unsafe_load", "unsafe_load_all"):
-                continue
-            name = project.dotted(function, call.target)
-            if not name.startswith("yaml.") or name.count(".") != 1 or any(a.keyword == "**" for a in call.args):
-                continue
-            loader = call.keyword("Loader") or (call.positional[1] if len(call.positional) > 1 else None)
-            if "unsafe" in name:
-                reason = "makes any object that the file asks for"
-            elif loader is None:
-                reason = "names no loader: PyYAML 6 raises TypeError, older ones run what the file says"
-            elif loader.value in _UNSAFE:
-                reason = f"uses `{loader.value}`, which makes any object that the file asks for"
-            else:
-                continue
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{call.target}` in `{function.qualname}` {reason}",
-                help="use `yaml.safe_load`",
-                context=f"{function.qualname}:{call.target}",
-            )
+        name = project.dotted(function, call.target)
+        if not name.startswith("yaml.") or name.count(".") != 1 or any(a.keyword == "**" for a in call.args):
+            continue
+        loader = call.keyword("Loader") or (call.positional[1] if len(call.positional) > 1 else None)
+        if "unsafe" in name:
+            reason = "makes any object that the file asks for"
+        elif loader is None:
+            reason = "names no loader: PyYAML 6 raises TypeError, older ones run what the file says"
+        elif loader.value in _UNSAFE:
+            reason = f"uses `{loader.value}`, which makes any object that the file asks for"
+        else:
+            continue
+        yield RULE.finding(
+            function.path,
+            call.at,
+            f"`{call.target}` in `{function.qualname}` {reason}",
+            help="use `yaml.safe_load`",
+            context=f"{function.qualname}:{call.target}",
+        )
 
 
 def fix(node: Any, finding: Finding) -> Any:

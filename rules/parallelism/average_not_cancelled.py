@@ -37,7 +37,7 @@ _DIVIDES_ITSELF = re.compile(r"set_(gradient|reduce_scatter|all_reduce)_divide_f
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
+    for function in dict.fromkeys(function for function, _ in project.calls("all_reduce")):
         if is_aside(function.path):
             continue
         summed = {c.positional[0].value: c for c in function.facts.calls if _sums_over_ranks(project, function, c)}

@@ -47,7 +47,7 @@ _RING = re.compile(r"^(cp|sp|ring|context|sequence|ulysses)(_|$)|_(cp|ring|conte
 
 def check_project(project: Project) -> Iterator[Finding]:
     meshes = project.analysis(Meshes)
-    for function in project.functions():
+    for function in dict.fromkeys(function for function, _ in project.calls(*_WRAPPERS, *_REDUCTIONS)):
         calls = [c for c in function.facts.calls if c.method in _WRAPPERS or _reduces_gradients(c)]
         if not calls or is_aside(function.path):
             continue

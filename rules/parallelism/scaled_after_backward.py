@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import Bindings, own_nodes
 from validator.analysis.places import is_aside
+from validator.facts.model import Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -35,7 +36,7 @@ _SIZE = re.compile(r"micro_?batch_?size")
 
 def check_project(project: Project) -> Iterator[Finding]:
     bindings = project.analysis(Bindings)
-    backward = {f for f in project.functions() if not is_aside(f.path) and _calls_backward(f)}
+    backward = {f for f, call in project.calls("backward") if _of_tensor(call) and not is_aside(f.path)}
     for function in sorted(backward, key=lambda f: (f.path, f.facts.at)):
         yield from _in_place(function)
         for caller, call in project.types.callers.get(function, ()):
@@ -49,9 +50,9 @@ def check_project(project: Project) -> Iterator[Finding]:
                         yield _report_inner(function, loss, path_of(node.right), caller, node)
 
 
-def _calls_backward(function: Method) -> bool:
-    """Whether a function calls `backward()` on a tensor: an engine's `backward(loss)` scales for itself."""
-    return any(c.method == "backward" and c.receiver and not c.args for c in function.facts.calls)
+def _of_tensor(backward: Call) -> bool:
+    """Whether a call is the `backward()` of a tensor: an engine's `backward(loss)` scales for itself."""
+    return bool(backward.receiver) and not backward.args
 
 
 def _is_call(node: ast.expr, line: int) -> bool:

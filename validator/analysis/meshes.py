@@ -49,19 +49,16 @@ class Meshes:
         """Every device mesh that the project makes."""
         return [
             mesh
-            for function in self.project.functions()
-            for call in function.facts.calls
-            if call.method == "init_device_mesh" and (mesh := self._made(function, call)) is not None
+            for function, call in self.project.calls("init_device_mesh")
+            if (mesh := self._made(function, call)) is not None
         ]
 
     @cached_property
     def flattened(self) -> frozenset[str]:
         """The names given to flattened dimensions, `mesh["dp", "cp"]._flatten("dp_cp")`."""
         found: set[str] = set()
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                if call.method in ("_flatten", "_unflatten", "_concatenate", "_rename"):
-                    found.update(a.value.strip("\"'") for a in call.args)
+        for _, call in self.project.calls("_flatten", "_unflatten", "_concatenate", "_rename"):
+            found.update(a.value.strip("\"'") for a in call.args)
         return frozenset(found)
 
     def _made(self, function: Method, call: Call) -> Mesh | None:

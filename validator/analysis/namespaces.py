@@ -347,18 +347,14 @@ class Namespaces:
                 receiver, _, name = ref.path.rpartition(".")
                 if ref.context == "store" and self._looks_like_one(function, receiver):
                     found.add(name)
-            for call in function.facts.calls:
-                if (
-                    call.target == "setattr"
-                    and len(call.args) == 3
-                    and self._looks_like_one(function, call.args[0].value)
-                ):
-                    literal = call.args[1].kind == "const"
-                    found.add(call.args[1].value.strip("'\"") if literal else "*")
-                elif call.method == "update" and call.receiver.endswith((".__dict__", "vars()")):
-                    owner = call.receiver.removesuffix(".__dict__")
-                    if self._looks_like_one(function, owner):
-                        found.add("*")
+        for function, call in self.project.calls("setattr"):
+            if not call.receiver and len(call.args) == 3 and self._looks_like_one(function, call.args[0].value):
+                literal = call.args[1].kind == "const"
+                found.add(call.args[1].value.strip("'\"") if literal else "*")
+        for function, call in self.project.calls("update"):
+            owner = call.receiver.removesuffix(".__dict__")
+            if call.receiver.endswith((".__dict__", "vars()")) and self._looks_like_one(function, owner):
+                found.add("*")
         return frozenset(found)
 
     @cached_property

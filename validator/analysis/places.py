@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 
 from validator.analysis.uses import is_test
 from validator.facts.model import Assign, At, Call, Guard
@@ -18,6 +18,7 @@ _ASIDE = frozenset({
 _DEBUGGING = re.compile(r"debug|breakpoint|interactive|DEBUG|isatty|__main__", re.IGNORECASE)
 
 
+@cache
 def is_aside(path: str) -> bool:
     """Whether a file is no part of a package: a test, an example, a benchmark, a script, somebody else's code."""
     return is_test(path) or not _ASIDE.isdisjoint(path.split("/")[:-1]) or path.endswith("setup.py")

@@ -26,11 +26,11 @@ class ProcessLists:
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        return tuple(run for function in self.project.functions() for run in self._of(function))
+        return tuple(self._all())
 
-    def _of(self, function: Method) -> Iterator[Run]:
-        for call in function.facts.calls:
-            if call.method not in _STARTERS or not self._starts(function, call):
+    def _all(self) -> Iterator[Run]:
+        for function, call in self.project.calls(*_STARTERS):
+            if not self._starts(function, call):
                 continue
             if (made := self._list(function, call)) is not None:
                 node, values = made

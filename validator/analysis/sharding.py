@@ -125,20 +125,16 @@ class Wrapping:
     def classes(self) -> dict[ClassDef, Wrapped]:
         """The classes whose objects are handed to a wrapper; of several ways the one that bears least."""
         found: dict[ClassDef, Wrapped] = {}
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                wrapped = self._wrapped(function, call)
-                for cls in self._given(function, call) if wrapped is not None else ():
-                    assert wrapped is not None
-                    if cls not in found or found[cls].finds_unused:
-                        found[cls] = wrapped
+        for function, call in self.project.calls(*_FSDP, *_DDP):
+            wrapped = self._wrapped(function, call)
+            for cls in self._given(function, call):
+                if cls not in found or found[cls].finds_unused:
+                    found[cls] = wrapped
         return found
 
-    def _wrapped(self, function: Method, call: Call) -> Wrapped | None:
+    def _wrapped(self, function: Method, call: Call) -> Wrapped:
         if call.method in _FSDP:
             return Wrapped("FSDP", False, function.path, call.at[0])
-        if call.method not in _DDP:
-            return None
         unused = call.keyword("find_unused_parameters")
         # what the configuration decides, and keywords handed on, may well be right
         bears = (unused is not None and unused.value != "False") or any(a.keyword == "**" for a in call.args)

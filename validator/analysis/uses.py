@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.facts.model import At, Call, Guard
@@ -64,16 +64,13 @@ class Uses:
         home = {cls: family for family in self.project.families.all for cls in family.members}
         found: dict[Family, dict[str, list[Use]]] = {family: {} for family in self.project.families.all}
         wanted = frozenset().union(*(cls.attributes for cls in home))
-        for function in self.project.functions() if home else ():
-            for call in function.facts.calls:
-                if call.method not in wanted or not call.receiver:
-                    continue
-                if function.cls in home and _on_self(function, call):
-                    continue
-                classes = self.project.types.of(function, call.receiver)
-                for family in {home[cls]: None for cls in classes if cls in home}:
-                    use = Use(function, call, self._widened(family, classes))
-                    found[family].setdefault(call.method, []).append(use)
+        for function, call in self.project.calls(*wanted):
+            if not call.receiver or (function.cls in home and _on_self(function, call)):
+                continue
+            classes = self.project.types.of(function, call.receiver)
+            for family in {home[cls]: None for cls in classes if cls in home}:
+                use = Use(function, call, self._widened(family, classes))
+                found[family].setdefault(call.method, []).append(use)
         return found
 
     def reads(self, family: Family, name: str) -> list[Read]:
@@ -121,12 +118,10 @@ class Uses:
     def _makers(self) -> dict[ClassDef, set[Method]]:
         members = {cls.name: cls for family in self.project.families.all for cls in family.members}
         found: dict[ClassDef, set[Method]] = {}
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                if call.method in members or call.target in members:
-                    symbol = self.project.lookup(function, call.target)
-                    if symbol in members.values():
-                        found.setdefault(symbol, set()).add(function)  # type: ignore[arg-type]
+        for function, call in self.project.calls(*members):
+            symbol = self.project.lookup(function, call.target)
+            if symbol in members.values():
+                found.setdefault(symbol, set()).add(function)  # type: ignore[arg-type]
         return found
 
 
@@ -144,6 +139,7 @@ def _prefixes(path: str, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
             yield ".".join(links[:i]), links[i]
 
 
+@cache
 def is_test(path: str) -> bool:
     """Whether a file holds tests: what it builds and calls says little about the real program."""
     parts = path.split("/")
