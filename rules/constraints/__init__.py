@@ -13,7 +13,7 @@ known. Nothing here imports more than the standard library.
 
 from __future__ import annotations
 
-from rules.constraints import batches, kernels, model, rollout, sizes
+from rules.constraints import batches, engines, experts, kernels, model, rollout, sizes
 from rules.constraints.backends import BACKENDS, FRAMEWORKS, Backend
 from rules.constraints.core import (
     Condition,
@@ -39,7 +39,9 @@ SECTIONS: dict[str, tuple[Constraint, ...]] = {
     "Mesh and sizes": sizes.TABLE,
     "Batches and lengths": batches.TABLE,
     "The model's shape": model.TABLE,
-    "Kernels, compilation, versions": kernels.TABLE,
+    "Experts": experts.TABLE,
+    "Kernels and compilation": kernels.TABLE,
+    "Training engines": engines.TABLE,
     "Reinforcement learning": rollout.TABLE,
 }
 """The table by subject, as the reference page shows it."""

@@ -219,6 +219,20 @@ TABLE: tuple[Constraint, ...] = (
         ),
     ),
     Constraint(
+        id="flex-ring-sequence",
+        rule="seq_len % (128 × ring) == 0 for FlexAttention under torch's context_parallel",
+        needs=("seq_len", "ring"),
+        when=(
+            Condition("ring", ">", 1), Condition("ring_impl", "==", "torch"), Condition("attn", "==", "flex"),
+            Condition("pads_sequence", "==", False),
+        ),
+        holds=lambda q: divides(128 * (q.ring or 0), q.seq_len or 0),
+        message="FlexAttention's blocks of 128 tokens do not divide over {ring} ring ranks: sequence length {seq_len} "
+        "is not a multiple of 128 × {ring}",
+        adjust=("seq_len", "ring"),
+        sources=("torch 2.13 distributed/tensor/experimental/_context_parallel/_attention.py:1224",),
+    ),
+    Constraint(
         id="ulysses-sequence",
         rule="seq_len % ulysses == 0",
         needs=("seq_len", "ulysses"),

@@ -1,23 +1,24 @@
-"""Attention kernels, compilation, precision, ZeRO and the versions that go together."""
+"""Attention kernels and compilation, and the versions that go together."""
 
 from __future__ import annotations
 
 from rules.constraints.core import Condition, Constraint
-from rules.constraints.model import UNEVEN_HEADS_SINCE
+from rules.constraints.quantities import Quantities
 
 _RING = Condition("ring", ">", 1)
-_TP = Condition("tp", ">", 1)
 _DEEPSPEED = Condition("backend", "==", "deepspeed")
 _FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 _FLASH_KERNELS = ("llama3", "ring", "zigzag", "stripe")
 _HALF = ("bf16", "fp16")
-_AUTOTP_SINCE = "0.16.4"
-_AUTOTP_ZERO3_SINCE = "0.19.4"
 _DEEPCOMPILE_SINCE = "0.16.6"
 _HF_ADAPTER_UNTIL = "5.19"
-_OPENRLHF_TP = "OpenRLHF 3c3be623 openrlhf/utils/deepspeed/deepspeed.py:76-78"
-_OFFLOAD = "deepspeed 0.19.8 runtime/zero/config.py offload_param, offload_optimizer"
 _MEASURED_DEEPCOMPILE = "measured on H200, torch 2.11, transformers 5.17, deepspeed 0.19.8, flash-attn 2.8.3"
+
+
+def _least_flash_attn(q: Quantities) -> str:
+    """The oldest flash-attn that a version of transformers takes."""
+    return "2.3.3" if Condition("transformers_version", "version>=", "5.23").evaluate(q) else "2.1.0"
+
 
 _ATTENTION: tuple[Constraint, ...] = (
     Constraint(
@@ -182,6 +183,82 @@ _ATTENTION: tuple[Constraint, ...] = (
         sources=("flash-attn 2.8.3 csrc/flash_attn/flash_api.cpp mha_fwd",),
     ),
     Constraint(
+        id="flash-attention-version",
+        rule="flash_attn >= 2.1.0, and >= 2.3.3 with transformers 5.23",
+        given=("flash_attn_version", "transformers_version"),
+        needs=("flash_attn_version", "transformers_version"),
+        when=(Condition("attn", "==", "flash_attention_2"),),
+        holds=lambda q: Condition("flash_attn_version", "version>=", _least_flash_attn(q)).evaluate(q) is True,
+        message="transformers {transformers_version} refuses flash-attn {flash_attn_version} as too old",
+        adjust=("flash_attn_version", "attn"),
+        candidates={"flash_attn_version": ("2.3.3",), "attn": ("sdpa",)},
+        sources=("transformers 5.0.0 modeling_utils.py:1599", "transformers 5.23.0 modeling_utils.py:1562"),
+    ),
+    Constraint(
+        id="flash-attention-softcap",
+        rule="flash_attn >= 2.6.0 for models that cap attention logits",
+        given=("flash_attn_version", "attn_softcap"),
+        needs=("flash_attn_version",),
+        when=(Condition("attn", "==", "flash_attention_2"), Condition("attn_softcap", "==", True)),
+        holds=lambda q: Condition("flash_attn_version", "version>=", "2.6").evaluate(q) is True,
+        message="the model caps attention logits (soft-capping), which flash-attn {flash_attn_version} cannot",
+        adjust=("flash_attn_version", "attn"),
+        candidates={"flash_attn_version": ("2.6",), "attn": ("eager",)},
+        sources=(
+            "flash-attn README, changelog 2.6 (softcapping)",
+            "transformers 5.23.0 modeling_flash_attention_utils.py:699-704",
+        ),
+    ),
+    Constraint(
+        id="sdpa-softcap",
+        rule="attn is not sdpa for models that cap attention logits",
+        given=("attn_softcap",),
+        needs=("attn",),
+        when=(Condition("attn_softcap", "==", True),),
+        holds=lambda q: q.attn != "sdpa",
+        message="the model caps attention logits (soft-capping); scaled_dot_product_attention cannot, and transformers "
+        "refuses it",
+        adjust=("attn",),
+        candidates={"attn": ("flash_attention_2", "flex", "eager")},
+        sources=("transformers 5.23.0 models/gemma2/modeling_gemma2.py:352 (_supports_sdpa)",),
+    ),
+    Constraint(
+        id="context-parallel-torch",
+        rule="torch >= 2.6 for torch's context_parallel",
+        given=("torch_version",),
+        needs=("torch_version",),
+        when=(_RING, Condition("ring_impl", "==", "torch")),
+        holds=lambda q: Condition("torch_version", "version>=", "2.6").evaluate(q) is True,
+        message="torch's context_parallel came with torch 2.6; this is {torch_version}",
+        adjust=("torch_version", "ring"),
+        candidates={"torch_version": ("2.6",)},
+        sources=("accelerate 16cb6eb8 src/accelerate/utils/constants.py:57 BETA_CP_AVAILABLE_PYTORCH_VERSION",),
+    ),
+    Constraint(
+        id="context-parallel-sdpa",
+        rule="attn sdpa or flex for torch's context_parallel",
+        needs=("attn",),
+        when=(_RING, Condition("ring_impl", "==", "torch")),
+        holds=lambda q: q.attn in ("sdpa", "flex"),
+        message="torch's context_parallel replaces scaled_dot_product_attention and FlexAttention only, but attn is "
+        "{attn}: each rank would attend to its own slice",
+        adjust=("attn", "ring"),
+        candidates={"attn": ("sdpa",)},
+        sources=("torch 2.13 distributed/tensor/experimental/_context_parallel/_attention.py:933",),
+    ),
+    Constraint(
+        id="ulysses-needs-packing",
+        rule="packing (use_remove_padding) when ulysses > 1 with verl",
+        needs=("packing",),
+        when=(Condition("framework", "==", "verl"), Condition("ulysses", ">", 1)),
+        holds=lambda q: bool(q.packing),
+        message="verl splits sequences over {ulysses} Ulysses ranks only when padding is removed "
+        "(model.use_remove_padding)",
+        adjust=("packing", "ulysses"),
+        candidates={"packing": (True,)},
+        sources=("verl b178a3cd verl/workers/config/actor.py:304-308",),
+    ),
+    Constraint(
         id="packing-attention",
         rule="flash attention (or flex) when packing",
         needs=("attn",),
@@ -296,136 +373,4 @@ _COMPILE: tuple[Constraint, ...] = (
     ),
 )
 
-_ENGINES: tuple[Constraint, ...] = (
-    Constraint(
-        id="zero-stage-range",
-        rule="zero_stage in 0, 1, 2, 3",
-        needs=("zero_stage",),
-        when=(_DEEPSPEED,),
-        holds=lambda q: q.zero_stage in (0, 1, 2, 3),
-        message="there is no ZeRO stage {zero_stage}",
-        adjust=("zero_stage",),
-        candidates={"zero_stage": (3, 2, 1, 0)},
-        sources=("deepspeed 0.19.8 runtime/config.py:690 _do_error_check",),
-    ),
-    Constraint(
-        id="deepspeed-tp-dtype",
-        rule="dtype bf16 when tp > 1 with deepspeed",
-        needs=("dtype",),
-        when=(_TP, _DEEPSPEED),
-        holds=lambda q: q.dtype == "bf16",
-        message="DeepSpeed's tensor-parallel training needs bf16, not {dtype}",
-        adjust=("dtype", "tp"),
-        sources=(_OPENRLHF_TP,),
-    ),
-    Constraint(
-        id="deepspeed-tp-version",
-        rule=f"deepspeed >= {_AUTOTP_SINCE} when tp > 1",
-        given=("deepspeed_version",),
-        needs=("deepspeed_version",),
-        when=(_TP, _DEEPSPEED),
-        holds=lambda q: Condition("deepspeed_version", "version>=", _AUTOTP_SINCE).evaluate(q) is True,
-        message=f"tensor-parallel training came with deepspeed {_AUTOTP_SINCE}; this is {{deepspeed_version}}",
-        adjust=("deepspeed_version", "tp"),
-        candidates={"deepspeed_version": (UNEVEN_HEADS_SINCE, _AUTOTP_SINCE)},
-        sources=(_OPENRLHF_TP, "deepspeed commit f04649d2 (first tag 0.16.4)"),
-    ),
-    Constraint(
-        id="deepspeed-tp-zero-3",
-        rule=f"zero_stage <= 2 when tp > 1 before deepspeed {_AUTOTP_ZERO3_SINCE}",
-        given=("deepspeed_version",),
-        needs=("zero_stage",),
-        when=(_TP, _DEEPSPEED, Condition("deepspeed_version", "version<", _AUTOTP_ZERO3_SINCE)),
-        holds=lambda q: (q.zero_stage or 0) <= 2,
-        message="deepspeed {deepspeed_version} refuses tensor parallelism at ZeRO-3",
-        adjust=("zero_stage", "deepspeed_version", "tp"),
-        candidates={"zero_stage": (2, 1, 0), "deepspeed_version": (_AUTOTP_ZERO3_SINCE,)},
-        sources=(
-            "deepspeed 0.16.4-0.19.3 runtime/engine.py _configure_tensor_parallel_states",
-            "deepspeed commits d3265209, eec237ee (first tag 0.19.4)",
-        ),
-    ),
-    Constraint(
-        id="fp16-device",
-        rule="no fp16 on the CPU with deepspeed",
-        given=("device",),
-        needs=("dtype",),
-        when=(_DEEPSPEED, Condition("device", "==", "cpu")),
-        holds=lambda q: q.dtype != "fp16",
-        message="DeepSpeed refuses fp16 on the CPU",
-        adjust=("dtype", "device"),
-        candidates={"dtype": ("bf16", "fp32")},
-        sources=("deepspeed 0.19.8 runtime/engine.py:2003 _do_sanity_check",),
-    ),
-    Constraint(
-        id="offload-parameters",
-        rule="zero_stage == 3 with offload_param",
-        needs=("zero_stage",),
-        when=(_DEEPSPEED, Condition("offload_param", "==", True)),
-        holds=lambda q: q.zero_stage == 3,
-        message="parameters are offloaded at ZeRO-3 only, not at stage {zero_stage}",
-        adjust=("zero_stage", "offload_param"),
-        candidates={"zero_stage": (3,)},
-        sources=(_OFFLOAD,),
-    ),
-    Constraint(
-        id="offload-optimizer",
-        rule="zero_stage >= 1 with offload_optimizer",
-        needs=("zero_stage",),
-        when=(_DEEPSPEED, Condition("offload_optimizer", "==", True)),
-        holds=lambda q: (q.zero_stage or 0) >= 1,
-        message="optimizer states are offloaded at ZeRO 1, 2 or 3, not at stage {zero_stage}",
-        adjust=("zero_stage", "offload_optimizer"),
-        candidates={"zero_stage": (1, 2, 3)},
-        sources=(_OFFLOAD,),
-    ),
-    Constraint(
-        id="offload-backend",
-        rule="no offload_optimizer with ddp",
-        needs=("offload_optimizer",),
-        when=(Condition("backend", "==", "ddp"),),
-        holds=lambda q: not q.offload_optimizer,
-        message="DistributedDataParallel keeps optimizer states beside the parameters: it offloads nothing to the CPU",
-        adjust=("backend", "offload_optimizer"),
-        candidates={"backend": ("fsdp2", "deepspeed"), "offload_optimizer": (False,)},
-        sources=("torch 2.11 nn/parallel/distributed.py: no parameter of DistributedDataParallel moves states",),
-    ),
-    Constraint(
-        id="muon-version",
-        rule="deepspeed >= 0.18.9 with the muon optimizer",
-        given=("deepspeed_version",),
-        needs=("deepspeed_version",),
-        when=(_DEEPSPEED, Condition("optimizer", "==", "muon")),
-        holds=lambda q: Condition("deepspeed_version", "version>=", "0.18.9").evaluate(q) is True,
-        message="deepspeed {deepspeed_version} ignores Muon's own learning rates",
-        adjust=("deepspeed_version", "optimizer"),
-        candidates={"deepspeed_version": ("0.18.9",), "optimizer": ("adam",)},
-        sources=("OpenRLHF 3c3be623 openrlhf/utils/deepspeed/deepspeed.py:154",),
-    ),
-    Constraint(
-        id="tp-torch-version",
-        rule="torch >= 2.5 when tp > 1 with transformers' plans",
-        given=("torch_version",),
-        needs=("torch_version",),
-        when=(_TP, Condition("backend", "==", "fsdp2")),
-        holds=lambda q: Condition("torch_version", "version>=", "2.5").evaluate(q) is True,
-        message="transformers' tensor parallelism needs torch 2.5 or newer, not {torch_version}",
-        adjust=("torch_version", "tp"),
-        candidates={"torch_version": ("2.5",)},
-        sources=("transformers 5.17.0 distributed/utils.py:146",),
-    ),
-    Constraint(
-        id="fsdp2-torch-version",
-        rule="torch >= 2.6 with fsdp2",
-        given=("torch_version",),
-        needs=("torch_version",),
-        when=(Condition("backend", "==", "fsdp2"),),
-        holds=lambda q: Condition("torch_version", "version>=", "2.6").evaluate(q) is True,
-        message="torch.distributed.fsdp.fully_shard is public since torch 2.6; this is {torch_version}",
-        adjust=("torch_version", "backend"),
-        candidates={"torch_version": ("2.6",), "backend": ("deepspeed", "ddp")},
-        sources=("torch 2.6 release notes: torch.distributed.fsdp.fully_shard",),
-    ),
-)
-
-TABLE: tuple[Constraint, ...] = (*_ATTENTION, *_COMPILE, *_ENGINES)
+TABLE: tuple[Constraint, ...] = (*_ATTENTION, *_COMPILE)

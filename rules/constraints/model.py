@@ -5,7 +5,7 @@ from __future__ import annotations
 from rules.constraints.backends import BACKENDS
 from rules.constraints.core import Condition, Constraint
 from rules.constraints.quantities import Quantities
-from rules.constraints.sizes import divides
+from rules.constraints.sizes import MEGATRON_ARGUMENTS, divides
 
 _TP = Condition("tp", ">", 1)
 _EVEN_MLP = tuple(name for name, backend in BACKENDS.items() if backend.even_mlp)
@@ -102,6 +102,18 @@ TABLE: tuple[Constraint, ...] = (
         message="{heads} attention heads do not divide into {kv_heads} key/value groups",
         adjust=("kv_heads", "heads"),
         sources=("torchtitan b5bcd76c torchtitan/models/common/attention.py:744",),
+    ),
+    Constraint(
+        id="hidden-heads",
+        rule="hidden % heads == 0 where no head size is given",
+        given=("hidden", "heads"),
+        needs=("hidden", "heads"),
+        holds=lambda q: q.head_dim is not None or divides(q.heads or 0, q.hidden or 0),
+        message="the hidden size {hidden} is not a multiple of {heads} attention heads, and no head size is given",
+        adjust=("heads", "hidden"),
+        sources=(
+            f"{MEGATRON_ARGUMENTS}:1332", "transformers 5.23.0 models/llama/configuration_llama.py:96",
+        ),
     ),
     Constraint(
         id="tp-mlp",

@@ -150,6 +150,18 @@ TABLE: tuple[Constraint, ...] = (
         sources=(f"{_PPO}:671",),
     ),
     Constraint(
+        id="engine-sleep-colocated",
+        rule="colocate_all when engine_sleep",
+        needs=("colocate_all",),
+        when=(_OPENRLHF, Condition("engine_sleep", "==", True), Condition("asynchronous", "==", False)),
+        holds=lambda q: bool(q.colocate_all),
+        message="engine sleep is ignored: the generation engines have GPUs of their own, so nothing else needs theirs",
+        adjust=("engine_sleep", "colocate_all"),
+        candidates={"engine_sleep": (False,), "colocate_all": (True,)},
+        severity="warning",
+        sources=(f"{_PPO}:663-665",),
+    ),
+    Constraint(
         id="partial-rollout",
         rule="asynchronous when partial_rollout",
         given=("partial_rollout",),

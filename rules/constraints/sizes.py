@@ -34,12 +34,17 @@ def _replicas(q: Quantities) -> int:
     return data_parallel(q) or 0
 
 
+def _step(q: Quantities) -> int:
+    """Samples of one micro-step over all replicas."""
+    return (q.micro_batch_size or 0) * _replicas(q)
+
+
 def _world_divisible(q: Quantities) -> bool:
     # A replica larger than the world is dp-at-least-one's to report: one mistake, one finding.
     return _replica(q) > (q.world_size or 0) or divides(_replica(q), q.world_size or 0)
 
 
-def _product(q: Quantities, *names: str) -> int:
+def multiplied(q: Quantities, *names: str) -> int:
     product = 1
     for name in names:
         product *= getattr(q, name)
@@ -113,7 +118,7 @@ TABLE: tuple[Constraint, ...] = (
         rule="dp × tp × ring × ulysses × pp == world_size",
         given=("dp",),
         needs=("dp", "world_size", *PARALLEL_SIZES),
-        holds=lambda q: _product(q, "dp", *PARALLEL_SIZES) == q.world_size,
+        holds=lambda q: multiplied(q, "dp", *PARALLEL_SIZES) == q.world_size,
         message="the mesh of dp {dp} and {replica} does not have world_size {world_size} places",
         adjust=("dp", "tp", "ring", "ulysses", "pp", "world_size"),
         sources=(
@@ -128,7 +133,7 @@ TABLE: tuple[Constraint, ...] = (
         rule="dp_replicate × dp_shard × tp × ring × ulysses × pp == world_size",
         given=("dp_shard", "dp_replicate"),
         needs=("dp_replicate", "dp_shard", "world_size", *PARALLEL_SIZES),
-        holds=lambda q: _product(q, "dp_replicate", "dp_shard", *PARALLEL_SIZES) == q.world_size,
+        holds=lambda q: multiplied(q, "dp_replicate", "dp_shard", *PARALLEL_SIZES) == q.world_size,
         message="dp_replicate {dp_replicate} × dp_shard {dp_shard} × tp {tp} × ring {ring} × ulysses "
         "{ulysses} × pp {pp} is not world_size {world_size}",
         adjust=("dp_shard", "dp_replicate", "world_size"),
@@ -150,7 +155,7 @@ TABLE: tuple[Constraint, ...] = (
         rule="procs_per_node × num_nodes == world_size",
         given=("procs_per_node", "num_nodes"),
         needs=("procs_per_node", "num_nodes", "world_size"),
-        holds=lambda q: _product(q, "procs_per_node", "num_nodes") == q.world_size,
+        holds=lambda q: multiplied(q, "procs_per_node", "num_nodes") == q.world_size,
         message="{num_nodes} nodes × {procs_per_node} processes per node start {num_nodes}×{procs_per_node} "
         "processes, but world_size is {world_size}",
         adjust=("procs_per_node", "num_nodes", "world_size"),
@@ -191,6 +196,29 @@ TABLE: tuple[Constraint, ...] = (
         sources=(f"{ACCELERATE}:329-333",),
     ),
     Constraint(
+        id="ulysses-engine",
+        rule="backend deepspeed when ulysses > 1 with accelerate",
+        needs=("backend",),
+        when=(Condition("framework", "in", ("accelerate", "trl")), Condition("ulysses", ">", 1)),
+        holds=lambda q: q.backend == "deepspeed",
+        message="accelerate's sequence parallelism (ulysses {ulysses}) is DeepSpeed's, but the backend is {backend}",
+        adjust=("backend", "ulysses"),
+        candidates={"backend": ("deepspeed",)},
+        sources=(f"{ACCELERATE}:324-327 (valid_sp_backends)",),
+    ),
+    Constraint(
+        id="ulysses-deepspeed-version",
+        rule="deepspeed >= 0.18.2 when ulysses > 1 with accelerate",
+        given=("deepspeed_version",),
+        needs=("deepspeed_version",),
+        when=(Condition("framework", "in", ("accelerate", "trl")), Condition("ulysses", ">", 1)),
+        holds=lambda q: Condition("deepspeed_version", "version>=", "0.18.2").evaluate(q) is True,
+        message="accelerate's sequence parallelism needs deepspeed 0.18.2 or newer, not {deepspeed_version}",
+        adjust=("deepspeed_version", "ulysses"),
+        candidates={"deepspeed_version": ("0.18.2",)},
+        sources=("accelerate 16cb6eb8 src/accelerate/accelerator.py:2392-2396 _prepare_deepspeed",),
+    ),
+    Constraint(
         id="pipeline-layers",
         rule="layers % pp == 0",
         needs=("layers", "pp"),
@@ -215,7 +243,7 @@ TABLE: tuple[Constraint, ...] = (
         rule="layers % (pp × virtual_pp) == 0",
         needs=("layers", "pp", "virtual_pp"),
         when=(Condition("virtual_pp", ">", 1), Condition("backend", "==", "megatron")),
-        holds=lambda q: divides(_product(q, "pp", "virtual_pp"), q.layers or 0),
+        holds=lambda q: divides(multiplied(q, "pp", "virtual_pp"), q.layers or 0),
         message="{layers} layers do not divide into {pp} stages × {virtual_pp} virtual stages",
         adjust=("virtual_pp", "pp", "layers"),
         sources=(f"{MEGATRON_ARGUMENTS}:968-973",),
@@ -229,6 +257,23 @@ TABLE: tuple[Constraint, ...] = (
         message="virtual pipeline stages ({virtual_pp}) need more than {pp} pipeline stage",
         adjust=("pp", "virtual_pp"),
         sources=(f"{MEGATRON_ARGUMENTS}:1002-1009",),
+    ),
+    Constraint(
+        id="virtual-pipeline-microbatches",
+        rule="(train_batch_size / micro_batch_size / dp) % pp == 0 when virtual_pp > 1",
+        given=("train_batch_size",),
+        needs=("train_batch_size", "micro_batch_size", "world_size", *PARALLEL_SIZES),
+        when=(Condition("virtual_pp", ">", 1), Condition("backend", "==", "megatron")),
+        holds=lambda q: (
+            not divides(_step(q), q.train_batch_size or 0) or divides(q.pp or 0, (q.train_batch_size or 0) // _step(q))
+        ),
+        message="train_batch_size {train_batch_size} in micro-batches of {micro_batch_size} over {data_parallel} "
+        "replicas is not a multiple of the {pp} pipeline stages, which the interleaved schedule takes at a time",
+        adjust=("train_batch_size", "micro_batch_size", "virtual_pp"),
+        sources=(
+            "Megatron-LM d98e8a64 megatron/core/pipeline_parallel/schedules.py:1161-1180 (groups of pp "
+            "micro-batches unless microbatch_group_size_per_vp_stage says otherwise)",
+        ),
     ),
     Constraint(
         id="pipeline-zero",
@@ -252,55 +297,20 @@ TABLE: tuple[Constraint, ...] = (
         sources=("transformers 5.17.0 distributed/configuration_utils.py:76 DistributedConfig",),
     ),
     Constraint(
-        id="experts-needed",
-        rule="experts >= 1 when ep > 1",
-        needs=("experts",),
-        when=(Condition("ep", ">", 1),),
-        holds=lambda q: (q.experts or 0) >= 1,
-        message="expert parallelism ({ep}) needs a mixture-of-experts model",
-        adjust=("ep",),
-        sources=(f"{MEGATRON_ARGUMENTS}:1655",),
-    ),
-    Constraint(
-        id="experts-divisible",
-        rule="experts % ep == 0",
-        needs=("experts", "ep"),
-        when=(Condition("ep", ">", 1), Condition("experts", ">", 0)),
-        holds=lambda q: divides(q.ep or 0, q.experts or 0),
-        message="{experts} experts do not divide over expert-parallel groups of {ep}",
-        adjust=("ep",),
-        sources=(
-            f"{MEGATRON_ARGUMENTS}:1657",
-            "torchtitan b5bcd76c torchtitan/models/common/decoder.py:204",
-            "transformers 5.17.0 distributed/tensor_parallel.py:538,707",
+        id="transformers-pipeline",
+        rule="dp == 1 when pp > 1 with transformers 5.23",
+        given=("transformers_version",),
+        needs=("pp", "world_size", "tp", "ring", "ulysses"),
+        when=(
+            Condition("framework", "==", "transformers"),
+            Condition("pp", ">", 1),
+            Condition("transformers_version", "version>=", "5.23"),
         ),
-    ),
-    Constraint(
-        id="expert-world",
-        rule="world_size % (expert_tp × ep × pp) == 0",
-        given=("expert_tp",),
-        needs=("world_size", "expert_tp", "ep", "pp"),
-        when=(Condition("ep", ">", 1), Condition("backend", "==", "megatron")),
-        holds=lambda q: divides(_product(q, "expert_tp", "ep", "pp"), q.world_size or 0),
-        message="world_size {world_size} is not a multiple of expert_tp {expert_tp} × ep {ep} × pp {pp}",
-        adjust=("ep", "expert_tp", "pp", "world_size"),
-        sources=(f"{MEGATRON_STATE}:786-795", "SkyRL a9564572 skyrl/train/config/config.py:442"),
-    ),
-    Constraint(
-        id="expert-mesh",
-        rule="(dp × ring × tp) % ep == 0",
-        needs=("world_size", "pp", "ep"),
-        when=(Condition("ep", ">", 1), Condition("backend", "in", ("torchtitan", "deepspeed", "colossalai"))),
-        holds=lambda q: (
-            divides(q.pp or 0, q.world_size or 0) and divides(q.ep or 0, (q.world_size or 0) // (q.pp or 1))
-        ),
-        message="expert-parallel groups of {ep} do not divide the world_size {world_size} / pp {pp} ranks of a stage",
-        adjust=("ep", "world_size"),
-        sources=(
-            f"{TORCHTITAN_DIMS}:186-192",
-            "deepspeed 0.19.8 utils/groups.py:416",
-            "ColossalAI 4f9953be colossalai/booster/plugin/moe_hybrid_parallel_plugin.py:268",
-        ),
+        holds=lambda q: _replicas(q) <= 1,
+        message="transformers {transformers_version} does not combine pp {pp} with data parallelism, but "
+        "{data_parallel} replicas are left",
+        adjust=("pp", "tp"),
+        sources=("transformers 5.23.0 distributed/configuration_utils.py:187 _validate_mesh_config",),
     ),
     Constraint(
         id="hpz-divides-world",

@@ -116,6 +116,28 @@ def update(tensor, ranks, group, model_update_group):
     """
 import torch.distributed as dist
 
+class Checkpoint:
+    def __init__(self, use_zero):
+        self.use_zero = use_zero
+        self.rank = dist.get_rank()
+
+    def shards(self, states, use_zero):
+        for state in states:
+            if use_zero and len(state) > 1:
+                dist.all_reduce(state)
+            yield state
+
+    def save(self, states):
+        if not self.use_zero and self.rank != 0:
+            dist.barrier()
+            return
+        for state in self.shards(states, use_zero=self.use_zero):
+            write(state)
+        dist.barrier()
+""",
+    """
+import torch.distributed as dist
+
 def merge(layer, lora_rank, world_size):
     if lora_rank > 0:
         dist.barrier()

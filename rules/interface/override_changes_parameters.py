@@ -197,6 +197,9 @@ class FSDPEngine(BaseEngine):
 """,
     # an interface whose callers all pass the parameter by its position
     """\
+import torch.distributed as dist
+
+
 class BaseMerger:
     def save(self, state_dict):
         raise NotImplementedError

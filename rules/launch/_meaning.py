@@ -37,10 +37,27 @@ def refined_file(given: Configuration, framework: Framework) -> Iterator[Configu
         sizes = ("tp", "ring", "ulysses", "dp_shard", "dp_replicate")
         if any((given.value(size) or 1) > 1 for size in sizes):
             given.framework = "accelerate"
-            given.implied.update({"pp": 1, **{size: 1 for size in sizes if size not in given.said}})
+            _accelerate_backend(given)
+            unsaid = {size: 1 for size in sizes if size not in given.said}
+            given.implied.update({"pp": 1, "ring_impl": "torch", "ep": 1, **unsaid})
             yield given
     else:
         yield given
+
+
+_ACCELERATE = {"DEEPSPEED": "deepspeed", "MULTI_GPU": "ddp", "MEGATRON_LM": "megatron"}
+
+
+def _accelerate_backend(given: Configuration) -> None:
+    """The backend behind accelerate's `distributed_type`; the older FSDP is none of the table's."""
+    said = given.said.pop("backend", None)
+    version = given.value("fsdp_version")
+    given.drop("fsdp_version")
+    if said is None:
+        return
+    backend = "fsdp2" if said.value == "FSDP" and version == 2 else _ACCELERATE.get(str(said.value))
+    if backend is not None:
+        given.said["backend"] = said._replace(value=backend)
 
 
 def _units(given: Configuration) -> None:

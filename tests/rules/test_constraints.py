@@ -115,6 +115,37 @@ def test_zigzag_agrees_with_cutting_the_sequence(length: int, ring: int) -> None
     assert ("zigzag-sequence" in violated(q)) == (not even)
 
 
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(2, 16))
+def test_expert_groups_agree_with_dealing_out_ranks(dp_shard: int, tp: int, ep: int) -> None:
+    # Whole tensor-parallel groups side by side make one expert group; all ranks of a replica must be in one.
+    ranks = [(shard, rank) for shard in range(dp_shard) for rank in range(tp)]
+    groups = [ranks[i : i + ep] for i in range(0, len(ranks), ep)]
+    whole = all(
+        len(group) == ep and {r for _, r in group} == set(range(tp)) and len(group) % tp == 0 for group in groups
+    )
+    q = Quantities.of(framework="transformers", dp_shard=dp_shard, tp=tp, ep=ep)
+    assert (not violated(q) & {"expert-ranks-of-tp", "expert-ranks-of-shards"}) == whole
+
+
+@given(st.integers(1, 48), st.integers(1, 4), st.integers(1, 4), st.integers(2, 5))
+def test_interleaved_stages_agree_with_filling_groups(batch: int, micro: int, dp: int, pp: int) -> None:
+    assume(batch % (micro * dp) == 0)
+    left = batch // (micro * dp)  # micro-batches of a replica; the schedule takes as many at a time as there are stages
+    while left >= pp:
+        left -= pp
+    q = Quantities.of(backend="megatron", world_size=dp * pp, pp=pp, virtual_pp=2, train_batch_size=batch,
+                      micro_batch_size=micro).with_unit_sizes()  # fmt: skip
+    assert ("virtual-pipeline-microbatches" in violated(q)) == (left > 0)
+
+
+@given(st.integers(1, 4096), st.integers(2, 5))
+def test_flex_blocks_agree_with_laying_them_out(length: int, ring: int) -> None:
+    share, rest = divmod(length, ring)
+    whole = rest == 0 and share == sum(128 for _ in range(0, share - 127, 128))
+    q = Quantities(seq_len=length, ring=ring, ring_impl="torch", attn="flex", pads_sequence=False)
+    assert ("flex-ring-sequence" in violated(q)) == (not whole)
+
+
 # --- proposals
 
 
@@ -209,6 +240,27 @@ CORRUPTIONS = [
     ("deepspeed", {"grad_accum": 3}, "grad-accum-product", "grad_accum"),
     ("deepspeed", {"ep": 2}, "experts-needed", "ep"),
     ("deepspeed", {"packing": True, "attn": "sdpa"}, "packing-attention", "attn"),
+    ("fsdp2", {"attn": "sdpa", "attn_softcap": True}, "sdpa-softcap", "attn"),
+    ("fsdp2", {"flash_attn_version": "2.5.8", "attn_softcap": True}, "flash-attention-softcap", "flash_attn_version"),
+    ("fsdp2", {"flash_attn_version": "2.0.9"}, "flash-attention-version", "flash_attn_version"),
+    (
+        "fsdp2", {"flash_attn_version": "2.3.2", "transformers_version": "5.23.0"}, "flash-attention-version",
+        "flash_attn_version",
+    ),
+    ("fsdp2", {"framework": "verl", "ulysses": 2}, "ulysses-needs-packing", "packing"),
+    ("fsdp2", {"framework": "accelerate", "ulysses": 2}, "ulysses-engine", "backend"),
+    ("fsdp2", {"ring": 2, "ring_impl": "torch", "framework": "trl"}, "context-parallel-sdpa", "attn"),
+    ("fsdp2", {"hidden": 4100, "head_dim": None}, "hidden-heads", "hidden"),
+    ("deepspeed", {"engine_sleep": True, "asynchronous": False, "colocate_all": False}, "engine-sleep-colocated",
+     "colocate_all"),
+    ("deepspeed", {"ep": 2, "experts": 8, "zero_stage": 3, "ulysses": 2}, "zero-3-experts-ulysses", "ulysses"),
+    ("deepspeed", {"ep": 2, "experts": 8, "zero_stage": 3}, "zero-3-experts", "zero_stage"),
+    ("deepspeed", {"ep": 2, "experts": 8, "zero_stage": 3, "hpz": 2}, "zero-3-experts-hpz", "hpz"),
+    ("fsdp2", {"framework": "transformers", "ep": 2, "tp": 4, "experts": 8}, "expert-ranks-of-tp", "ep"),
+    (
+        "fsdp2", {"framework": "transformers", "ep": 8, "tp": 2, "dp_shard": 2, "dp_replicate": 2, "experts": 8},
+        "expert-ranks-of-shards", "ep",
+    ),
     (
         "deepspeed", {"packing": True, "compile": "full", "max_length_type": "tensor"},
         "compile-packed-lengths", "max_length_type",

@@ -191,6 +191,19 @@ torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ${MODEL_ARGS[@]} \\
             (("--num-attention-heads 32", "--num-attention-heads 30"), "tp-heads"),
             (("--num-query-groups 8", "--num-query-groups 3"), "tp-kv-heads-repeated"),
             (("--global-batch-size 64", "--global-batch-size 63"), "train-batch-divisible"),
+            (("--hidden-size 2560", "--hidden-size 2570"), "hidden-heads"),
+        ],
+    ),
+    "megatron-experts": (
+        """torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \\
+    --num-attention-heads 32 --kv-channels 100 --num-experts 8 --expert-model-parallel-size 4 --sequence-parallel \\
+    --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 \\
+    --micro-batch-size 1 --global-batch-size 64 --bf16
+""",
+        [
+            ((" --sequence-parallel", ""), "experts-sequence-parallel"),
+            (("--expert-model-parallel-size 4", "--expert-model-parallel-size 3"), "experts-divisible"),
+            (("--global-batch-size 64", "--global-batch-size 60"), "virtual-pipeline-microbatches"),
         ],
     ),
     "verl": (
@@ -199,12 +212,13 @@ torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ${MODEL_ARGS[@]} \\
     actor_rollout_ref.actor.ppo_mini_batch_size=256 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 \\
     actor_rollout_ref.rollout.n=5 actor_rollout_ref.rollout.tensor_model_parallel_size=2 \\
     actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 \\
-    trainer.n_gpus_per_node=8 trainer.nnodes=1
+    trainer.n_gpus_per_node=8 trainer.nnodes=1 actor_rollout_ref.model.use_remove_padding=True
 """,
         [
             (("tensor_model_parallel_size=2", "tensor_model_parallel_size=3"), "engine-world"),
             (("sequence_parallel_size=2", "sequence_parallel_size=8"), "ulysses-heads"),
             (("size_per_gpu=16", "size_per_gpu=24"), "mini-batch-divisible"),
+            (("use_remove_padding=True", "use_remove_padding=False"), "ulysses-needs-packing"),
             (("data.train_batch_size=1024", "data.train_batch_size=1023"), "rollout-divisible"),
         ],
     ),
@@ -238,11 +252,15 @@ def test_configuration_files_that_a_command_names_are_read(tmp_path: Path) -> No
         "launch.sh": "accelerate launch --config_file configs/tp.yaml train.py\n",
         "configs/tp.yaml": "compute_environment: LOCAL_MACHINE\nnum_processes: 8\nparallelism_config:\n"
         "  parallelism_config_tp_size: 3\n  parallelism_config_dp_shard_size: 2\n",
+        "configs/ulysses.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 8\n"
+        "fsdp_config:\n  fsdp_version: 2\nparallelism_config:\n  parallelism_config_sp_size: 2\n"
+        "  parallelism_config_dp_shard_size: 4\n",
         "titan.toml": "[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 0\n",
     }
     found = {(f.path, f.span.line, identifier(f)) for f in checked(files, ("MP705",), tmp_path)}
     assert ("configs/zero.json", 2, "grad-accum-product") in found
     assert ("configs/tp.yaml", 5, "replicate-shard-product") in found
+    assert ("configs/ulysses.yaml", 2, "ulysses-engine") in found
     assert ("titan.toml", 4, "positive-tp") in found
     assert not any(path == "configs/auto.json" for path, _, _ in found)
 

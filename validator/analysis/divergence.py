@@ -288,7 +288,7 @@ class _Comparison:
             if isinstance(a, End) and isinstance(b, End):
                 return self._ends(a, b)
             if isinstance(a, End) or isinstance(b, End):
-                return self._against_end(a, b)
+                return self._against_end(a, b, if_b if isinstance(a, End) else if_a)
             if isinstance(a, Repeat) or isinstance(b, Repeat):
                 if not (isinstance(a, Repeat) and isinstance(b, Repeat)):
                     return self._against_loop(a, b, if_a, if_b)
@@ -335,11 +335,11 @@ class _Comparison:
                 return found
         return None
 
-    def _against_end(self, a: Trace, b: Trace) -> Difference | None:
+    def _against_end(self, a: Trace, b: Trace, assumed: Assumed) -> Difference | None:
         end, rest = (a, b) if isinstance(a, End) else (b, a)
         assert isinstance(end, End)
         if end is NEXT or end is RETURN or end is BREAK:
-            op = self._first(rest)
+            op = self._first(rest, assumed)
             if op is None:
                 return None
             return (end, op) if isinstance(a, End) else (op, end)
@@ -349,28 +349,34 @@ class _Comparison:
         """A loop against something else: without the loop they must agree, else the loop is what one side lacks."""
         loop, other = (a, b) if isinstance(a, Repeat) else (b, a)
         assert isinstance(loop, Repeat)
-        op = self._first(loop.body)
+        op = self._first(loop.body, if_a if loop is a else if_b)
         if op is None:
             return self.differ(loop.rest, b, if_a, if_b) if loop is a else self.differ(a, loop.rest, if_a, if_b)
         meeting = other.op if isinstance(other, Step) else RETURN
         return (op, meeting) if isinstance(a, Repeat) else (meeting, op)
 
-    def _first(self, trace: Trace) -> Op | None:
-        """The first operation that a trace reaches; one that no optional arm decides about, where there is one."""
+    def _first(self, trace: Trace, assumed: Assumed | None = None) -> Op | None:
+        """The first operation that a trace reaches; one that no optional arm decides about, where there is one.
+
+        Arms are passed over that a rank does not take under what is `assumed` of conditions.
+        """
+        known = assumed or {}
         while not isinstance(trace, End):
             if isinstance(trace, Step):
                 if sees(trace.op, self.taint):
                     return trace.op
                 trace = trace.rest
             elif isinstance(trace, Repeat):
-                found = self._first(trace.body)
+                found = self._first(trace.body, known)
                 if found is not None:
                     return found
                 trace = trace.rest
+            elif trace.condition.text in known:
+                trace = trace.yes if known[trace.condition.text] == trace.condition.positive else trace.no
             else:
-                found = self._first(trace.no)
+                found = self._first(trace.no, known)
                 if found is None:
-                    found = self._first(trace.yes)
+                    found = self._first(trace.yes, known)
                     self.chose = self.chose or found is not None
                 return found
         return None

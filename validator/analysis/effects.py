@@ -344,9 +344,20 @@ class Tracer:
         if alone is not None:
             # one process alone waits for nobody: what it does there is compared with nothing
             return no if alone else yes
-        fork = Fork(self.effects.taints.condition(test, self.function), yes, no)
+        condition = self.effects.taints.condition(test, self.function)
+        if condition.taint is None and isinstance(test, ast.BoolOp):
+            return self._parts(test.values, isinstance(test.op, ast.And), yes, no)
+        fork = Fork(condition, yes, no)
         self.forks.append((node, fork, loop))
         return fork
+
+    def _parts(self, values: list[ast.expr], conjunction: bool, yes: Trace, no: Trace) -> Trace:
+        """A test that all ranks share, part by part: a caller may know one of them."""
+        trace = yes if conjunction else no
+        for value in reversed(values):
+            condition = self.effects.taints.condition(value, self.function)
+            trace = Fork(condition, trace, no) if conjunction else Fork(condition, yes, trace)
+        return trace
 
     def repeat(self, node: ast.AST, body: list[ast.stmt], after: Trace, test: ast.expr | None = None) -> Trace:
         if not self._has_calls(node):
