@@ -50,12 +50,14 @@ class Job:
 
     `environment` is added to theirs. `fork` starts them from one process that has imported everything: for CPUs,
     where the imports of many ranks take longer than a tiny run; `preload` names more to import first.
+    `foreground` gives them the terminal, and all the time that people take.
     """
 
     module: str = "bench.worker"
     environment: Mapping[str, str] = field(default_factory=dict)
     fork: bool = False
     preload: tuple[str, ...] = ()
+    foreground: bool = False
 
     def command(self, ranks: int, arguments: list[str]) -> list[str]:
         if self.fork and ranks > 1:
@@ -142,15 +144,16 @@ def run_group(
     command = job.command(ranks, [str(folder.resolve()), str(number)])
     started = time.time()
     with (folder / f"log.{number}.txt").open("wb") as log:
+        output = (None, None, None) if job.foreground else (subprocess.DEVNULL, log, subprocess.STDOUT)
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+            command, stdin=output[0], stdout=output[1], stderr=output[2], start_new_session=True,
             env={**local.environment(ranks), **job.environment}, preexec_fn=die_with_parent,
         )  # fmt: skip
         try:
             while process.poll() is None:
                 time.sleep(POLL)
                 verdict = _hung(folder, started, deadlines or DEADLINES)
-                if verdict is not None:
+                if verdict is not None and not job.foreground:
                     return verdict
                 _show(folder, progress)
         finally:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -162,10 +162,13 @@ class Run:
         }  # fmt: skip
 
 
-def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any]:
+MakeRun = Callable[[Configuration, Heartbeat], Run]
+
+
+def execute(configuration: Configuration, heartbeat: Heartbeat, make: MakeRun = Run) -> dict[str, Any]:
     """The measurement of this process: values of every phase in seconds, as the slowest rank saw them."""
     started = time.perf_counter()
-    run = Run(configuration, heartbeat)
+    run = make(configuration, heartbeat)
     run.build()
     heartbeat.beat("warmup")
     with attention_context(configuration.attn):
@@ -226,12 +229,12 @@ def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
     part.replace(target)
 
 
-def work(configuration: Configuration, folder: Path, number: int) -> None:
+def work(configuration: Configuration, folder: Path, number: int, make: MakeRun = Run) -> None:
     """Measure on this rank and, on rank 0, write `run.<number>.json` into `folder`."""
     rank = int(os.environ.get("RANK", "0"))
     heartbeat = Heartbeat(folder, rank)
     with reported(heartbeat):
-        result = execute(configuration, heartbeat)
+        result = execute(configuration, heartbeat, make)
         if rank == 0:
             write_run(folder, number, result)
         processes.leave()
