@@ -84,6 +84,15 @@ def _choices(allowed: tuple[str, ...]) -> Any:
     return read
 
 
+def _deadline(text: str) -> tuple[str, float]:
+    from bench.supervise import DEADLINES
+
+    phase, _, seconds = text.partition("=")
+    if phase not in DEADLINES or not seconds.isascii() or not seconds.isdigit() or int(seconds) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: write PHASE=SECONDS, with a phase of {', '.join(DEADLINES)}")
+    return phase, float(seconds)
+
+
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench run`. A comma-separated list makes one row per value and combination."""
     p = argparse.ArgumentParser(prog="python -m bench run", description=__doc__, allow_abbrev=False)
@@ -137,7 +146,16 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
     measuring.add_argument("--config", type=Path, help="TOML file with any of these settings; flags win")
     measuring.add_argument("--force", action="store_true", help="measure again what is there already")
-    measuring.add_argument("--retry-failed", action="store_true")
+    measuring.add_argument("--retry-failed", action="store_true", help="measure again what ended badly")
+    measuring.add_argument(
+        "--no-skip", dest="skip", action="store_false",
+        help="run what is strictly larger than a configuration that ran out of memory, too",
+    )  # fmt: skip
+    measuring.add_argument(
+        "--deadline", dest="deadlines", type=_deadline, action="append", metavar="PHASE=SECONDS", default=[],
+        help="without progress a rank counts as hung: start=180, load=900, compile=1800, warmup=900, measure=900, "
+        "report=600",
+    )  # fmt: skip
     measuring.add_argument("--dry-run", action="store_true", help="show the rows, run none")
     measuring.add_argument("--quiet", action="store_true")
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
@@ -163,6 +181,8 @@ NOT_SETTINGS = frozenset(
         "config",
         "force",
         "retry_failed",
+        "skip",
+        "deadlines",
         "dry_run",
         "quiet",
         "local_rank",
@@ -293,7 +313,7 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
 
     sweep = Sweep(
         configurations, options.output, processes=options.processes, force=options.force,
-        retry_failed=options.retry_failed, quiet=options.quiet,
+        retry_failed=options.retry_failed, quiet=options.quiet, skip=options.skip, deadlines=dict(options.deadlines),
     )  # fmt: skip
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -302,6 +322,9 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
         print(render(stop.rows))
         print(f"interrupted: the same command with --retry-failed goes on; results are in {options.output}")
         return INTERRUPTED
+    except OSError as error:
+        print(f"bench run: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
+        return USAGE
     print(render(rows))
     return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
 
