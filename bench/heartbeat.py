@@ -1,15 +1,26 @@
-"""What one rank is doing, written where its supervisor looks: phases, progress and the first error."""
+"""What one rank is doing, written where its supervisor looks: phases, progress, stacks on demand, the first error."""
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import json
 import os
+import signal
+import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-PHASES = ("start", "load", "warmup", "measure", "report")
+PHASES = ("start", "load", "compile", "warmup", "measure", "report", "end")
+"""In order. A rank in `end` has nothing left to do; one that is gone without it has failed."""
+
+SUPERVISOR = "MESHPROOF_SUPERVISOR"
+"""Environment variable with the process id of who watches this rank; absent under a launcher of the user's own."""
+
+PR_SET_PDEATHSIG = 1
+STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
@@ -18,8 +29,32 @@ def _write(path: Path, value: dict[str, Any]) -> None:
     part.replace(path)
 
 
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask Linux to send this process a signal when its parent is gone, even killed; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
+
+
+def _follow_supervisor() -> None:
+    """End with the launcher, whatever state this process is in, and at once where the supervisor is gone already."""
+    supervisor = os.environ.get(SUPERVISOR)
+    if supervisor is None:
+        return
+    die_with_parent(signal.SIGKILL)
+    try:
+        os.kill(int(supervisor), 0)
+    except ProcessLookupError:
+        os._exit(1)
+    except PermissionError:
+        pass  # somebody is there
+
+
 class Heartbeat:
-    """The phase of a rank and its progress in it, as `heartbeat.<rank>.json` in `folder`."""
+    """The phase of a rank and its progress in it, as `heartbeat.<rank>.json` in `folder`.
+
+    On SIGUSR1 the rank writes the stacks of all its threads to `stacks.<rank>.txt`: from a signal handler in C, so
+    also where Python waits inside a collective.
+    """
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.path = folder / f"heartbeat.{rank}.json"
@@ -28,11 +63,16 @@ class Heartbeat:
         self.phase = "start"
         self.subject = ""
         """What the rank works on, for the message of an error: an input's name."""
+        _follow_supervisor()
+        if STACK_SIGNAL is not None:
+            self._stacks = (folder / f"stacks.{rank}.txt").open("w", encoding="utf-8")
+            faulthandler.register(STACK_SIGNAL, file=self._stacks, all_threads=True)
         self.beat("start")
 
     def beat(self, phase: str, done: int = 0, total: int = 0) -> None:
         self.phase = phase
-        _write(self.path, {"phase": phase, "done": done, "total": total, "time": time.time(), "pid": os.getpid()})
+        _write(self.path, {"rank": self.rank, "phase": phase, "done": done, "total": total, "time": time.time(),
+                           "pid": os.getpid()})  # fmt: skip
 
     def fail(self, error: BaseException) -> None:
         """Record the error that ends this rank; the supervisor takes the earliest of all ranks."""
@@ -52,7 +92,9 @@ def read_all(folder: Path, kind: str) -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob(f"{kind}.*.json")):
         try:
-            found.append(json.loads(path.read_text(encoding="utf-8")))
+            value = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
+        if isinstance(value, dict):
+            found.append(value)
     return found

@@ -38,3 +38,9 @@ class Progress:
     def end(self) -> None:
         if self.terminal and not self.quiet:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line that stays, where there is one."""
+        if text and not self.quiet:
+            self.end()
+            print(text, file=sys.stderr, flush=True)

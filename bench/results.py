@@ -3,7 +3,8 @@
 `result.json`, schema 1:
 
     schema, hash, label      identity of the configuration
-    status, message, phase   ok, unsupported, oom, hang, crash, compile_error, nan, interrupted, and why
+    status, message, phase   one of `bench.verdict.STATUSES`, and why; the message is the first error line of the
+                             first failing rank
     hint                     what to change
     configuration            every field of `bench.configuration.Configuration`
     environment              versions, GPUs, command, git revision, seed

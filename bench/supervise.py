@@ -1,47 +1,30 @@
-"""Running one process group of a configuration: deadlines, the verdict on how it ended, and its log."""
+"""Running one process group of a configuration: deadlines, its log, and how it ended."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from bench.heartbeat import read_all
-from bench.launch import forked, local
+from bench import sessions, stacks
+from bench.heartbeat import die_with_parent, read_all
+from bench.launch import exits, flight, forked, local
+from bench.logs import CappedLog
+from bench.verdict import Exit, Verdict, classify, gone, hang, unfinished, verdict_of
 
-DEADLINES = {"start": 180.0, "load": 900.0, "warmup": 1200.0, "measure": 900.0, "report": 300.0}
-"""Seconds without any progress of any rank in a phase before the group counts as hung."""
+__all__ = ["DEADLINES", "Job", "Progress", "Verdict", "classify", "read_all", "run_group", "verdict_of"]
+
+DEADLINES = {
+    "start": 180.0, "load": 900.0, "compile": 1800.0, "warmup": 900.0, "measure": 900.0, "report": 600.0,
+    "end": 60.0, "lost": 10.0,
+}  # fmt: skip
+"""Seconds without progress of a rank in a phase before its group counts as hung. `end`: from the last rank's end to
+that of its launcher. `lost`: how long the others may go on when a rank is gone without having finished."""
 
 POLL = 0.1
-PR_SET_PDEATHSIG = 1
-GRACE = 5.0
 Progress = Callable[[str, int, int], None]
-
-HINTS = {
-    "oom": "fewer layers, ZeRO-3 or FSDP2, a smaller --micro-batch-size or --gradient-checkpointing",
-    "hang": "the log's last lines and the ranks' phases say who waits for whom",
-    "compile_error": "--compile none, or blocks instead of full",
-}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How a process group ended. `status` is one of ok, oom, hang, crash, compile_error, unsupported."""
-
-    status: str
-    message: str = ""
-    phase: str = ""
-    rank: int | None = None
-
-    def hint(self) -> str:
-        return HINTS.get(self.status, "")
 
 
 @dataclass(frozen=True)
@@ -50,12 +33,14 @@ class Job:
 
     `environment` is added to theirs. `fork` starts them from one process that has imported everything: for CPUs,
     where the imports of many ranks take longer than a tiny run; `preload` names more to import first.
+    `foreground` gives them the terminal instead of a log, and all the time that people take.
     """
 
     module: str = "bench.worker"
     environment: Mapping[str, str] = field(default_factory=dict)
     fork: bool = False
     preload: tuple[str, ...] = ()
+    foreground: bool = False
 
     def command(self, ranks: int, arguments: list[str]) -> list[str]:
         if self.fork and ranks > 1:
@@ -63,65 +48,69 @@ class Job:
         return local.command(ranks, self.module, arguments)
 
 
-def classify(error: dict[str, Any]) -> str:
-    """The status that a rank's recorded error stands for."""
-    kind, text = str(error.get("type", "")), str(error.get("message", "")).lower()
-    if kind == "OutOfMemoryError" or "out of memory" in text or kind == "MemoryError":
-        return "oom"
-    # PyTorch's words for an attention kernel that was named and does not take these inputs.
-    if kind in ("UnsupportedError", "ModelError", "ModuleNotFoundError") or "no available kernel" in text:
-        return "unsupported"
-    trace = str(error.get("traceback", ""))
-    if "torch/_inductor" in trace or "torch/_dynamo/symbolic_convert" in trace or "BackendCompilerFailed" in kind:
-        return "compile_error"
-    return "crash"
+class Watch:
+    """Looks at the ranks of a running group at every poll."""
+
+    def __init__(self, folder: Path, ranks: int, deadlines: Mapping[str, float]) -> None:
+        self.folder, self.ranks, self.deadlines = folder, ranks, deadlines
+        self.started = time.time()
+        self._lost_since: dict[int, float] = {}
+
+    def look(self, mark: str) -> Verdict | None:
+        """The verdict that ends the group, or None while it may go on."""
+        silent = self._silent()
+        if silent is not None:
+            return self._hung(silent, mark)
+        lost = self._lost()
+        return gone(self.folder, lost) if lost else None
+
+    def _silent(self) -> float | None:
+        """Seconds since the last sign of the rank that is beyond its phase's deadline, where one is."""
+        beats = {int(beat["rank"]): beat for beat in read_all(self.folder, "heartbeat")}
+        running = {rank: beat for rank, beat in beats.items() if beat["phase"] != "end"}
+        if len(beats) == self.ranks and not running:
+            running = {rank: beat for rank, beat in beats.items() if rank == _latest(beats)}
+        now = time.time()
+        times = [(float(beat["time"]), str(beat["phase"])) for beat in running.values()]
+        times += [(self.started, "start")] * (len(beats) < self.ranks)
+        late = [now - since for since, phase in times if now - since > self._deadline(phase)]
+        return max(late, default=None)
+
+    def _deadline(self, phase: str) -> float:
+        return self.deadlines.get(phase, max(self.deadlines.values()))
+
+    def _lost(self) -> list[int]:
+        """Ranks whose process has been gone for a while, without an error or the mark of the end."""
+        beats = {int(beat["rank"]): int(beat["pid"]) for beat in read_all(self.folder, "heartbeat")}
+        failed = {error.get("rank") for error in read_all(self.folder, "error")}
+        now = time.time()
+        for rank in unfinished(self.folder, self.ranks, excluded=failed):
+            if rank in beats and not sessions.is_alive(beats[rank]):
+                self._lost_since.setdefault(rank, now)
+            else:
+                self._lost_since.pop(rank, None)
+        return sorted(r for r, since in self._lost_since.items() if now - since > self._deadline("lost"))
+
+    def _hung(self, seconds: float, mark: str) -> Verdict:
+        """Ask all ranks where they stand; their answers stay beside the log."""
+        beats = read_all(self.folder, "heartbeat")
+        texts = stacks.collect(self.folder, beats, mark)
+        flight.ask(self.folder, self.ranks)
+        states = {}
+        for beat in beats:
+            if not sessions.is_alive(int(beat["pid"])):
+                states[int(beat["rank"])] = "its process is gone"
+            elif sessions.is_stopped(int(beat["pid"])):
+                states[int(beat["rank"])] = "its process is stopped"
+        states = {rank: state for rank, state in states.items() if not self._has_ended(rank)}
+        return hang(seconds, self.ranks, beats, {r: stacks.position(t) for r, t in texts.items()}, states)
+
+    def _has_ended(self, rank: int) -> bool:
+        return rank not in unfinished(self.folder, self.ranks, excluded=set())
 
 
-def verdict_of(folder: Path, returncode: int, number: int) -> Verdict:
-    """The verdict on a group that has ended by itself: the earliest recorded error counts."""
-    errors = sorted(read_all(folder, "error"), key=lambda error: error.get("time", 0.0))
-    if errors:
-        first = errors[0]
-        message = f"{first.get('type')}: {first.get('message')}"
-        return Verdict(classify(first), message, str(first.get("phase")), first.get("rank"))
-    if returncode < 0:
-        return Verdict("crash", f"killed by signal {-returncode} ({signal.Signals(-returncode).name})")
-    if returncode != 0:
-        return Verdict("crash", f"exit status {returncode} and no recorded error: see the log")
-    if not (folder / f"run.{number}.json").is_file():
-        return Verdict("crash", "exit status 0 without a result")
-    return Verdict("ok")
-
-
-def _hung(folder: Path, started: float, deadlines: dict[str, float]) -> Verdict | None:
-    beats = read_all(folder, "heartbeat")
-    last = max((float(beat["time"]) for beat in beats), default=started)
-    phase = str(min(beats, key=lambda beat: float(beat["time"]))["phase"]) if beats else "start"
-    silent = time.time() - max(last, started)
-    if silent <= deadlines.get(phase, max(deadlines.values())):
-        return None
-    stages = ", ".join(f"rank {number} in {beat['phase']} {beat['done']}" for number, beat in enumerate(beats))
-    return Verdict("hang", f"no progress for {silent:.0f} s: {stages or 'no rank reported'}", phase)
-
-
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Terminate the whole session of a process, then kill what is left of it."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
-
-
-def die_with_parent() -> None:
-    """Ask Linux to terminate this process when the supervisor is gone, even killed; elsewhere nothing happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def _latest(beats: Mapping[int, Mapping[str, object]]) -> int:
+    return max(beats, key=lambda rank: float(str(beats[rank]["time"])))
 
 
 def run_group(
@@ -129,33 +118,55 @@ def run_group(
     number: int,
     ranks: int,
     progress: Progress,
-    deadlines: dict[str, float] | None = None,
+    deadlines: Mapping[str, float] | None = None,
     job: Job | None = None,
 ) -> Verdict:
     """Run process number `number` of the configuration in `folder`; its output goes to `log.<number>.txt`.
 
-    The group has its own session and is killed as one on a deadline and on Ctrl-C, which is raised again.
+    All its processes are killed on a deadline and on Ctrl-C, which is raised again. Raises `OSError` where the
+    folder cannot be written.
     """
-    for stale in (*folder.glob("heartbeat.*.json"), *folder.glob("error.*.json")):
-        stale.unlink()
+    for pattern in ("heartbeat.*.json", "error.*.json", "stacks.*.txt", "exits.json", f"{flight.PREFIX}*"):
+        for stale in folder.glob(pattern):
+            stale.unlink()
     job = job or Job()
+    mark = sessions.new_mark()
     command = job.command(ranks, [str(folder.resolve()), str(number)])
-    started = time.time()
-    with (folder / f"log.{number}.txt").open("wb") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-            env={**local.environment(ranks), **job.environment}, preexec_fn=die_with_parent,
-        )  # fmt: skip
-        try:
-            while process.poll() is None:
-                time.sleep(POLL)
-                verdict = _hung(folder, started, deadlines or DEADLINES)
-                if verdict is not None:
-                    return verdict
-                _show(folder, progress)
-        finally:
-            kill_group(process)
-    return verdict_of(folder, process.returncode, number)
+    recorded = folder.resolve() / "exits.json"
+    environment = {
+        **local.environment(ranks), **flight.environment(folder), "PYTHONFAULTHANDLER": "1",
+        exits.VARIABLE: str(recorded), **mark, **job.environment,
+    }  # fmt: skip
+    watch = Watch(folder, ranks, {**DEADLINES, **(deadlines or {})})
+    oom_kills = sessions.oom_kills()
+    streams = (None, None, None) if job.foreground else (subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT)
+    process = subprocess.Popen(
+        command, stdin=streams[0], stdout=streams[1], stderr=streams[2], start_new_session=True, env=environment,
+        preexec_fn=die_with_parent,
+    )  # fmt: skip
+    log = None if process.stdout is None else CappedLog(folder / f"log.{number}.txt", process.stdout)  # type: ignore[arg-type]
+    try:
+        while process.poll() is None:
+            time.sleep(POLL)
+            verdict = None if job.foreground else watch.look(mark[sessions.MARK])
+            if verdict is not None:
+                return verdict
+            _show(folder, progress)
+    finally:
+        sessions.kill(process, mark[sessions.MARK])
+        if log is not None:
+            log.close()
+    failed = [Exit(rank, code) for rank, code in exits.read(recorded).items()]
+    if not failed and process.returncode < 0 and ranks == 1:
+        failed = [Exit(0, process.returncode)]
+    verdict = verdict_of(folder, process.returncode, number, ranks, failed)
+    return _killed_for_memory(verdict) if sessions.oom_kills() > oom_kills else verdict
+
+
+def _killed_for_memory(verdict: Verdict) -> Verdict:
+    if verdict.status != "crash" or "SIGKILL" not in verdict.message:
+        return verdict
+    return Verdict("oom", "killed by the kernel: the host's memory was used up", verdict.phase, verdict.rank)
 
 
 def _show(folder: Path, progress: Progress) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import environment, results, supervise
+from bench import environment, gpu_memory, results, supervise
 from bench.availability import lacking
 from bench.configuration import Configuration, graph_mode, model_facts
+from bench.domination import dominates
+from bench.locks import Locks
 from bench.progress import Progress
 from rules.constraints import Quantities, check
 from rules.models import ModelError
@@ -58,7 +60,11 @@ def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
 
 
 class Sweep:
-    """Configurations with their result directories under `output`."""
+    """Configurations with their result directories under `output`.
+
+    `skip` records what is strictly larger than a configuration that ran out of memory without running it.
+    `deadlines` in seconds by phase, see `bench.supervise.DEADLINES`.
+    """
 
     def __init__(
         self,
@@ -69,23 +75,28 @@ class Sweep:
         force: bool = False,
         retry_failed: bool = False,
         quiet: bool = False,
+        skip: bool = True,
+        deadlines: Mapping[str, float] | None = None,
     ) -> None:
         self.configurations = list(configurations)
         self.output = output
         self.processes = processes
         self.force, self.retry_failed = force, retry_failed
+        self.skip, self.deadlines = skip, deadlines
         self.gpus = len(environment.gpus())
+        self.locks = Locks(output)
+        self.held = gpu_memory.used() if self.gpus else []
         self.progress = Progress(len(self.configurations) * processes, quiet)
         self.rows: dict[str, dict[str, Any]] = {}
 
     def run(self) -> list[dict[str, Any]]:
         """All rows in order. Process n of every configuration runs before process n + 1 of any: what drifts on
         the machine then touches all of them alike. Raises `Interrupted` on Ctrl-C."""
-        waiting = [c for c in self.configurations if not self._settled(c)]
         try:
+            waiting = self._waiting()
             for number in range(self.processes):
-                for place, configuration in enumerate(list(waiting)):
-                    if configuration.content_hash() in self.rows:
+                for place, configuration in enumerate(waiting):
+                    if self._has_row(configuration):
                         continue
                     self.progress.begin(number * len(waiting) + place, configuration.label())
                     self._run_process(configuration, number)
@@ -93,7 +104,31 @@ class Sweep:
             raise Interrupted(self._ordered()) from None
         finally:
             self.progress.end()
+            self.locks.release()
         return self._ordered()
+
+    def _waiting(self) -> list[Configuration]:
+        """Those to run, in order. They are claimed in the order of their hashes, in which every sweep does: two that
+        share some wait for each other, never both."""
+        unique = {c.content_hash(): c for c in self.configurations}
+        open_ = {digest for digest, c in sorted(unique.items()) if digest not in self.rows and not self._settled(c)}
+        return [c for digest, c in unique.items() if digest in open_]
+
+    def _has_row(self, configuration: Configuration) -> bool:
+        """Whether the row is there, or now is because a smaller configuration ran out of memory."""
+        if configuration.content_hash() in self.rows:
+            return True
+        if not self.skip:
+            return False
+        failed = {row["hash"] for row in self.rows.values() if row["status"] == "oom"}
+        for other in self.configurations:
+            if other.content_hash() in failed and dominates(other, configuration):
+                row = self.rows[other.content_hash()]
+                message = f"dominated by {other.directory(self.output).name}, which ran out of memory"
+                self._finish(configuration, status="skipped", message=message, hint="--no-skip runs it all the same",
+                             log=row["log"])  # fmt: skip
+                return True
+        return False
 
     def _ordered(self) -> list[dict[str, Any]]:
         hashes = [c.content_hash() for c in self.configurations]
@@ -101,17 +136,24 @@ class Sweep:
 
     def _settled(self, configuration: Configuration) -> bool:
         """Whether the row needs no run: it is refused, or there already."""
+        self.locks.claim(configuration.content_hash(), configuration.label())
         folder = configuration.directory(self.output)
         refused = refusal(configuration, self.gpus)
         if refused is not None:
             self._finish(configuration, status="unsupported", message=refused[0], hint=refused[1])
             return True
         old = None if self.force else results.read_result(folder)
-        if old is not None and (old["status"] in KEPT or not self.retry_failed):
+        if old is not None and self._stands(old):
             self.rows[configuration.content_hash()] = old
             return True
         self._prepare(configuration, folder)
         return False
+
+    def _stands(self, old: Mapping[str, Any]) -> bool:
+        """Whether a row that is there already counts."""
+        if old["status"] == "skipped":
+            return self.skip and not self.retry_failed
+        return old["status"] in KEPT or not self.retry_failed
 
     def _prepare(self, configuration: Configuration, folder: Path) -> None:
         """An empty result directory with what the ranks read."""
@@ -132,7 +174,7 @@ class Sweep:
         log = str(folder / f"log.{number}.txt")
         try:
             verdict = supervise.run_group(
-                folder, number, configuration.num_gpus, self._show, job=self._job(configuration)
+                folder, number, configuration.num_gpus, self._show, self.deadlines, self._job(configuration)
             )
         except KeyboardInterrupt:
             self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)
@@ -141,16 +183,22 @@ class Sweep:
             rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
             self._finish(
                 configuration, status=verdict.status, message=rank + verdict.message, phase=verdict.phase,
-                hint=verdict.hint(), log=log,
+                hint=verdict.hint(configuration), log=log,
             )  # fmt: skip
+            self.progress.note(gpu_memory.wait_until_free(self.held))
         elif number == self.processes - 1:
             self._finish(configuration, status="ok", log=log)
 
     def _finish(self, configuration: Configuration, **verdict: Any) -> None:
         folder = configuration.directory(self.output)
-        runs = results.read_runs(folder) if verdict["status"] == "ok" else []
         described = environment.describe(configuration.random_seed)
-        result = results.build_result(configuration, runs, environment=described, **verdict)
+        try:
+            runs = results.read_runs(folder) if verdict["status"] == "ok" else []
+            result = results.build_result(configuration, runs, environment=described, **verdict)
+        except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
+            message = f"the result of its processes cannot be used: {type(error).__name__}: {error}"
+            verdict |= {"status": "crash", "message": message.splitlines()[0], "phase": "report"}
+            result = results.build_result(configuration, [], environment=described, **verdict)
         results.write_json(folder / "result.json", result)
         if result["status"] == "ok":
             results.write_suite(folder / "benchmarks.json", result)

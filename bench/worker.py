@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,11 @@ class Run:
         self.source = InputSource(configuration, vocabulary, strategy.dp_rank)
         self.steps = self.source.micro_batches(strategy.accumulated_gradient)
 
+    def begin(self) -> None:
+        """Enter the phase of the first step: where something is compiled, that has a deadline of its own."""
+        compiles = self.configuration.compile != "none" or self.configuration.head == "compiled"
+        self.heartbeat.beat("compile" if compiles else "warmup")
+
     def next_inputs(self) -> list[ModelInputs]:
         """What this rank's model takes in the next step, one entry per micro-batch."""
         strategy = self.strategy
@@ -109,6 +114,7 @@ class Run:
         clock = measure.Clock(self.strategy.device)
         times: list[dict[str, float]] = []
         least = self.configuration.warmup
+        self.begin()
         while len(times) < least * measure.MAX_WARMUP_FACTOR:
             self.step(clock.phase)
             times.append(clock.take())
@@ -162,12 +168,14 @@ class Run:
         }  # fmt: skip
 
 
-def execute(configuration: Configuration, heartbeat: Heartbeat) -> dict[str, Any]:
+MakeRun = Callable[[Configuration, Heartbeat], Run]
+
+
+def execute(configuration: Configuration, heartbeat: Heartbeat, make: MakeRun = Run) -> dict[str, Any]:
     """The measurement of this process: values of every phase in seconds, as the slowest rank saw them."""
     started = time.perf_counter()
-    run = Run(configuration, heartbeat)
+    run = make(configuration, heartbeat)
     run.build()
-    heartbeat.beat("warmup")
     with attention_context(configuration.attn):
         return _measured(run, heartbeat, started)
 
@@ -210,12 +218,13 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
 
 @contextmanager
 def reported(heartbeat: Heartbeat) -> Iterator[None]:
-    """Record the error that ends this rank."""
+    """Record the error that ends this rank, or that it has ended well."""
     try:
         yield
     except BaseException as error:
         heartbeat.fail(error)
         raise
+    heartbeat.beat("end")
 
 
 def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
@@ -226,12 +235,12 @@ def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
     part.replace(target)
 
 
-def work(configuration: Configuration, folder: Path, number: int) -> None:
+def work(configuration: Configuration, folder: Path, number: int, make: MakeRun = Run) -> None:
     """Measure on this rank and, on rank 0, write `run.<number>.json` into `folder`."""
     rank = int(os.environ.get("RANK", "0"))
     heartbeat = Heartbeat(folder, rank)
     with reported(heartbeat):
-        result = execute(configuration, heartbeat)
+        result = execute(configuration, heartbeat, make)
         if rank == 0:
             write_run(folder, number, result)
         processes.leave()

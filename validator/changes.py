@@ -41,11 +41,15 @@ def run(options: argparse.Namespace, settings: Config) -> int:
         return _show(options, tree)
     tree.write()
     count = sum(tree.count.values())
-    done = (
-        f"{_number(count, 'finding')} silenced" if options.add_ignore else f"{_number(count, 'fix', 'fixes')} applied"
-    )
-    streams.say(done)
-    return report(options, settings, tree.checked())
+    checked = tree.checked()
+    if options.add_ignore:
+        left = len(new_findings(options, settings, checked))
+        streams.say(
+            f"{_number(count, 'finding')} silenced" + (f"; {left} left, where no comment can do it" if left else "")
+        )
+    else:
+        streams.say(f"{_number(count, 'fix', 'fixes')} applied")
+    return report(options, settings, checked)
 
 
 def _number(count: int, one: str, many: str = "") -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from validator import git
 from validator.config import Config
 from validator.errors import UsageError
-from validator.languages import CONFIGURATION, LANGUAGES, MAX_CONFIGURATION, language
+from validator.languages import CONFIGURATION, LANGUAGES, MAX_CONFIGURATION, has_suffix, language
 
 DEFAULT_EXCLUDE = (
     ".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", ".eggs", "*.egg-info", "__pycache__",
@@ -75,6 +75,17 @@ def left_out(paths: list[str], config: Config) -> list[str]:
     return [path for path in paths if excluded.match(os.path.abspath(path))] if excluded else []
 
 
+def is_code(path: str) -> bool:
+    """Whether a file that was named by hand is of a kind that is read: by its suffix, or as a script by `#!`."""
+    if has_suffix(path) or not os.path.isfile(path):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True  # a finding, made where the file is looked at
+
+
 def roots(paths: list[str]) -> tuple[str, ...]:
     """The real folders that the PATHs of a command line are, or (of a file) lie in."""
     return tuple(
@@ -107,7 +118,8 @@ def _candidates(path: str, config: Config) -> Iterator[tuple[str, str]]:
         yield from _below(absolute, "" if prefix == "." else prefix + "/", config)
     elif stat.S_ISREG(mode):
         absolute = os.path.abspath(path)
-        yield _reported(absolute), absolute
+        if is_code(path):
+            yield _reported(absolute), absolute
     else:
         raise UsageError(f"{path}: neither a file nor a folder")
 

@@ -18,7 +18,7 @@ MAX_CONFIGURATION = 400_000  # bytes; larger ones are data sets and lock files
 
 
 def language(path: str) -> str:
-    """The language of a path; one without a known suffix was named by hand and is taken for Python."""
+    """The language of a path; one without a known suffix is a script named by hand, for now of Python."""
     return LANGUAGES.get(os.path.splitext(path)[1].lower(), "python")
 
 

@@ -48,12 +48,18 @@ def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
 
 
 def tell_of_left_out(options: argparse.Namespace, settings: config.Config) -> None:
-    """Say which PATHs the configuration leaves out: who names a file expects to hear of it."""
+    """Say which PATHs are not read: who names a file expects to hear of it."""
     named = [options.stdin_filename] if options.stdin_filename else [path for path in options.paths if path != "-"]
-    paths = discovery.left_out(named, settings)
-    if paths:
-        listed = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-        streams.say(f"excluded by {settings.source}, so not checked: {listed}")
+    excluded = discovery.left_out(named, settings)
+    if excluded:
+        streams.say(f"excluded by {settings.source}, so not checked: {_listed(excluded)}")
+    foreign = [path for path in options.paths if path not in excluded and not discovery.is_code(path)]
+    if foreign:
+        streams.say(f"not checked, being neither Python, shell nor configuration: {_listed(foreign)}")
+
+
+def _listed(paths: list[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
 def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool) -> bytes:

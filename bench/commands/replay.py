@@ -18,6 +18,7 @@ from typing import Any
 from bench import availability, environment, results, supervise
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.replay import records
 from bench.suite.flags import positive
 from bench.sweep import refusal
@@ -95,6 +96,7 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     made = parse(settings)
     if made.backend != "deepspeed":
         made = replace(made, zero_stage=Configuration.zero_stage)
+    made = effective(made)
     dealt = 1 if made.shuffle_inputs else made.dp
     return replace(made, steps=-(-len(files) // dealt))
 
@@ -105,6 +107,8 @@ def main(arguments: Sequence[str]) -> int:
     from bench.inputs.batch import InputError
 
     gpus = len(environment.gpus())
+    if sharding_disabled():
+        print(f"bench replay: {notice()}", file=sys.stderr)
     launched = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else None
     try:
         configuration = configuration_of(options, gpus, launched)

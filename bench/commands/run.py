@@ -15,6 +15,9 @@ from typing import Any
 from bench import availability, environment
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.debug.session import PLACES, Orders, place_and_step
+from bench.debug.session import run as run_in_foreground
+from bench.debug.sharding import effective, notice, sharding_disabled
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -81,9 +84,19 @@ def _choices(allowed: tuple[str, ...]) -> Any:
     return read
 
 
+def _deadline(text: str) -> tuple[str, float]:
+    from bench.supervise import DEADLINES
+
+    phase, _, seconds = text.partition("=")
+    if phase not in DEADLINES or not seconds.isascii() or not seconds.isdigit() or int(seconds) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: write PHASE=SECONDS, with a phase of {', '.join(DEADLINES)}")
+    return phase, float(seconds)
+
+
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench run`. A comma-separated list makes one row per value and combination."""
     p = argparse.ArgumentParser(prog="python -m bench run", description=__doc__, allow_abbrev=False)
+    _add_debugging(p)
     what = p.add_argument_group("what runs (lists make a sweep)")
     what.add_argument("--backend", type=_texts, help="deepspeed, fsdp2, ddp, or package.module:Class")
     what.add_argument("--zero-stage", "--zero_stage", type=_stages, help="of deepspeed; default 2")
@@ -133,12 +146,33 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
     measuring.add_argument("--config", type=Path, help="TOML file with any of these settings; flags win")
     measuring.add_argument("--force", action="store_true", help="measure again what is there already")
-    measuring.add_argument("--retry-failed", action="store_true")
+    measuring.add_argument("--retry-failed", action="store_true", help="measure again what ended badly")
+    measuring.add_argument(
+        "--no-skip", dest="skip", action="store_false",
+        help="run what is strictly larger than a configuration that ran out of memory, too",
+    )  # fmt: skip
+    measuring.add_argument(
+        "--deadline", dest="deadlines", type=_deadline, action="append", metavar="PHASE=SECONDS", default=[],
+        help="without progress a rank counts as hung: start=180, load=900, compile=1800, warmup=900, measure=900, "
+        "report=600",
+    )  # fmt: skip
     measuring.add_argument("--dry-run", action="store_true", help="show the rows, run none")
     measuring.add_argument("--quiet", action="store_true")
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     return p
+
+
+def _add_debugging(p: argparse.ArgumentParser) -> None:
+    looking = p.add_argument_group("looking into one configuration; DEBUG_DISABLE_FSDP=1 runs fsdp2 without sharding")
+    looking.add_argument(
+        "--break", dest="stop", type=place_and_step, metavar="PLACE[:STEP]",
+        help=f"stop all ranks there, rank 0 with a prompt: {', '.join(PLACES)}",
+    )  # fmt: skip
+    looking.add_argument(
+        "--log-shapes", type=int, nargs="?", const=0, metavar="DEPTH",
+        help="show what goes into and comes out of the model in that step, and of modules inside it to DEPTH",
+    )  # fmt: skip
 
 
 NOT_SETTINGS = frozenset(
@@ -147,12 +181,16 @@ NOT_SETTINGS = frozenset(
         "config",
         "force",
         "retry_failed",
+        "skip",
+        "deadlines",
         "dry_run",
         "quiet",
         "local_rank",
         "processes",
         "flash_attn",
         "deepcompile",
+        "stop",
+        "log_shapes",
     }
 )
 
@@ -211,7 +249,7 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
         configuration = parse(cell)
         if configuration.backend != "deepspeed":
             configuration = replace(configuration, zero_stage=Configuration.zero_stage)
-        found.append(configuration)
+        found.append(effective(configuration))
     return list(dict.fromkeys(found))
 
 
@@ -228,19 +266,45 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all rows ok or unsupported, 1 a failed row, 2 wrong usage, 130 interrupted."""
     options = parser().parse_args(arguments)
     gpus = len(environment.gpus())
+    if sharding_disabled():
+        print(f"bench run: {notice()}", file=sys.stderr)
     try:
         settings = _settings(options)
         if "RANK" in os.environ:
             return _one_rank(settings, options, gpus)
         configurations = expand(settings, gpus)
         _check_backends(configurations)
-        options.output.mkdir(parents=True, exist_ok=True)
+        orders = _orders(options)
+        if orders is None:
+            options.output.mkdir(parents=True, exist_ok=True)
+        elif len(configurations) != 1:
+            raise ConfigurationError("--break and --log-shapes look into one configuration: give no lists")
     except (ConfigurationError, OSError) as error:
         print(f"bench run: {error}", file=sys.stderr)
         return USAGE
     if options.dry_run:
         return _dry_run(configurations, gpus)
+    if orders is not None:
+        return _look_into(configurations[0], orders, gpus)
     return _sweep(configurations, options)
+
+
+def _orders(options: argparse.Namespace) -> Orders | None:
+    if options.stop is None and options.log_shapes is None:
+        return None
+    place, step = options.stop or (None, 1)
+    return Orders(place, step, options.log_shapes)
+
+
+def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
+    from bench.sweep import refusal
+
+    refused = refusal(configuration, gpus)
+    if refused is not None:
+        print(f"bench run: {refused[0]}{f'; {refused[1]}' if refused[1] else ''}", file=sys.stderr)
+        return USAGE
+    signal.signal(signal.SIGTERM, _interrupt)
+    return run_in_foreground(configuration, orders)
 
 
 def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> int:
@@ -249,7 +313,7 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
 
     sweep = Sweep(
         configurations, options.output, processes=options.processes, force=options.force,
-        retry_failed=options.retry_failed, quiet=options.quiet,
+        retry_failed=options.retry_failed, quiet=options.quiet, skip=options.skip, deadlines=dict(options.deadlines),
     )  # fmt: skip
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -258,6 +322,9 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
         print(render(stop.rows))
         print(f"interrupted: the same command with --retry-failed goes on; results are in {options.output}")
         return INTERRUPTED
+    except OSError as error:
+        print(f"bench run: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
+        return USAGE
     print(render(rows))
     return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
 
@@ -277,7 +344,11 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
     _check_backends(configurations)
     if len(configurations) != 1:
         raise ConfigurationError("under a launcher one configuration runs at a time: give no lists")
-    configuration = configurations[0]
+    configuration, orders = configurations[0], _orders(options)
+    if orders is not None:
+        from bench.debug.worker import one_rank
+
+        one_rank(configuration, orders)
     folder = configuration.directory(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     from bench.worker import work

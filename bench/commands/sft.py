@@ -12,6 +12,7 @@ from typing import Any
 from bench import environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
+from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import Interrupted, refusal
@@ -35,10 +36,12 @@ def main(arguments: Sequence[str]) -> int:
     from bench.suite.data import PreparationError
 
     gpus = len(environment.gpus())
+    if sharding_disabled():
+        print(f"bench sft: {notice()}", file=sys.stderr)
     launched = {"num_gpus": int(os.environ.get("WORLD_SIZE", "1"))} if "RANK" in os.environ else {}
     try:
         settings = settle(gpus, from_environment(os.environ), given(options), launched)
-        cell = one_cell(settings, options.backend, options.tp, options.ring)
+        cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
         refused = refusal(cell.configuration, gpus)
         if refused is not None:
             raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")

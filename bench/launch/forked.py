@@ -1,4 +1,4 @@
-"""Ranks on this host, forked from one process that has imported torch, transformers and the backend once.
+"""Ranks on this host, forked from one process that has imported what they need once.
 
 For CPUs only: CUDA does not survive a fork. Eight ranks on two cores start in the time of one.
 """
@@ -17,7 +17,10 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+from bench.launch import exits
+
 HEAVY = ("torch", "torch.distributed.fsdp", "transformers.models.llama.modeling_llama")
+"""What every worker of bench that knows torch comes to import."""
 GRACE = 5.0
 POLL = 0.05
 
@@ -65,16 +68,17 @@ def _end(children: set[int]) -> None:
             time.sleep(POLL)
 
 
-def _reap(children: set[int]) -> int | None:
-    """Forget the children that have ended; the first exit status among them that is not 0."""
+def _reap(children: set[int]) -> dict[int, int]:
+    """Forget the children that have ended; the exit codes by process id of those that failed."""
+    failed = {}
     for pid in list(children):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             children.discard(pid)
             code = os.waitstatus_to_exitcode(status)
             if code:
-                return code if code > 0 else 128 - code
-    return None
+                failed[pid] = code
+    return failed
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -82,30 +86,39 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the ranks; the first status that is not 0 ends the others and is returned."""
+    """Run the ranks; the first that fails ends the others. 0 when all have ended well."""
     size, names, *rest = arguments
     name, *preload = names.split(",")
-    for heavy in (*HEAVY, *preload):
-        importlib.import_module(heavy)
     module = importlib.import_module(name)
+    # A worker that knows no torch pays for none.
+    for heavy in (*(HEAVY if "torch" in sys.modules else ()), *preload):
+        importlib.import_module(heavy)
     # The rendezvous is served from here, on a port that is ours before anyone is told of it; its thread starts
-    # after the forks, which would not carry it over.
+    # after the forks, which would not carry it over. Without torch nobody asks for it.
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         port = int(listener.getsockname()[1])
-        children = set(_fork(module, list(rest), int(size), port))
+        pids = _fork(module, list(rest), int(size), port)
         signal.signal(signal.SIGTERM, _stop)
-        store = _serve(listener, port)
-        failed = None
-        try:
-            while children and failed is None:
-                failed = _reap(children)
-                time.sleep(POLL)
-        finally:
-            _end(children)
+        store = _serve(listener, port) if "torch" in sys.modules else None
+        failed = _wait(set(pids))
     del store
-    return failed or 0
+    exits.record({pids.index(pid): code for pid, code in failed.items()})
+    first = next(iter(failed.values()), 0)
+    return first if first >= 0 else 128 - first
+
+
+def _wait(children: set[int]) -> dict[int, int]:
+    """Until all have ended or one failed; the exit codes of those that did before any was told to end."""
+    failed: dict[int, int] = {}
+    try:
+        while children and not failed:
+            failed = _reap(children)
+            time.sleep(POLL)
+    finally:
+        _end(children)
+    return failed
 
 
 def _serve(listener: socket.socket, port: int) -> Any:

@@ -1,4 +1,4 @@
-"""Ranks on this host: one process directly, several through torchrun, which finds its own free port."""
+"""Ranks on this host: one process directly, several through torchrun's agent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.launch import elastic
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -14,8 +16,7 @@ def command(processes: int, module: str, arguments: Sequence[str]) -> list[str]:
     """The command line that runs `python -m module arguments` on every rank."""
     if processes == 1:
         return [sys.executable, "-m", module, *arguments]
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    return [*run, "-m", module, *arguments]
+    return elastic.command(processes, module, arguments)
 
 
 def environment(processes: int) -> dict[str, str]:

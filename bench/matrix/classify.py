@@ -17,6 +17,7 @@ STEPS_COMPARED = 4
 CLASSES = {
     "ok": "ok", "oom": "out of memory", "hang": "hang", "compile_error": "compile error", "crash": "crash",
     "unsupported": "unsupported", "nan": "wrong loss", "interrupted": "interrupted",
+    "loss_mismatch": "wrong loss", "skipped": "out of memory",
 }  # fmt: skip
 WORKS = ("ok", "graph breaks", "slow path")
 

@@ -28,6 +28,9 @@ class LanedSweep(Sweep):
         super().__init__(*arguments, **options)
         self.lanes = lanes
         self.quiet = bool(options.get("quiet"))
+        self.failure: OSError | None = None
+        if lanes > 1:
+            self.held = []  # a neighbour's memory is not what a cell has left behind
         self._stop = threading.Event()
         self._here = threading.local()
 
@@ -40,9 +43,8 @@ class LanedSweep(Sweep):
         if self.lanes <= 1:
             return super().run()
         waiting: queue.SimpleQueue[Configuration] = queue.SimpleQueue()
-        for configuration in self.configurations:
-            if configuration.content_hash() not in self.rows and not self._settled(configuration):
-                waiting.put(configuration)
+        for configuration in self._waiting():
+            waiting.put(configuration)
         threads = [threading.Thread(target=self._lane, args=(gpu, waiting)) for gpu in range(self.lanes)]
         for thread in threads:
             thread.start()
@@ -55,6 +57,10 @@ class LanedSweep(Sweep):
             for thread in threads:
                 thread.join()
             raise Interrupted(self._ordered()) from None
+        finally:
+            self.locks.release()
+        if self.failure is not None:
+            raise self.failure
         return self._ordered()
 
     def _lane(self, gpu: int, waiting: queue.SimpleQueue[Configuration]) -> None:
@@ -66,8 +72,12 @@ class LanedSweep(Sweep):
                 return
             try:
                 for number in range(self.processes):
-                    if configuration.content_hash() not in self.rows:
+                    if not self._has_row(configuration):
                         self._run_process(configuration, number)
+            except OSError as error:
+                self.failure = error
+                self._stop.set()
+                return
             except Stopped:
                 self._finish(configuration, status="interrupted", message="stopped by Ctrl-C")
                 return

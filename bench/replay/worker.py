@@ -133,7 +133,7 @@ def work(configuration: Configuration, folder: Path, number: int, show: Show = s
     with reported(heartbeat):
         run = Replay(configuration, heartbeat, folder / records.FILE, show)
         run.build()
-        heartbeat.beat("warmup")
+        run.begin()
         with attention_context(configuration.attn):
             run.replay()
         heartbeat.beat("report")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from bench.debug.sharding import effective_backend
 from bench.strategies.config import StrategyConfig
 from bench.strategies.protocol import Strategy
 
@@ -14,8 +17,9 @@ def get_strategy(config: StrategyConfig) -> Strategy:
     """The strategy of `config.backend`, or the adapter of a `package.module:Class`.
 
     Raises `ValueError` for an unknown name. Backends are imported here, so that the others work where one is
-    not installed.
+    not installed. With DEBUG_DISABLE_FSDP=1 in the environment, `fsdp2` is the strategy that shards nothing.
     """
+    config = replace(config, backend=effective_backend(config.backend))
     if config.backend == "deepspeed":
         from bench.strategies.deepspeed import DeepspeedStrategy
 

@@ -104,7 +104,7 @@ def work(configuration: Configuration, folder: Path, number: int) -> None:
         log = TrainingLog(folder / "steps.jsonl", Path(orders.log), writes=rank == 0)
         run = Training(configuration, heartbeat, folder, orders)
         run.build()
-        heartbeat.beat("warmup")
+        run.begin()
         with attention_context(configuration.attn):
             run.train(log)
         heartbeat.beat("report")

@@ -113,7 +113,9 @@ def test_a_rank_that_stays_away_is_a_hang_and_leaves_no_process(tmp_path: Path) 
     deadlines = {**supervise.DEADLINES, "warmup": 3.0}
     verdict = supervise.run_group(tmp_path, 0, 2, lambda *_: None, deadlines)
     assert (verdict.status, verdict.phase) == ("hang", "warmup")
-    assert "rank 1 in warmup" in verdict.message
+    assert verdict.rank == 1
+    assert "rank 1 stayed away (in warmup, at bench/faults.py:" in verdict.message
+    assert "rank 0 waits in backward (strategies/ddp.py:" in verdict.message
     pids = [beat["pid"] for beat in supervise.read_all(tmp_path, "heartbeat")]
     assert len(pids) == 2
     for pid in pids:

@@ -260,6 +260,23 @@ def test_a_file_named_by_hand_and_excluded_is_told(
     assert said not in run(capsys, *option, ".")[2]
 
 
+def test_a_file_of_another_kind_is_told_and_a_script_is_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    for name in ("notes.md", "LICENSE", "a.lock", "b.txt", "c.txt"):
+        (here / name).write_text("no code (\n")
+    (here / "train").write_text("#!/usr/bin/env python3\nx = (\n")
+    status, out, err = run(capsys, "notes.md", "LICENSE")
+    said = "meshproof: not checked, being neither Python, shell nor configuration: "
+    assert (status, out, err) == (0, "no findings in 0 files\n", f"{said}notes.md, LICENSE\n")
+    status, out, err = run(capsys, "--format", "concise", "train", "notes.md", "LICENSE", "a.lock", "b.txt", "c.txt")
+    assert (status, "train:2:5: error MP001" in out) == (1, True)
+    assert err == f"{said}notes.md, LICENSE, a.lock and 2 more\n"
+
+
+def test_what_no_comment_can_silence_is_told(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "a.py").write_text("x = (\n")
+    assert run(capsys, "--add-ignore", ".")[2] == "meshproof: 0 findings silenced; 1 left, where no comment can do it\n"
+
+
 def test_what_the_validator_wrote_is_not_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     (here / "a.py").write_text("x = (\n")
     for name in ("base.json", "report.json"):

@@ -43,7 +43,7 @@ RELEVANT = (
     b"trust_remote_code", b"DTensor", b"device_mesh", b"DeviceMesh", b"set_device", b"breakpoint", b"pdb",
     b"subprocess", b"os.system", b"os.popen",
     b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
-    b"pixel_values", b"unfinished_sequences",
+    b"pixel_values", b"unfinished_sequences", b"accumulation_steps", b"grad_accum", b"tp_size",
     b"rank_", b"_rank", b".rank", b"add_argument", b".args", b" args.", b"(args.", b"(args,", b"{args.", b"=args.",
     b"[args.", b"*args.",  # reads of options (never bare "args.": every `kwargs.` has it)
 )  # fmt: skip

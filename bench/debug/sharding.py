@@ -1,0 +1,38 @@
+"""DEBUG_DISABLE_FSDP=1: the whole model on every rank, in which a forward pass can be stepped through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bench.configuration import Configuration
+
+VARIABLE = "DEBUG_DISABLE_FSDP"
+SHARDED, WHOLE = "fsdp2", "ddp"
+
+
+def sharding_disabled(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether DEBUG_DISABLE_FSDP is 1."""
+    return environment.get(VARIABLE) == "1"
+
+
+def effective_backend(backend: str, environment: Mapping[str, str] = os.environ) -> str:
+    """`ddp` in place of `fsdp2` where sharding is disabled."""
+    return WHOLE if backend == SHARDED and sharding_disabled(environment) else backend
+
+
+def effective(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Configuration:
+    """The configuration that runs where sharding may be disabled.
+
+    It is another configuration, with results of its own: none of them passes for one of FSDP2.
+    """
+    backend = effective_backend(configuration.backend, environment)
+    if backend == configuration.backend:
+        return configuration
+    return replace(configuration, backend=backend, reshard_after_forward=True, reduce_dtype="fp32")
+
+
+def notice() -> str:
+    """What a command says where sharding is disabled."""
+    return f"{VARIABLE}=1: {SHARDED} runs as {WHOLE}, the whole model on every rank"

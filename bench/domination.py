@@ -1,0 +1,37 @@
+"""Which configurations need at least the memory of one that ran out of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from bench.configuration import Configuration
+
+SIZES = ("num_layers", "seq_len", "rows")
+"""Quantities that only ever add to the memory of a GPU."""
+
+SAVERS = ("gradient_checkpointing", "cpu_offload", "reshard_after_forward", "sequence_parallel")
+"""Switches that only ever take from it."""
+
+IRRELEVANT = ("warmup", "steps", "random_seed", "lr", "weight_decay", "max_norm", "shuffle_inputs")
+CHOSEN = ("zero_stage", "micro_batch_size", "train_batch_size", *SIZES, *SAVERS, *IRRELEVANT)
+
+
+def dominates(failed: Configuration, other: Configuration) -> bool:
+    """Whether `other` is `failed` with more of something and less of nothing. All other settings must be equal.
+
+    A model's own number of layers is more than any number that was asked for: `num_layers` can only cut it.
+    """
+    equal = [field.name for field in fields(Configuration) if field.name not in CHOSEN]
+    if any(getattr(failed, name) != getattr(other, name) for name in equal):
+        return False
+    pairs = list(zip(_needs(failed), _needs(other), strict=True))
+    return all(more >= less for less, more in pairs) and any(more > less for less, more in pairs)
+
+
+def _needs(configuration: Configuration) -> list[float]:
+    """Numbers of which each is larger where more memory is needed."""
+    layers = float("inf") if configuration.num_layers is None else float(configuration.num_layers)
+    stage = configuration.zero_stage if configuration.backend == "deepspeed" else 0
+    accumulated = configuration.batch / (configuration.rows * configuration.dp)
+    sizes = [layers, float(configuration.seq_len), float(configuration.rows), accumulated, float(-stage)]
+    return sizes + [-float(getattr(configuration, name)) for name in SAVERS]

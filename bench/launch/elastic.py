@@ -1,0 +1,37 @@
+"""Ranks on this host through torchrun's elastic agent: it finds its own free port and ends all when one fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from bench.launch.exits import record
+
+
+def command(processes: int, module: str, arguments: Sequence[str]) -> list[str]:
+    """The command line that runs `python -m module arguments` on every rank."""
+    return [sys.executable, "-m", "bench.launch.elastic", str(processes), module, *arguments]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the ranks; 1 when one failed, after its exit code went to the supervisor."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    processes, module, *rest = arguments
+    flags = ["--standalone", f"--nproc-per-node={processes}", "-m", module, *rest]
+    try:
+        run.run(run.parse_args(flags))
+    except ChildFailedError as error:
+        record({rank: failure.exitcode for rank, failure in error.failures.items()})
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
