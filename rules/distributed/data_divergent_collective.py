@@ -3,7 +3,8 @@
 What it does
     The comparison of MP501 for branches and loops that test rank-local data: the contents of the batch, an optional
     input that some samples lack (`images is not None`), `.item()` of a tensor that no collective has reduced, the
-    clock. Values that a collective has made equal on all ranks do not count.
+    clock, a file that ranks make or remove while others still look for it. Values that a collective has made equal on
+    all ranks do not count, nor do files that merely lie on storage, which counts as shared.
 
 Why is this bad
     It works as long as all ranks happen to see alike data, and hangs at the first batch in which they do not.
@@ -25,7 +26,8 @@ RULE = Rule("MP502", "data-divergent-collective", "error", "0.1.0", tokens=("tor
 
 HELP = (
     "let all ranks take the same way: reduce the condition over the group first (`all_reduce` of the flag with MAX), "
-    "or call the collective always, with an empty value where there is none"
+    "or call the collective always, with an empty value where there is none; of a file let one rank see whether it is "
+    "there, and broadcast what it saw"
 )
 
 INCORRECT = [
@@ -45,9 +47,69 @@ def train(batch, loss, stats):
         return
     dist.all_reduce(stats)
 """,
+    """
+import os
+import torch.distributed as dist
+
+def prepare(folder):
+    if not os.path.exists(folder):
+        if dist.get_rank() == 0:
+            os.makedirs(folder)
+        dist.barrier()  # error: MP502
+""",
+    """
+import torch.distributed as dist
+from pathlib import Path
+
+def convert(model, out: Path):
+    if dist.get_rank() == 0:
+        out.mkdir(parents=True, exist_ok=True)
+    found = out.exists()
+    if not found:  # error: MP502
+        return
+    dist.all_reduce(model)
+""",
 ]
 
 CORRECT = [
+    """
+import os
+import torch.distributed as dist
+
+def prepare(folder, cache, model):
+    if dist.get_rank() == 0 and not os.path.exists(folder):
+        os.makedirs(folder)
+    dist.barrier()
+    if os.path.isdir(folder):
+        dist.all_reduce(model)
+    if os.path.isfile(cache):
+        return
+    os.makedirs(cache)
+    dist.all_reduce(model)
+""",
+    """
+import os
+import torch.distributed as dist
+
+def resume(engine, checkpoint, model):
+    if os.path.exists(checkpoint):
+        dist.all_reduce(model)
+    engine.train()
+    if dist.get_rank() == 0:
+        engine.save(checkpoint)
+    dist.barrier()
+""",
+    """
+import os
+import torch.distributed as dist
+
+def reference(model, cache):
+    if not os.path.exists(cache):
+        dist.all_reduce(model)
+        if dist.get_rank() == 0:
+            model.save(cache)
+    dist.barrier()
+""",
     """
 import torch.distributed as dist
 

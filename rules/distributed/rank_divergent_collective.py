@@ -4,7 +4,8 @@ What it does
     Follows what each rank does at a branch that tests who it is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
     coordinate, an attribute or argument that holds one) and compares the collectives of both ways to the end of the
     function, through calls, overrides and early exits. Reported where the sequences differ on a group whose ranks
-    take different ways.
+    take different ways. A barrier that is the first or last statement under a plain test for the rank can be lifted out
+    of it.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
@@ -19,11 +20,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.divergence import reports
-from validator.finding import Finding
+from validator.analysis.lifting import lifted
+from validator.analysis.taint import Taints
+from validator.finding import Finding, Fix
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
+RULE = Rule(
+    "MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"), fix="safe"
+)
 
 HELP = (
     "call the collective on every rank of the group and keep only the rank-specific work (printing, writing files) "
@@ -148,5 +153,8 @@ def merge(layer, lora_rank, world_size):
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    taints = project.analysis(Taints)
     for row in reports(project, "rank"):
-        yield RULE.finding(row.path, row.at, row.message, help=HELP, related=row.related, context=row.context)
+        edit = lifted(row.found, taints)
+        fix = Fix("safe", "lift the barrier out of the `if`", (edit,)) if edit is not None else None
+        yield RULE.finding(row.path, row.at, row.message, help=HELP, related=row.related, fix=fix, context=row.context)

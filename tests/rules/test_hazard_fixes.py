@@ -8,7 +8,28 @@ import pytest
 
 from validator.cli import main
 
+HEAD = "import torch.distributed as dist\n\n\ndef save(model, path, write):\n"
+TAIL = "    return path\n"
+
 CASES = [
+    (
+        "MP501",
+        f"{HEAD}    if dist.get_rank() == 0:\n        write(model, path)\n\n        # all of it is there\n"
+        f"        dist.barrier()  # wait\n{TAIL}",
+        f"{HEAD}    if dist.get_rank() == 0:\n        write(model, path)\n    # all of it is there\n"
+        f"    dist.barrier()  # wait\n{TAIL}",
+    ),
+    (
+        "MP501",
+        f"{HEAD}    if dist.get_rank() == 0:\n        dist.barrier()  # wait\n        write(model, path)\n{TAIL}",
+        f"{HEAD}    dist.barrier()  # wait\n    if dist.get_rank() == 0:\n        write(model, path)\n{TAIL}",
+    ),
+    (
+        "MP501",
+        f"{HEAD}    for _ in path:\n        if dist.get_rank() == 0:\n            # meet\n"
+        f"            dist.barrier()\n{TAIL}",
+        f"{HEAD}    for _ in path:\n        # meet\n        dist.barrier()\n{TAIL}",
+    ),
     (
         "MP520",
         "import torch.distributed as dist\n\n\ndef step(model, batch):\n    if dist.get_rank() == 0:\n"
@@ -29,7 +50,30 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("code", "before", "after"), CASES, ids=[code for code, _, _ in CASES])
+BARRIERS_THAT_STAY = {
+    "in the middle": "    if dist.get_rank() == 0:\n        write()\n        dist.barrier()\n        write(1)\n",
+    "under more than the rank": "    if model and dist.get_rank() == 0:\n        dist.barrier()\n",
+    "behind an elif": "    if not model:\n        pass\n    elif dist.get_rank() == 0:\n        dist.barrier()\n",
+    "of a group": "    tp = model.tp_group\n    if dist.get_rank(tp) == 0:\n        dist.barrier(tp)\n",
+    "in a line with others": "    if dist.get_rank() == 0:\n        write(model); dist.barrier()\n",
+    "after a return": "    if dist.get_rank() == 0:\n        if path:\n            return\n        dist.barrier()\n",
+}
+
+
+@pytest.mark.parametrize("body", BARRIERS_THAT_STAY.values(), ids=BARRIERS_THAT_STAY)
+def test_a_barrier_stays_where_lifting_it_could_mean_something_else(body: str, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(HEAD + body + TAIL)
+    arguments = ["--isolated", "--no-cache", "--select", "MP501", str(tmp_path)]
+
+    assert main(arguments) == 1
+    assert main([*arguments, "--fix"]) == 1
+
+    assert (tmp_path / "module.py").read_text() == HEAD + body + TAIL
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "after"), CASES, ids=[f"{code}-{n}" for n, (code, _, _) in enumerate(CASES)]
+)
 def test_a_fix_leaves_nothing_to_report(code: str, before: str, after: str, tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(before)

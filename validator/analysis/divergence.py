@@ -61,6 +61,7 @@ class Report(NamedTuple):
     message: str
     related: tuple[Related, ...]
     context: str
+    found: Divergence
 
 
 _LEAVING = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}
@@ -83,11 +84,7 @@ def report(found: Divergence) -> Report:
         other_group = f" on `{found.other.group}`" if found.other.group else ""
         others = f"the others go on to `{found.other.name}`{other_group}"
     elif found.exits or found.other.kind in ("break", "next"):
-        others = {
-            "return": "the others return",
-            "next": "the others skip it",
-            "break": "the others leave the loop",
-        }[found.other.kind]
+        others = _LEAVING[found.other.kind]
     else:
         others = "the others never call it"
     some = f"{where} only some ranks, told apart by {test}, get there{through}"
@@ -104,7 +101,8 @@ def report(found: Divergence) -> Report:
         place, path = (line, node.col_offset + 1, line, node.col_offset + 3), function.path  # type: ignore[attr-defined]
     else:
         place, path = op.at, op.path
-    return Report(path, place, message, tuple(related), f"{function.qualname}:{op.name}:{op.group}:{found.taint.why}")
+    context = f"{function.qualname}:{op.name}:{op.group}:{found.taint.why}"
+    return Report(path, place, message, tuple(related), context, found)
 
 
 def reports(project: Project, kind: str) -> Iterator[Report]:

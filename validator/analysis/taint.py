@@ -183,6 +183,8 @@ class Taints:
             return Taint("rank", "", "", str(node.args[0].value))
         if dotted in _CLOCK or (dotted in _RANDOM and not self._seeds):
             return Taint("local", "", "", f"{target}()")
+        if (raced := self._raced_file(node, function, target)) is not None:
+            return raced
         if name in ("get", "map") and self._optional_entry(node, function):
             # what a batch holds differs between the stages of a pipeline, if between any ranks
             return Taint("local", "pp", "", ast.unparse(node))
@@ -211,6 +213,16 @@ class Taints:
         ):
             return None  # an unknown library function may do anything; being silent is the honest answer
         return _strongest(self.expression(a, function) for a in arguments)
+
+    def _raced_file(self, node: ast.Call, function: Method, target: str) -> Taint | None:
+        """`os.path.exists(path)` where ranks make or remove the file around the test."""
+        from validator.analysis.files import FileRaces, asked
+
+        asking, path = asked(self.project, function, target, path_of(node.args[0]) if node.args else "")
+        fact = self._fact(node, function) if asking else None
+        if fact is None or not self.project.analysis(FileRaces).raced(function, asking, path, fact.at):
+            return None
+        return Taint("local", "", "", ast.unparse(node))
 
     def _optional_entry(self, node: ast.Call, function: Method) -> bool:
         """`batch.get("log_probs")`, `map(batch.get, …)`: an entry that the batches of some ranks may lack."""
