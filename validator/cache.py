@@ -1,12 +1,13 @@
 """Remembers what a run found, under the user's cache folder, so that an unchanged tree costs no analysis.
 
-Two files per working directory and set of enabled rules, both named after a fingerprint of this program
+Three files per working directory and set of enabled rules, both named after a fingerprint of this program
 (its version, the sizes and times of its own files, the Python that runs it):
 
 - `*.runs`: for each file its stamp and digest, and the findings of the last runs under a key made of
   everything that they depend on. It is read with `marshal`, which needs no import.
 - `*.facts`: for each file the pickled facts, file findings and suppressions under the digest of its content.
   It is opened only if a run is not known whole.
+- `*.rules`: what there is to know of our rules without importing their modules.
 
 *Trust.* What is read decides what is reported, so nothing is read from a folder that another user owns or may write
 to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not fit, or is not
@@ -199,6 +200,15 @@ class Cache:
             _store(self._base + ".runs", marshal.dumps((self._stamps, self._runs, self._fixes)))
             self._dirty = False
 
+    def rules(self) -> list[Any] | None:
+        """The index of the rules, as it was saved."""
+        rows = self._loaded(".rules")
+        return rows if isinstance(rows, list) else None
+
+    def save_rules(self, rows: list[Any]) -> None:
+        if self.usable:
+            _store(self._base + ".rules", marshal.dumps(rows))
+
     # -- facts ---------------------------------------------------------------------------------------------
 
     def open_facts(self) -> None:
@@ -269,7 +279,11 @@ def _prune(path: str) -> None:
     """Drop the files that were not written for the longest time once the folder is too large."""
     try:
         with os.scandir(path) as scan:
-            files = [(entry.stat(), entry.path) for entry in scan if entry.name.endswith((".runs", ".facts", ".tmp"))]
+            files = [
+                (entry.stat(), entry.path)
+                for entry in scan
+                if entry.name.endswith((".runs", ".facts", ".rules", ".tmp"))
+            ]
         files.sort(key=lambda each: each[0].st_mtime_ns)
         size = sum(status.st_size for status, _ in files)
         for status, name in files[:-2]:

@@ -129,6 +129,8 @@ class Method:
         """
         if self.name == "<module>":
             return self.module.source.tree
+        if self.name == "<class>":
+            return None
         first, column, last, _ = self.facts.at
         text = "\n".join(self.module.source_text.lines[first - 1 : last])
         # empty lines before it put the function on its own lines; `if 1:` admits its indentation

@@ -8,11 +8,17 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from types import ModuleType
+from typing import Any
 
+from validator.cache import Cache
 from validator.errors import UsageError, nearest, told
-from validator.rule import FAMILIES, LoadedRule, Rule
+from validator.rule import FAMILIES, Later, LoadedRule, Rule
 
 ALL = "ALL"
+_HOOKS = ("check_file", "check_project", "check_suppressions", "fix")
+_FIELDS = ("code", "name", "severity", "stable_since", "tokens", "languages", "fix")
+
+Row = tuple[str, str, tuple[str, ...], tuple[Any, ...]]  # family, module, its functions, the fields of its `Rule`
 
 
 def load_rules(folders: Iterable[str] = (), errors: list[str] | None = None) -> list[LoadedRule]:
@@ -20,17 +26,62 @@ def load_rules(folders: Iterable[str] = (), errors: list[str] | None = None) -> 
 
     A module of ours that cannot be imported is told in `errors` and left out; without `errors` it raises.
     """
-    loaded = [_loaded(module, family) for family, module in _builtin_modules(errors)]
+    return _with_folders(_builtin(errors), folders)
+
+
+def indexed_rules(folders: Iterable[str], errors: list[str], cache: Cache) -> list[LoadedRule]:
+    """The same rules; the modules of ours are imported when they are first asked, if the cache has their index."""
+    rows = cache.rules()
+    try:
+        known = [_of_row(row) for row in rows] if rows else []
+    except Exception:  # of any other shape
+        known = []
+    if not known:
+        known = _builtin(errors)
+        if not errors:
+            cache.save_rules([_row(each) for each in known])
+    return _with_folders(known, folders)
+
+
+def _builtin(errors: list[str] | None) -> list[LoadedRule]:
+    return [_loaded(module, family) for family, module in _builtin_modules(errors)]
+
+
+def _with_folders(loaded: list[LoadedRule], folders: Iterable[str]) -> list[LoadedRule]:
     for folder in folders:
         loaded += [_loaded(module, os.path.basename(folder)) for module in _modules_of_folder(folder)]
     seen: dict[str, LoadedRule] = {}
     for rule in loaded:
         for key in (rule.rule.code, rule.rule.name):
             if key in seen:
-                first, second = seen[key].module.__file__, rule.module.__file__
-                raise UsageError(f"two rules call themselves {key}: {first} and {second}")
+                raise UsageError(f"two rules call themselves {key}: {_place(seen[key])} and {_place(rule)}")
             seen[key] = rule
     return sorted(loaded, key=lambda each: each.rule.code)
+
+
+def _place(rule: LoadedRule) -> str:
+    if rule.module is None:
+        return f"one of the family {rule.family} that comes with this program"
+    return rule.module.__file__ or rule.module.__name__
+
+
+def _row(each: LoadedRule) -> Row:
+    """A rule of ours as the index holds it."""
+    assert each.module is not None
+    hooks = tuple(name for name in _HOOKS if getattr(each, name) is not None)
+    return each.family, each.module.__name__, hooks, tuple(getattr(each.rule, name) for name in _FIELDS)
+
+
+def _of_row(row: Row) -> LoadedRule:
+    """Raises for what is no row."""
+    family, module, hooks, fields = row
+    if family not in FAMILIES.values() or not module.startswith(f"rules.{family}.") or not set(hooks) <= set(_HOOKS):
+        raise ValueError(row)
+    rule = Rule(**dict(zip(_FIELDS, fields, strict=True)))
+    if not all(isinstance(text, str) for text in (*fields[:4], *rule.tokens, *rule.languages, rule.fix or "")):
+        raise ValueError(row)
+    later: dict[str, Any] = {name: Later(module, name) for name in hooks}
+    return LoadedRule(rule, None, family, "", **later)
 
 
 def _builtin_modules(errors: list[str] | None) -> Iterator[tuple[str, ModuleType]]:

@@ -18,10 +18,11 @@ A rule is one module below `rules/` (or below a folder named in the configuratio
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from validator.finding import Finding, Fix, Related, Safety, Severity, Span
 
@@ -69,12 +70,25 @@ class Rule:
         )  # fmt: skip
 
 
+class Later(NamedTuple):
+    """A function of a module that is imported when the function is first called."""
+
+    module: str
+    name: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        return getattr(importlib.import_module(self.module), self.name)(*arguments)
+
+
 @dataclass(frozen=True)
 class LoadedRule:
-    """A rule with the functions and texts of the module that declares it."""
+    """A rule with the functions and texts of the module that declares it.
+
+    Where only the index of the rules was read, there is no module, no text, and the functions are `Later` ones.
+    """
 
     rule: Rule
-    module: ModuleType
+    module: ModuleType | None
     family: str
     doc: str
     check_file: Callable[..., Iterator[Finding]] | None = None

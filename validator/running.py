@@ -99,16 +99,19 @@ def analyse(
     """Run the rules. Raises UsageError for a selector that no rule answers to."""
     from validator import checker
 
-    run = check_of(settings, whole)
+    run = check_of(settings, whole, store)
     result = checker.check(entries, digests, run, store)
     return Checked(findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors)
 
 
-def check_of(settings: config.Config, whole: bool) -> Any:
+def check_of(settings: config.Config, whole: bool, store: cache.Cache | None = None) -> Any:
     from validator import checker, registry
 
     errors: list[str] = []
-    known = registry.load_rules(settings.rules, errors)
+    if store is not None and store.usable:
+        known = registry.indexed_rules(settings.rules, errors, store)
+    else:
+        known = registry.load_rules(settings.rules, errors)
     where = settings.source or "the command line"
     for selectors in (settings.select, settings.ignore, settings.extend_select):
         registry.check_selectors(selectors, known, where)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.places import is_aside
+from validator.analysis.places import is_aside, text_of
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.project import Method, Module, Project
@@ -30,14 +30,15 @@ from validator.rule import Rule
 RULE = Rule("MP424", "loss-divided-twice", "error", "0.1.0", tokens=("backward",))
 
 _STEPS = "gradient_accumulation_steps"
+_WORDS = ("Accelerator", "AccumulationPlugin", "deepspeed.initialize", _STEPS)
 _ENGINE = re.compile(r"(^|[._])(\w*engine|model)$")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        calls = [c for c in function.facts.calls if c.method == "backward" and len(c.args) == 1]
+    calling = (function for function, call in project.calls("backward") if len(call.args) == 1)
+    for function in dict.fromkeys(calling):
         text = function.module.source.text
-        if not calls or is_aside(function.path) or ("ccelerator" not in text and "deepspeed" not in text):
+        if is_aside(function.path) or ("ccelerator" not in text and "deepspeed" not in text):
             continue
         for node, tests in _statements(function):
             if isinstance(node, ast.Call) and _is_backward(node):
@@ -108,7 +109,8 @@ def _made(module: Module) -> tuple[frozenset[str], frozenset[str], frozenset[str
     configurations: set[str] = set()
     engines: set[str] = set()
     for function in module.functions.values():
-        for node in own_nodes(function.node) if function.node is not None else ():
+        speaks = any(word in text_of(function) for word in _WORDS)  # before it is parsed
+        for node in own_nodes(function.node) if speaks and function.node is not None else ():
             if isinstance(node, ast.Call) and path_of(node.func).rpartition(".")[2] in (
                 "Accelerator", "GradientAccumulationPlugin",
             ):  # fmt: skip

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
 from validator.analysis.meshes import Meshes
-from validator.analysis.places import is_aside
+from validator.analysis.places import is_aside, text_of
 from validator.errors import nearest
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
@@ -58,6 +58,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _handles_mesh(function: Method) -> bool:
     """Whether a function indexes something, or asks it for a group: its syntax is read only then."""
+    if "mesh" not in function.module.source.text or "mesh" not in text_of(function):
+        return False
     facts = function.facts
     paths = (
         [r.path for r in facts.refs] + [c.target for c in facts.calls] + [a.value for c in facts.calls for a in c.args]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from validator.analysis.binding import bind
 from validator.analysis.dimensions import Dimensions, Size, tag_of
@@ -56,12 +57,17 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _counting(project: Project, function: Method, call: Call) -> Iterator[tuple[str, Argument]]:
     """The arguments of a call that count participants: by keyword, or by the parameter they go to."""
     by_keyword = {a.keyword: a for a in call.args if a.keyword}
-    yield from ((name, a) for name, a in by_keyword.items() if _COUNTS.search(name))
+    yield from ((name, a) for name, a in by_keyword.items() if _counts(name))
     if any(a.keyword is None and _RANKS.search(a.value) for a in call.args):
         for target in project.types.called(function, call.target):
             for name, argument in bind(target, call).items():
-                if _COUNTS.search(name) and name not in by_keyword:
+                if _counts(name) and name not in by_keyword:
                     yield name, argument
+
+
+@cache
+def _counts(name: str) -> bool:
+    return _COUNTS.search(name) is not None
 
 
 def _size(project: Project, function: Method, argument: Argument) -> Size | None:
