@@ -65,6 +65,24 @@ def test_force_and_retry_failed_choose_what_runs_again(tmp_path: Path) -> None:
     assert run("", force=True) == (["ok", "ok"], 2)
 
 
+def test_rows_that_do_not_train_alike_are_told(tmp_path: Path) -> None:
+    cells = [replace(TINY, backend=backend, dtype="bf16") for backend in ("ddp", "fsdp2")]
+    cells.append(replace(cells[1], random_seed=1))  # other weights: nothing to compare with
+
+    def run(**options: bool) -> list[str]:
+        sweep = LightSweep(
+            cells, tmp_path, processes=1, quiet=True, **options,
+            choose=lambda c: "" if c == cells[0] else "measure:wrong_loss",
+        )  # fmt: skip
+        return [row["status"] for row in sweep.run()]
+
+    assert run() == ["ok", "ok", "ok"]
+    assert run(check_losses=True) == ["ok", "loss_mismatch", "ok"]
+    result = json.loads((cells[1].directory(tmp_path) / "result.json").read_text())
+    assert result["message"] == "step 2: loss 0.99000, ddp-2x-sdpa-packed has 0.90000"
+    assert result["summary"]["last_loss"] == 0.99
+
+
 def test_a_result_that_cannot_be_used_is_a_row(tmp_path: Path) -> None:
     (cell,) = _by_layers(1)
 
