@@ -15,6 +15,7 @@ COMMANDS = {
     "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
     "matrix": "which combinations of attention, compilation, packing and backend work, and how fast",
     "sft": "fine-tune with one backend on prompts and answers",
+    "convert-ckpt": "weights between training checkpoints and Hugging Face safetensors",
     "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bench import environment, gpu_memory, results, supervise
+from bench.agreement import mismatches
 from bench.availability import lacking
 from bench.configuration import Configuration, graph_mode, model_facts
 from bench.domination import dominates
 from bench.locks import Locks
 from bench.progress import Progress
+from bench.verdict import HINTS
 from rules.constraints import Quantities, check
 from rules.models import ModelError
 
@@ -63,7 +65,8 @@ class Sweep:
     """Configurations with their result directories under `output`.
 
     `skip` records what is strictly larger than a configuration that ran out of memory without running it.
-    `deadlines` in seconds by phase, see `bench.supervise.DEADLINES`.
+    `deadlines` in seconds by phase, see `bench.supervise.DEADLINES`. `check_losses` makes rows `loss_mismatch` that
+    do not train like the first of their kind.
     """
 
     def __init__(
@@ -77,12 +80,13 @@ class Sweep:
         quiet: bool = False,
         skip: bool = True,
         deadlines: Mapping[str, float] | None = None,
+        check_losses: bool = False,
     ) -> None:
         self.configurations = list(configurations)
         self.output = output
         self.processes = processes
         self.force, self.retry_failed = force, retry_failed
-        self.skip, self.deadlines = skip, deadlines
+        self.skip, self.deadlines, self.check_losses = skip, deadlines, check_losses
         self.gpus = len(environment.gpus())
         self.locks = Locks(output)
         self.held = gpu_memory.used() if self.gpus else []
@@ -100,12 +104,24 @@ class Sweep:
                         continue
                     self.progress.begin(number * len(waiting) + place, configuration.label())
                     self._run_process(configuration, number)
+            self._compare()
         except KeyboardInterrupt:
             raise Interrupted(self._ordered()) from None
         finally:
             self.progress.end()
             self.locks.release()
         return self._ordered()
+
+    def _compare(self) -> None:
+        """Rows keep what they measured; only their class and message change."""
+        if not self.check_losses:
+            return
+        pairs = [(c, self.rows[c.content_hash()]) for c in self.configurations]
+        for digest, message in mismatches(pairs).items():
+            row = self.rows[digest]
+            row |= {"status": "loss_mismatch", "message": message, "hint": HINTS["loss_mismatch"]}
+            folder = next(c for c in self.configurations if c.content_hash() == digest).directory(self.output)
+            results.write_json(folder / "result.json", row)
 
     def _waiting(self) -> list[Configuration]:
         """Those to run, in order. They are claimed in the order of their hashes, in which every sweep does: two that

@@ -1,14 +1,24 @@
 """`python -m validator` and the script `meshproof`: see `validator` for what happened to `sys.path` before this.
 
-An interrupt while the modules are imported is an interrupt like any other, and no traceback. The process ends
-without taking itself apart: facts and trees are many objects, and freeing them one by one is time that people
-would wait for nothing.
+*An interrupt (Ctrl-C) ends the process at once.* As an exception it would come out in the middle of anything, the
+threads of a pool of processes among them, which answer with tracebacks or never. Children end with their parent
+(`validator.beside`), and the one thing that must not be left half done, replacing a file, holds interrupts back.
+
+*The process ends without taking itself apart*: facts and trees are many objects, and freeing them one by one is time
+that people would wait for nothing.
 """
+
+from __future__ import annotations
 
 import gc
 import os
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as in `typing`, whose import would take longer than everything else here
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+INTERRUPTED = 130  # as shells report it
 
 
 def main() -> NoReturn:
@@ -25,14 +35,19 @@ def main() -> NoReturn:
 
 def _status() -> int:
     try:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+            signal.signal(signal.SIGINT, _end)
         from validator.cli import main as run
 
         return run()
     except KeyboardInterrupt:
-        import signal
+        return INTERRUPTED
 
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # people press Ctrl-C more than once
-        return 130
+
+def _end(*_: object) -> NoReturn:
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

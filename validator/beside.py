@@ -49,9 +49,12 @@ def _end_with(pipe: int) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Interrupts wait meanwhile; of a child forked meanwhile they are kept for good."""
+    """Interrupts wait meanwhile, where the system can make them; of a child forked meanwhile they are kept for good."""
     import signal
 
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

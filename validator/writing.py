@@ -6,23 +6,29 @@ import os
 import stat
 import tempfile
 
+from validator.beside import uninterrupted
+
 
 def replace(path: str, data: bytes) -> None:
-    """Replace the content of `path` atomically. Raises OSError; then the old content is intact."""
+    """Replace the content of `path` atomically. Raises OSError; then the old content is intact.
+
+    Interrupts wait meanwhile, so that no temporary file is left beside it.
+    """
     target = os.path.realpath(path)
     if _stream(path):
         with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
             file.write(data)
         return
-    descriptor, temporary = tempfile.mkstemp(prefix=".meshproof-", dir=os.path.dirname(target))
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, _mode(target))
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with uninterrupted():
+        descriptor, temporary = tempfile.mkstemp(prefix=".meshproof-", dir=os.path.dirname(target))
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, _mode(target))
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
 
 
 def _stream(path: str) -> bool:

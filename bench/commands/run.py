@@ -152,6 +152,10 @@ def parser() -> argparse.ArgumentParser:
         help="run what is strictly larger than a configuration that ran out of memory, too",
     )  # fmt: skip
     measuring.add_argument(
+        "--check-losses", action="store_true",
+        help="rows whose loss leaves that of the first row with the same weights and samples end as loss_mismatch",
+    )  # fmt: skip
+    measuring.add_argument(
         "--deadline", dest="deadlines", type=_deadline, action="append", metavar="PHASE=SECONDS", default=[],
         help="without progress a rank counts as hung: start=180, load=900, compile=1800, warmup=900, measure=900, "
         "report=600",
@@ -182,6 +186,7 @@ NOT_SETTINGS = frozenset(
         "force",
         "retry_failed",
         "skip",
+        "check_losses",
         "deadlines",
         "dry_run",
         "quiet",
@@ -314,6 +319,7 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> 
     sweep = Sweep(
         configurations, options.output, processes=options.processes, force=options.force,
         retry_failed=options.retry_failed, quiet=options.quiet, skip=options.skip, deadlines=dict(options.deadlines),
+        check_losses=options.check_losses,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, _interrupt)
     try:

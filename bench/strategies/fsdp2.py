@@ -172,6 +172,7 @@ class FSDP2Strategy:
 
     def load_model(self, model: nn.Module, path: str, strict: bool = True) -> None:
         """Read a Hugging Face directory into the model, prepared or not."""
+        _drop_gathered(model)
         network = dict(network_of(model).named_parameters())
         seen = set()
         with torch.no_grad():
@@ -223,6 +224,7 @@ class FSDP2Strategy:
     def _training(
         self, model: nn.Module, optimizer: Optimizer | None, scheduler: Any | None, dataloader: ResumableLoader | None
     ) -> resume.Training:
+        _drop_gathered(model)
         parameters: dict[str, torch.Tensor] = dict(model.named_parameters())
         return resume.Training(parameters, self.device, self.config.seed, optimizer, scheduler, dataloader, self.scaler)
 
@@ -256,7 +258,8 @@ class FSDP2Strategy:
 def _drop_gathered(model: nn.Module) -> None:
     """Free parameters that a forward pass without a backward one has left gathered.
 
-    FSDP2 would take them for current after the step, and the next forward pass would run on old values.
+    FSDP2 would take them for current after the step, and the next forward pass would run on old values. While they
+    are there, the model's parameters are these copies, and not the shards that are saved, restored and stepped.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -54,7 +54,9 @@ class Training:
     def apply_record(self, path: Path, record: dict[str, Any], with_optimizer: bool, with_scheduler: bool) -> None:
         """Restore groups, loss scale, scheduler, data position and random states."""
         if with_optimizer and self.optimizer is not None:
-            checkpoint.restore_group_settings(self.optimizer, record["groups"] or [])
+            if record["groups"] is None:
+                raise checkpoint.CheckpointError(f"{path}: holds weights only: load it with load_module_only=True")
+            checkpoint.restore_group_settings(self.optimizer, record["groups"])
         if self.scaler is not None and record["scaler"]:
             self.scaler.load_state_dict(record["scaler"])
         if with_scheduler and self.scheduler is not None and record["scheduler"]:

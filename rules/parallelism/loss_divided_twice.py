@@ -67,7 +67,7 @@ def _statements(function: Method) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]
             stack.append((child, inside))
 
 
-def _divisions(function: Method, call: ast.Call) -> Iterator[tuple[ast.AST, str, tuple[ast.AST, ...]]]:
+def _divisions(function: Method, call: ast.Call) -> Iterator[tuple[ast.expr | ast.stmt, str, tuple[ast.AST, ...]]]:
     """Where what is given to `backward` is divided, by what, and under which conditions."""
     argument = call.args[0]
     if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div):

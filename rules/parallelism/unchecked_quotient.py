@@ -21,6 +21,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from validator.analysis.bindings import own_nodes
 from validator.analysis.dimensions import MODEL_PARALLEL, Size, tag_of
 from validator.analysis.meshes import Meshes
 from validator.analysis.quotients import Check, Quotient, Quotients
@@ -52,13 +53,22 @@ def _divides_ranks(project: Project, row: Quotient) -> bool:
     if isinstance(row.statement, ast.Return):
         # a size that a call gives is read back from groups that stand already
         return tag_of(row.function.name) == "dp" and _is_result(row) and not any("(" in f.text for f in size.under)
-    return (row.target.startswith("self.") and tag_of(row.target) == "dp") or _shapes_mesh(project, row)
+    named = tag_of(row.target) == "dp"
+    return named and (row.target.startswith("self.") or _numbers_groups(row)) or _shapes_mesh(project, row)
 
 
 def _is_result(row: Quotient) -> bool:
     """Whether a function returns the quotient itself, or `int(…)` of it."""
     value = row.statement.value if isinstance(row.statement, ast.Return) else None
     return value is row.node or (isinstance(value, ast.Call) and row.node in value.args)
+
+
+def _numbers_groups(row: Quotient) -> bool:
+    """Whether a function makes as many process groups, or groups of as many ranks, as the quotient says."""
+    if not any(call.method == "new_group" for call in row.function.facts.calls) or row.function.node is None:
+        return False
+    ranges = (n for n in own_nodes(row.function.node) if isinstance(n, ast.Call) and path_of(n.func) == "range")
+    return any(isinstance(n, ast.Name) and n.id == row.target for each in ranges for n in ast.walk(each))
 
 
 def _shapes_mesh(project: Project, row: Quotient) -> bool:
@@ -168,6 +178,11 @@ class ParallelSizes:
 class Trainer:
     def setup(self):
         self.data_parallel_size = int(dist.get_world_size() / self.ring_attn_size)  # error: MP401
+
+def make_groups(tp_size):
+    dp_size = dist.get_world_size() // tp_size  # error: MP401
+    for index in range(dp_size):
+        dist.new_group([index * tp_size + rank for rank in range(tp_size)])
 """,
 ]
 
@@ -229,5 +244,10 @@ class Engine:
 
     def ranks_per_ring(self):
         return dist.get_world_size() // self.ring_attn_size
+
+    def logged(self, tp_size):
+        dp_size = dist.get_world_size() // tp_size
+        print(f"{dp_size} replicas")
+        dist.new_group(list(range(tp_size)))
 """,
 ]

@@ -17,13 +17,12 @@ import pytest
 from bench import logs, supervise
 from bench.configuration import Configuration
 from bench.heartbeat import PHASES, SUPERVISOR
-from bench.matrix.lanes import LanedSweep
-from tests.bench.light_worker import BEFORE, FAULT
+from tests.bench.light_sweep import TINY, LanedLightSweep
+from tests.bench.light_worker import BEFORE
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINES = {**dict.fromkeys(supervise.DEADLINES, 2.0), "lost": 0.5}
 RUNNING = PHASES[:-1]
-TINY = Configuration(backend="ddp", num_gpus=2, device="cpu", dtype="fp32", seq_len=8)
 
 
 @dataclass(frozen=True)
@@ -73,20 +72,16 @@ def _cases() -> list[Case]:
     ]
 
 
+def _fault(configuration: Configuration) -> str:
+    case = CASES[configuration.random_seed]
+    return f"{case.phase}:{case.fault}"
+
+
 CASES = _cases()
 CONFIGURATIONS = [replace(TINY, random_seed=number) for number, _ in enumerate(CASES)]
 
 
-class FaultySweep(LanedSweep):
-    """Gives each configuration the fault of its seed."""
-
-    def _job(self, configuration: Configuration) -> supervise.Job:
-        case = CASES[configuration.random_seed]
-        fault = {FAULT: f"{case.phase}:{case.fault}"}
-        return supervise.Job("tests.bench.light_worker", fault, fork=not case.elastic)
-
-
-def _started_by(supervisor: int) -> list[psutil.Process]:
+def started_by(supervisor: int) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
@@ -103,13 +98,13 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
     rows = {}
     for elastic, start in ((False, DEADLINES["start"]), (True, 60.0)):  # torchrun imports torch first
         cases = [number for number, case in enumerate(CASES) if case.elastic == elastic]
-        sweep = FaultySweep(
+        sweep = LanedLightSweep(
             [CONFIGURATIONS[number] for number in cases], output, processes=1, quiet=True, lanes=4, skip=False,
-            deadlines={**DEADLINES, "start": start},
+            deadlines={**DEADLINES, "start": start}, choose=_fault, elastic=elastic,
         )  # fmt: skip
         rows |= {CASES[number].name(): row for number, row in zip(cases, sweep.run(), strict=True)}
     yield rows
-    assert _started_by(os.getpid()) == []
+    assert started_by(os.getpid()) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=Case.name)
@@ -132,4 +127,4 @@ def test_a_fault_is_a_row_of_its_class(case: Case, swept: dict[str, dict[str, An
 
 def test_no_row_and_no_process_is_lost(swept: dict[str, dict[str, Any]]) -> None:
     assert len(swept) == len(CASES) >= 40
-    assert _started_by(os.getpid()) == []
+    assert started_by(os.getpid()) == []

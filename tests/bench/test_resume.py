@@ -95,6 +95,35 @@ def uninterrupted_losses() -> list[float]:
     return run_group(1, uninterrupted, CONFIGS["ddp1"], 6, "lambda")[0]
 
 
+def evaluated_and_replaced(folder: str) -> list[float]:
+    """Losses of other weights, and of a checkpoint's and a directory's that are read after an evaluation."""
+    config = CONFIGS["fsdp2"]
+    strategy, actor, optimizer, _ = jobs.start(config)
+    step = jobs.batches(1, 4, 1)[0]
+    found = [jobs.evaluate(strategy, actor, step)]
+    strategy.save_ckpt(actor, folder, optimizer=optimizer)
+    strategy.save_model(actor, None, f"{folder}/model")
+    for kind in ("checkpoint", "directory"):
+        strategy, actor, optimizer, _ = jobs.start(config)
+        with torch.no_grad():
+            for parameter in actor.parameters():
+                parameter.mul_(1.01)
+        found.append(jobs.evaluate(strategy, actor, step))
+        if kind == "checkpoint":
+            strategy.load_ckpt(actor, folder, optimizer=optimizer)
+        else:
+            strategy.load_model(actor, f"{folder}/model")
+        found.append(jobs.evaluate(strategy, actor, step))
+    return found
+
+
+def test_weights_can_be_saved_and_read_after_an_evaluation(tmp_path: Path) -> None:
+    first, other, restored, again, read = run_group(2, evaluated_and_replaced, str(tmp_path))[0]
+    assert abs(other - first) > 1e-3
+    assert again == pytest.approx(other)
+    assert (restored, read) == (pytest.approx(first, rel=1e-6), pytest.approx(first, rel=1e-6))
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", ["ddp1", "fsdp2", "zero2"])
 def test_schedulers_survive_wrapping_and_resumption(name: str, schedule: str, tmp_path: Path) -> None:

@@ -84,6 +84,30 @@ def test_no_process_outlives_the_run(busy: Path, count: int, how: signal.Signals
     until(lambda: all(map(gone, pids)), "a process was left behind", 10)
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.2, 0.4, 0.6])
+def test_an_interrupt_at_work_ends_the_run_at_once_and_says_nothing(tmp_path: Path, delay: float) -> None:
+    """Batches wait for the processes: a pool that learns of its end in the middle answers with tracebacks."""
+    for number in range(120):
+        (tmp_path / f"a{number}.py").write_text("".join(f"def f{i}(a, b=1):\n    return g(a, b)\n" for i in range(900)))
+    process = start(tmp_path, "--jobs", "2", ".")
+    until(lambda: len(psutil.Process(process.pid).children()) > 1, "no processes were started")
+    time.sleep(delay)
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "")
+    assert time.monotonic() - started < 5
+
+
+def test_an_interrupt_that_a_shell_has_ignored_stays_ignored(tmp_path: Path) -> None:
+    command = ["bash", "-c", f"trap '' INT; exec {sys.executable} -m validator --no-cache -"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=subprocess.PIPE, start_new_session=True)
+    time.sleep(0.5)  # it waits for its input
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(b"x = 1\n", timeout=30)
+    assert process.returncode == 0
+
+
 def repository(folder: Path) -> Path:
     (folder / "a.py").write_text("x = (\n")
     subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)

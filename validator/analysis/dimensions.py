@@ -2,8 +2,9 @@
 
 A size is a multiset of factors above and below a fraction bar, each with a tag: `world`, `dp`, `cp` (ring, Ulysses,
 context and sequence parallelism), `tp`, `pp`, `ep`, `nodes` and `gpus` (whose product is the world), `micro`,
-`batch`, `samples`, `length`, `heads`. Names, attributes, arguments and results are followed to the formula that
-gives them their value; what stays is tagged by the name that the field uses for it. The empty tag says nothing.
+`batch`, `samples`, `length`, `heads`, `width` (of a layer or a vocabulary). Names, attributes, arguments and results
+are followed to the formula that gives them their value; what stays is tagged by the name that the field uses for it.
+The empty tag says nothing.
 """
 
 from __future__ import annotations
@@ -64,6 +65,13 @@ _WORDS = (
     ("gpus", re.compile(r"(^|_)(n_?gpus?|num_gpus|gpus|nproc|devices|gpu|ngpu|num_devices)_per_node$")),
     ("nodes", re.compile(r"(^|_)(nnodes|num_nodes|n_nodes|node_count)$")),
     ("heads", re.compile(r"(^|_)(num|n)_(attention_|key_value_|kv_|query_|q_)?heads?(_\w+)?$|(^|_)heads$")),
+    (
+        "width",
+        re.compile(
+            r"(^|_)(hidden|intermediate|ffn|ffn_hidden|feed_forward|inner|embed|embedding|mlp|moe_intermediate)_(size|dim)$"
+            r"|^(d_model|d_ff|d_inner|n_embd|n_inner)$|(^|_)vocab_size$"
+        ),
+    ),
     (
         "world",
         re.compile(

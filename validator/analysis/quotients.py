@@ -17,7 +17,9 @@ from validator.project import Method, Module, Project
 _DIVISION = re.compile(r"(^|[\w)\]\s])//=?\s*[\w(]|\bint\(.*[\w)\]]\s*/\s*[\w(]")
 _DIVIDES = re.compile(r"//|%|\bint\(.* / ")
 _TEST = re.compile(r"%=?\s*[(\w]|[!=]=.*\*|\*.*[!=]=")
-_SIZES = re.compile(r"world_size|WORLD_SIZE|n_gpus|num_gpus|num_processes|batch|bsz|gbs|_parallel|_heads")
+_SIZES = re.compile(
+    r"world_size|WORLD_SIZE|n_gpus|num_gpus|num_processes|batch|bsz|gbs|_parallel|_heads|tp_size|tp_degree"
+)
 _CHECKER = re.compile(r"divisib|divide|validate|check|verify|ensure|require", re.IGNORECASE)
 _ROUND_UP = re.compile(r"ceil|pad|round_up|roundup|cdiv", re.IGNORECASE)
 

@@ -1,0 +1,223 @@
+"""A rank's share of a tensor or list, cut by hand from a length that nothing has compared with the ranks.
+
+What it does
+    Reports `x[rank * n : (rank + 1) * n]` where `n` is a length divided by a number of ranks, and
+    `x.chunk(ranks)[rank]`, in a function that neither tests the remainder, nor pads, nor treats the last rank apart,
+    and whose callers do not either. Functions of autograd are left alone: who calls them is not known.
+
+Why is this bad
+    With slices the remainder belongs to no rank: its tokens or samples are never trained. `chunk` gives the last ranks
+    shorter pieces, or none at all (11 rows for 8 ranks are 6 pieces): the index fails on some ranks, and collectives
+    over the pieces hang or mix up rows on the others.
+
+References
+    https://docs.pytorch.org/docs/stable/generated/torch.chunk.html
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.bindings import Bindings, own_nodes
+from validator.analysis.dimensions import MODEL_PARALLEL, Dimensions
+from validator.analysis.places import is_aside, text_of
+from validator.facts.text import path_of
+from validator.finding import Finding
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP426", "share-unchecked", "warning", "0.1.0", tokens=("rank",))
+
+_RANK = re.compile(r"(^|_)rank$|_rank\(\)$|^get_rank\(\)$|_rank$")
+_PARTICIPANTS = MODEL_PARALLEL | {"world", "dp"}
+_TREATED = re.compile(r"%|pad|divis|ceil|remainder|drop_last|extras?\b|leftover|even", re.IGNORECASE)
+
+
+class Share(NamedTuple):
+    """A piece of `whole` for one rank of `ranks`."""
+
+    node: ast.expr
+    whole: str
+    ranks: str
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for module in project.modules.values():
+        text = module.source.text
+        if is_aside(module.path) or "rank" not in text or ("//" not in text and "chunk(" not in text):
+            continue
+        for function in module.functions.values():
+            share = next(_shares(project, function), None)
+            if share is not None and not _treated(project, function):
+                yield _report(function, share)
+
+
+def _shares(project: Project, function: Method) -> Iterator[Share]:
+    lines = text_of(function) if function.name != "<module>" else ""
+    if "rank" not in lines or ("//" not in lines and "chunk(" not in lines) or function.node is None:
+        return
+    for node in own_nodes(function.node):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            found = _chunked(project, function, node) or _sliced(project, function, node)
+            if found is not None:
+                yield found
+
+
+def _chunked(project: Project, function: Method, node: ast.Subscript) -> Share | None:
+    """`x.chunk(ranks, dim=…)[rank]` and `torch.chunk(x, ranks)[rank]`."""
+    call = node.value
+    if not isinstance(call, ast.Call) or not _is_rank(node.slice) or not isinstance(call.func, ast.Attribute):
+        return None
+    if call.func.attr != "chunk" or not call.args:
+        return None
+    free = path_of(call.func.value) == "torch"
+    if free and len(call.args) < 2:
+        return None
+    whole, ranks = (call.args[0], call.args[1]) if free else (call.func.value, call.args[0])
+    return Share(node, ast.unparse(whole), ast.unparse(ranks)) if _counts_ranks(project, function, ranks) else None
+
+
+def _sliced(project: Project, function: Method, node: ast.Subscript) -> Share | None:
+    """`x[rank * n : (rank + 1) * n]`, in any dimension."""
+    for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+        if not isinstance(part, ast.Slice) or part.step is not None or part.lower is None or part.upper is None:
+            continue
+        for size in _sizes(part.lower):
+            if ast.unparse(part.upper) not in _ends(part.lower, size):
+                continue
+            ranks = _divisor(project, function, size)
+            if ranks:
+                return Share(node, ast.unparse(node.value), ranks)
+    return None
+
+
+def _sizes(lower: ast.expr) -> Iterator[ast.expr]:
+    """`n` of `rank * n` and of `n * rank`."""
+    if isinstance(lower, ast.BinOp) and isinstance(lower.op, ast.Mult):
+        if _is_rank(lower.left):
+            yield lower.right
+        if _is_rank(lower.right):
+            yield lower.left
+
+
+def _ends(lower: ast.expr, size: ast.expr) -> set[str]:
+    """The ways to write where the piece after `lower` begins."""
+    step, start = ast.unparse(size), ast.unparse(lower)
+    rank = next(s for s in (lower.left, lower.right) if s is not size)  # type: ignore[attr-defined]
+    after = f"({ast.unparse(rank)} + 1)"
+    return {f"{after} * {step}", f"{step} * {after}", f"{start} + {step}"}
+
+
+def _is_rank(node: ast.expr) -> bool:
+    return (
+        _RANK.search(ast.unparse(node).rpartition(".")[2]) is not None if not isinstance(node, ast.Constant) else False
+    )
+
+
+def _divisor(project: Project, function: Method, size: ast.expr) -> str:
+    """The number of ranks by which a function divides a length to get a size; empty where it does not."""
+    values: list[ast.expr | None] = [size]
+    if isinstance(size, ast.Name):
+        values = project.analysis(Bindings).of(function).get(size.id, [])
+    if len(values) != 1 or values[0] is None:
+        return ""
+    value = values[0]
+    if isinstance(value, ast.Call) and path_of(value.func) == "int" and len(value.args) == 1:
+        value = value.args[0]
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv | ast.Div) and _whole(value.left):
+        return ast.unparse(value.right) if _counts_ranks(project, function, value.right) else ""
+    return ""
+
+
+def _whole(node: ast.expr) -> bool:
+    """Whether an expression is no sum: `(n + ranks - 1) // ranks` rounds up."""
+    return not isinstance(node, ast.UnaryOp) and not any(isinstance(n, ast.Add | ast.Sub) for n in ast.walk(node))
+
+
+def _counts_ranks(project: Project, function: Method, node: ast.expr) -> bool:
+    size = project.analysis(Dimensions).size(function, node)
+    return len(size.over) == 1 and not size.under and size.over[0].tag in _PARTICIPANTS
+
+
+def _treated(project: Project, function: Method) -> bool:
+    """Whether the function, its class, or one that calls it speaks of remainders or padding."""
+    if function.facts.params and function.facts.params[0].name == "ctx":
+        return True  # who calls an autograd function, `apply`, cannot be told
+    around = {function, *(caller for caller, _ in project.types.callers.get(function, ()))}
+    if function.cls is not None:
+        around |= set(function.cls.every_method())
+    return any(_TREATED.search(text_of(each)) for each in around)
+
+
+def _report(function: Method, share: Share) -> Finding:
+    return RULE.finding(
+        function.path,
+        function.module.source_text.at(share.node),
+        f"`{function.qualname}` gives each of `{share.ranks}` ranks a piece of `{share.whole}`, and nothing tests that"
+        " they divide its length: what remains is nobody's",
+        help="test the remainder first, or pad to a multiple of the ranks",
+        context=f"{function.qualname}:{share.whole}:{share.ranks}",
+    )
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+
+def shard_sequence(input_ids, ring_rank, ring_attn_size):
+    length = input_ids.size(1) // ring_attn_size
+    return input_ids[:, ring_rank * length : (ring_rank + 1) * length]  # error: MP426
+
+def shard_samples(samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    per_rank = len(samples) // world_size
+    return samples[rank * per_rank : rank * per_rank + per_rank]  # error: MP426
+
+def shard_hidden(hidden, tp_group):
+    tp_rank, tp_size = dist.get_rank(tp_group), dist.get_world_size(tp_group)
+    return hidden.chunk(tp_size, dim=-1)[tp_rank]  # error: MP426
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+
+def shard_sequence(input_ids, ring_rank, ring_attn_size):
+    assert input_ids.size(1) % ring_attn_size == 0
+    length = input_ids.size(1) // ring_attn_size
+    return input_ids[:, ring_rank * length : (ring_rank + 1) * length]
+
+def shard_samples(samples, rank, world_size):
+    per_rank = -(-len(samples) // world_size)
+    return samples[rank * per_rank : (rank + 1) * per_rank]
+
+def shard_rest(samples, rank, world_size):
+    per_rank = len(samples) // world_size
+    stop = len(samples) if rank == world_size - 1 else (rank + 1) * per_rank
+    return samples[rank * per_rank : stop]
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Attention:
+    def forward(self, states, sp_rank, sp_size):
+        return self.local(pad_to_multiple(states, sp_size), sp_rank, sp_size)
+
+    def local(self, states, sp_rank, sp_size):
+        return states.chunk(sp_size, dim=1)[sp_rank]
+
+class Split(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, tp_rank, tp_size):
+        return x.chunk(tp_size, dim=-1)[tp_rank]
+
+def halves(x, rank):
+    return x.chunk(2)[rank]
+""",
+]

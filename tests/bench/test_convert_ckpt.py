@@ -1,0 +1,154 @@
+"""`bench convert-ckpt`: what a backend trained is what another program reads, and the other way round."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bench.commands.convert_ckpt import main
+from bench.model import build_actor, model_config
+from bench.strategies import StrategyConfig
+from bench.strategies.checkpoint import CheckpointError
+from tests.bench import jobs
+from tests.bench.pool import run_group
+
+BASE = StrategyConfig(train_batch_size=4, micro_batch_size=1, device="cpu")
+CONFIGS = {
+    "ddp": replace(BASE, backend="ddp"),
+    "fsdp4-tp2": replace(BASE, backend="fsdp2", world_size=4, tp=2),
+    "zero3": replace(BASE, backend="deepspeed", zero_stage=3, world_size=2),
+}
+MODEL = ["--model", "llama-tiny", "--num-layers", "2"]
+
+
+def trained(config: StrategyConfig, folder: str) -> float:
+    """Train a step and save a checkpoint; the loss of the next batch."""
+    strategy, actor, optimizer, _ = jobs.start(config)
+    first, second = jobs.batches(2, 4, 1)
+    jobs.train_step(strategy, actor, optimizer, None, jobs.micro_batches(strategy, first), jobs.sft)
+    strategy.save_ckpt(actor, folder, tag="step1", optimizer=optimizer)
+    return jobs.evaluate(strategy, actor, second)
+
+
+def loaded(config: StrategyConfig, folder: str) -> tuple[float, str]:
+    """The loss with a converted checkpoint's weights, and what loading its optimizer says."""
+    strategy, actor, optimizer, _ = jobs.start(replace(config, seed=config.seed + 1))
+    strategy.load_ckpt(actor, folder, load_module_only=True)
+    loss = jobs.evaluate(strategy, actor, jobs.batches(2, 4, 1)[1])
+    try:
+        strategy.load_ckpt(actor, folder, optimizer=optimizer)
+    except CheckpointError as error:
+        return loss, str(error)
+    return loss, ""
+
+
+def loss_of(folder: Path) -> float:
+    from bench.strategies import get_strategy
+
+    strategy = get_strategy(CONFIGS["ddp"])
+    strategy.setup_distributed()
+    actor = build_actor(model=str(folder), num_layers=None, attn="sdpa", device=strategy.device)
+    return jobs.evaluate(strategy, actor, jobs.batches(2, 4, 1)[1])
+
+
+@pytest.mark.parametrize(("writer", "reader"), [("fsdp4-tp2", "zero3"), ("zero3", "fsdp4-tp2")])
+def test_weights_go_to_hugging_face_and_back(writer: str, reader: str, tmp_path: Path) -> None:
+    theirs, back = tmp_path / "huggingface", tmp_path / "back"
+    expected = run_group(CONFIGS[writer].world_size, trained, CONFIGS[writer], str(tmp_path / "ours"))[0]
+    assert main([str(tmp_path / "ours"), str(theirs), *MODEL]) == 0
+    (theirs / "tokenizer.json").write_text("{}")
+    assert loss_of(theirs) == pytest.approx(expected, rel=1e-5)
+    assert main([str(theirs), str(back)]) == 0
+    loss, message = run_group(CONFIGS[reader].world_size, loaded, CONFIGS[reader], str(back))[0]
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert "holds weights only" in message
+    again = tmp_path / "again"  # the way back needs no --model, and loses no bit and no tokenizer
+    assert main([str(back), str(again)]) == 0
+    first, second = (load_file(folder / "model.safetensors") for folder in (theirs, again))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert (again / "tokenizer.json").read_text() == "{}"
+
+
+def native(config: StrategyConfig, folder: str) -> float:
+    """DeepSpeed's own checkpoint, as other programs write it."""
+    strategy, actor, *_ = jobs.start(config)
+    actor.save_checkpoint(folder, tag="global_step0")
+    return jobs.evaluate(strategy, actor, jobs.batches(2, 4, 1)[1])
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+def test_deepspeeds_own_checkpoints_are_read_when_they_are_trusted(
+    stage: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(CONFIGS["zero3"], zero_stage=stage)
+    expected = run_group(2, native, config, str(tmp_path / "native"))[0]
+    command = [str(tmp_path / "native"), str(tmp_path / "out"), *MODEL]
+    assert main(command) == 2
+    assert "--trust-pickle reads them" in capsys.readouterr().err
+    assert main([*command, "--trust-pickle"]) == 0
+    assert loss_of(tmp_path / "out") == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face directory of a model whose head is its embedding."""
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("tied")
+    config: Any = model_config("llama-tiny", 1)
+    config.tie_word_embeddings = True
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def test_tied_weights_names_and_types_are_kept(tied: Path, tmp_path: Path) -> None:
+    assert main([str(tied), str(tmp_path / "ours"), "--bare"]) == 0
+    assert main([str(tmp_path / "ours"), str(tmp_path / "theirs"), "--dtype", "bf16"]) == 0
+    before, after = load_file(tied / "model.safetensors"), load_file(tmp_path / "theirs" / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name].bfloat16(), after[name]) for name in before)
+    written = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert (written["dtype"], written["tie_word_embeddings"]) == ("bfloat16", True)
+
+
+def test_what_cannot_be_converted_is_one_line(tied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tied), str(tmp_path / "ours")]) == 0
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("")
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    weights = load_file(tied / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, cut / "model.safetensors", {"format": "pt"})
+    (cut / "config.json").write_text((tied / "config.json").read_text())
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "model.safetensors").write_bytes(b"\x08")
+    (broken / "config.json").write_text((tied / "config.json").read_text())
+    out = str(tmp_path / "out")
+    capsys.readouterr()
+    for arguments, text in (
+        ([str(tmp_path / "absent"), out], "no such directory"),
+        ([str(full), out], "holds no checkpoint"),
+        ([str(tied), str(tmp_path / "ours")], "exists"),
+        ([str(tmp_path / "ours"), str(full)], "is not empty"),
+        ([str(tmp_path / "ours"), out, "--tag", "step9"], "no checkpoint"),
+        ([str(tmp_path / "ours"), out, "--model", "llama-tiny", "--num-layers", "2"], "tensors are missing"),
+        ([str(tmp_path / "ours"), out, "--model", "qwen3-tiny"], "missing"),
+        ([str(tmp_path / "ours"), out, "--model", "nothing.json"], "nothing.json"),
+        ([str(cut), out], "model.norm.weight"),
+        ([str(broken), out], "broken"),
+    ):
+        assert main(arguments) == 2, arguments
+        message = capsys.readouterr().err
+        lines = [line for line in message.splitlines() if line.startswith("bench convert-ckpt: ")]
+        assert len(lines) == 1
+        assert text in lines[0]
