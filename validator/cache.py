@@ -1,6 +1,6 @@
 """Remembers what a run found, under the user's cache folder, so that an unchanged tree costs no analysis.
 
-Three files per working directory and set of enabled rules, both named after a fingerprint of this program
+Three files per working directory and set of enabled rules, all named after a fingerprint of this program
 (its version, the sizes and times of its own files, the Python that runs it):
 
 - `*.runs`: for each file its stamp and digest, and the findings of the last runs under a key made of

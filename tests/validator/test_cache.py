@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from validator import cache, checker, cli, records
+from validator import cache, checker, cli, records, registry
 from validator.facts.model import FileFacts
 from validator.finding import Edit, Finding, Fix, Related, Span
 
@@ -96,7 +96,7 @@ def test_settled_files_are_not_read_again(tree: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "emptied", "garbage"])
-@pytest.mark.parametrize("suffix", [".runs", ".facts"])
+@pytest.mark.parametrize("suffix", [".runs", ".facts", ".rules"])
 def test_a_damaged_cache_is_made_again(tree: Path, capfd: pytest.CaptureFixture[str], how: str, suffix: str) -> None:
     run(capfd)
     for path in (tree.parent / "cache").glob(f"*{suffix}"):
@@ -135,7 +135,7 @@ def everywhere(value: Any, odd: Any) -> Any:
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-@pytest.mark.parametrize("suffix", ["runs", "facts"])
+@pytest.mark.parametrize("suffix", ["runs", "facts", "rules"])
 def test_a_forged_cache_is_made_again(tree: Path, capfd: pytest.CaptureFixture[str], odd: Any, suffix: str) -> None:
     shapes = (
         lambda held: odd,
@@ -148,11 +148,23 @@ def test_a_forged_cache_is_made_again(tree: Path, capfd: pytest.CaptureFixture[s
     for shape in shapes:
         for path in (tree.parent / "cache").glob(f"*.{suffix}"):
             forged(path, lambda held, shape=shape: tuple(new) if hasattr(new := shape(held), "send") else new)
-        if suffix == "facts":
+        if suffix != "runs":
             for path in (tree.parent / "cache").glob("*.runs"):
                 path.unlink()
         assert run(capfd) == ["a.py:1 MP001"]
         assert capfd.readouterr().err == ""
+
+
+def test_the_index_holds_what_the_modules_declare(tree: Path) -> None:
+    errors: list[str] = []
+    first = registry.indexed_rules((), errors, cache.Cache("x"))
+    again = registry.indexed_rules((), errors, cache.Cache("x"))
+    assert [each.rule for each in again] == [each.rule for each in first] == [e.rule for e in registry.load_rules()]
+    assert all(each.module is None for each in again)
+    for known, later in zip(first, again, strict=True):
+        for name in ("check_file", "check_project", "check_suppressions", "fix"):
+            assert (getattr(known, name) is None) == (getattr(later, name) is None)
+    assert errors == []
 
 
 class Evil:
