@@ -48,10 +48,9 @@ class Taken(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     bindings = project.analysis(Bindings)
-    for function in project.functions():
-        calls = [c for c in function.facts.calls if c.method == "backward" and not c.args]
+    for function in dict.fromkeys(f for f, call in project.calls("backward") if not call.args):
         steps = any(c.method == "step" for c in function.facts.calls)
-        if not calls or not steps or is_aside(function.path) or _SCALED.search(text_of(function)):
+        if not steps or is_aside(function.path) or _SCALED.search(text_of(function)):
             continue
         for count, taken in _accumulated(function):
             if not _divides(function, count) and _is_mean(project, bindings, function, taken):

@@ -29,6 +29,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP411", "unknown-mesh-dimension", "error", "0.1.0", tokens=("init_device_mesh", "mesh"))
 
+_INDEX = ".mesh_dim_names.index"
 _ASKS = frozenset({"get_group", "get_local_rank"})
 
 
@@ -66,7 +67,10 @@ def _handles_mesh(function: Method) -> bool:
     )
     paths += [row.value for row in facts.assigns]
     paths += [row.value for row in facts.returns]
-    return any("mesh[" in path or path.rpartition(".")[2] in _ASKS and "mesh" in path for path in paths)
+    return any(
+        "mesh_dim_names" in path or "mesh[" in path or path.rpartition(".")[2] in _ASKS and "mesh" in path
+        for path in paths
+    )
 
 
 def _asked(function: Method) -> Iterator[tuple[ast.expr, str, str]]:
@@ -81,6 +85,10 @@ def _asked(function: Method) -> Iterator[tuple[ast.expr, str, str]]:
             first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "mesh_dim"), None)
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 yield node, path_of(node.func.value), first.value
+        elif isinstance(node, ast.Call) and path_of(node.func).endswith(_INDEX) and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield node, path_of(node.func).removesuffix(_INDEX), name.value
 
 
 def _help(key: str, names: set[str]) -> str:
@@ -105,6 +113,9 @@ class Strategy:
 
     def dp_mesh(self):
         return self.mesh["data"]  # error: MP411
+
+    def ring_size(self):
+        return self.mesh.size(self.mesh.mesh_dim_names.index("ring"))  # error: MP411
 """,
 ]
 
