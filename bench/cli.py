@@ -17,6 +17,7 @@ COMMANDS = {
     "sft": "fine-tune with one backend on prompts and answers",
     "convert-ckpt": "weights between training checkpoints and Hugging Face safetensors",
     "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
+    "doctor": "is this machine ready? GPUs, links between them, packages, ports, disk, with what to do",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""
 

@@ -10,6 +10,8 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,25 @@ class Heartbeat:
                 "message": message, "traceback": traceback.format_exc()[-20_000:],
             },
         )  # fmt: skip
+
+
+@contextmanager
+def reported(heartbeat: Heartbeat) -> Iterator[None]:
+    """Record the error that ends this rank, or that it has ended well."""
+    try:
+        yield
+    except BaseException as error:
+        heartbeat.fail(error)
+        raise
+    heartbeat.beat("end")
+
+
+def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
+    """Leave a process's result for the supervisor, whole or not at all."""
+    target = folder / f"run.{number}.json"
+    part = target.with_suffix(".part")
+    part.write_text(json.dumps(result), encoding="utf-8")
+    part.replace(target)
 
 
 def read_all(folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -7,8 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 
 from bench import losses, measure
 from bench.configuration import Configuration, parse
-from bench.heartbeat import Heartbeat
+from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
 from bench.model import attention_context, build_actor, count_parameters
@@ -214,25 +213,6 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
         },
         "seconds": {"build": built - started, "warmup": warm - built},
     }  # fmt: skip
-
-
-@contextmanager
-def reported(heartbeat: Heartbeat) -> Iterator[None]:
-    """Record the error that ends this rank, or that it has ended well."""
-    try:
-        yield
-    except BaseException as error:
-        heartbeat.fail(error)
-        raise
-    heartbeat.beat("end")
-
-
-def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
-    """Leave a process's result for the supervisor, whole or not at all."""
-    target = folder / f"run.{number}.json"
-    part = target.with_suffix(".part")
-    part.write_text(json.dumps(result), encoding="utf-8")
-    part.replace(target)
 
 
 def work(configuration: Configuration, folder: Path, number: int, make: MakeRun = Run) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from bench import measure
 from bench.configuration import Configuration, parse
-from bench.heartbeat import Heartbeat
+from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import to_inputs
 from bench.losses import Loss
@@ -24,7 +24,7 @@ from bench.model import attention_context
 from bench.replay import records
 from bench.strategies import processes
 from bench.training import Phase
-from bench.worker import Run, reported, write_run
+from bench.worker import Run
 
 Show = Callable[[records.Record], None]
 

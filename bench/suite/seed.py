@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 from bench.configuration import Configuration, parse
-from bench.heartbeat import Heartbeat
+from bench.heartbeat import Heartbeat, reported
 from bench.model import build_actor
 from bench.strategies import processes
 from bench.strategies.weights import SAVED_DTYPES
-from bench.worker import reported
 
 
 def write_seed(configuration: Configuration, folder: Path) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 from bench import measure
 from bench.configuration import Configuration, parse
-from bench.heartbeat import Heartbeat
+from bench.heartbeat import Heartbeat, reported, write_run
 from bench.model import attention_context
 from bench.strategies import processes
 from bench.suite.log import TrainingLog
-from bench.worker import Run, reported, write_run
+from bench.worker import Run
 
 CHECKPOINTS = "checkpoints"
 

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from bench.heartbeat import PHASES, Heartbeat
+from bench.heartbeat import PHASES, Heartbeat, reported, write_run
 
 FAULT = "MESHPROOF_TEST_FAULT"
 STEPS = 2
@@ -130,17 +127,6 @@ def result(losses: list[float]) -> dict[str, object]:
     }  # fmt: skip
 
 
-@contextmanager
-def reported(heartbeat: Heartbeat) -> Iterator[None]:
-    """As `bench.worker.reported`, which needs torch."""
-    try:
-        yield
-    except BaseException as error:
-        heartbeat.fail(error)
-        raise
-    heartbeat.beat("end")
-
-
 def main(arguments: list[str]) -> int:
     folder, number = Path(arguments[0]), int(arguments[1])
     ranks = Ranks(folder, number)
@@ -158,8 +144,7 @@ def main(arguments: list[str]) -> int:
                 ranks.all_reduce()
         if ranks.rank == 0:
             last = {"nan": float("nan"), "wrong_loss": 0.99}.get(os.environ.get(FAULT, "").partition(":")[2], 0.9)
-            path = folder / f"run.{number}.json"
-            path.write_text(json.dumps(result([1.0, last])), encoding="utf-8")
+            write_run(folder, number, result([1.0, last]))
     return 0
 
 
