@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.compare.losses import align
+from bench.compare.series import Series
+
 WINDOW = 0.1
 """The share of the steps at either end whose mean is taken where losses are asked to fall."""
 
@@ -27,20 +30,10 @@ class Difference:
 def compare_losses(reference: Sequence[float], other: Sequence[float], threshold: float) -> Difference:
     """Differences relative to `reference`. A step that is missing or no number is infinitely far off."""
     steps = max(len(reference), len(other))
-    apart = [_apart(reference, other, index) for index in range(steps)]
-    beyond = next((index + 1 for index, value in enumerate(apart) if not value <= threshold), None)
+    differences = align(Series.of("reference", reference), Series.of("other", other), threshold).differences
+    apart = [differences.get(step, math.inf) for step in range(steps)]
+    beyond = next((step + 1 for step, value in enumerate(apart) if not value <= threshold), None)
     return Difference(max(apart, default=math.inf), statistics.fmean(apart) if apart else math.inf, beyond, steps)
-
-
-def _apart(reference: Sequence[float], other: Sequence[float], index: int) -> float:
-    if index >= len(reference) or index >= len(other):
-        return math.inf
-    a, b = reference[index], other[index]
-    if not math.isfinite(a) or not math.isfinite(b):
-        return math.inf
-    if a == b:
-        return 0.0
-    return abs(a - b) / abs(a) if a else math.inf
 
 
 def falls(losses: Sequence[float]) -> bool:

@@ -46,11 +46,11 @@ class Typed(StringIO):
 
 
 def _impatient_group(store: str) -> int:
-    """Join a group that waits for two seconds at most; this rank's number."""
+    """Join a group that waits for a second at most; this rank's number."""
     dist.destroy_process_group()
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group(
-        "gloo", store=dist.FileStore(store, size), rank=rank, world_size=size, timeout=timedelta(seconds=2)
+        "gloo", store=dist.FileStore(store, size), rank=rank, world_size=size, timeout=timedelta(seconds=1)
     )
     return rank
 
@@ -92,11 +92,11 @@ def stop_alone(store: str) -> str:
 
 
 def test_all_ranks_stop_and_go_on_beyond_the_groups_time_out(tmp_path: Path) -> None:
-    waiting, asking = run_group(2, stop_together, str(tmp_path / "store"), ["p here", "c"], 1.6)
+    waiting, asking = run_group(2, stop_together, str(tmp_path / "store"), ["p here", "c"], 0.8)
     assert "rank 1 stops at test_debug.py" in asking[0]
     assert "'I am rank 1'" in asking[0]
     assert waiting[0] == ""
-    assert waiting[1] > 3  # twice 1.6 s, and the group's own patience is 2 s
+    assert waiting[1] > 1.5  # twice 0.8 s, and the group's own patience is a second
     assert waiting[2] == asking[2] == 22
 
 

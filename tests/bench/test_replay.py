@@ -23,6 +23,7 @@ from bench.commands.replay import configuration_of, main, parser
 from bench.inputs.captured import write_batch
 from bench.inputs.synthetic import synthetic_batches
 from bench.replay import records
+from bench.replay.worker import work
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -55,16 +56,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The loss of each input on one process of the simplest backend."""
     output = tmp_path_factory.mktemp("alone")
-    flags = ["--backend", "ddp", "--inputs", str(inputs), "--output", str(output), "--no-backward"]
-    done = run([sys.executable, "-m", "bench"], *flags, "--no-packing")
-    assert done.returncode == 0, done.stderr
-    found = read(output)
+    flags = ["--backend", "ddp", "--inputs", str(inputs), "--no-backward", "--no-packing"]
+    shown: list[records.Record] = []
+    work(configuration_of(parser().parse_args(flags), 0, None), output, 0, shown.append)
+    found = records.Tail(output / records.FILE).new()
+    assert found == shown
     assert [record["input"] for record in found] == [f"input{n}.safetensors" for n in range(COUNT)]
     assert [record["length"] for record in found] == [24, 40, 32, 56, 48]
     assert all(record["backward"] is None and record["forward"] > 0 for record in found)
     assert all(record["peak_memory"] > 0 and record["real_tokens"] <= record["positions"] for record in found)
     assert all(record["loss_tokens"] == record["real_tokens"] - 2 for record in found)  # no label after a row's last
-    assert "5/5 input4.safetensors" in done.stdout
+    assert records.line(found[4], COUNT, 1).startswith("5/5 input4.safetensors: 2x48, ")
     return [record["loss"] for record in found]
 
 
