@@ -43,7 +43,7 @@ _GATHERED = re.compile(r"Replicate|colwise_rep|colwise_gather|gather", re.IGNORE
 
 def check_project(project: Project) -> Iterator[Finding]:
     for plan in project.analysis(Plans).all:
-        if is_aside(plan.function.path) or _extended(plan):
+        if not plan.whole or is_aside(plan.function.path) or _extended(plan):
             continue
         for first, partners in _lonely(plan):
             yield RULE.finding(

@@ -3,7 +3,8 @@
 What it does
     Reads plans (tables of patterns such as `model.layers.*.mlp.up_proj` to styles) of functions, variables or entries
     that are named after a family of models (Llama, Qwen, Gemma, Mistral, Phi), and reports a pattern with a name
-    that neither the models of that family in transformers have nor a class of the project gives to an attribute.
+    that neither the models of that family in transformers have nor a class of the project gives to an attribute. In a
+    plan for modules of the project, it reports a name that is nearly one of theirs and belongs to no module.
 
 Why is this bad
     `parallelize_module` passes over patterns that match nothing, with a warning at most. The layer stays whole on every
@@ -31,11 +32,16 @@ from validator.tables import load_toml
 
 RULE = Rule("MP421", "plan-without-module", "error", "0.1.0", tokens=TOKENS)
 
+_ATTRIBUTE = re.compile(r"^\s+self\.(\w+)(?::[^=\n]+)?\s*=[^=]", re.MULTILINE)
+
 
 def check_project(project: Project) -> Iterator[Finding]:
     for plan in project.analysis(Plans).all:
         family = _family(plan)
-        if not family or is_aside(plan.function.path):
+        if is_aside(plan.function.path):
+            continue
+        if not family:
+            yield from _of_own_models(project, plan)
             continue
         known = _modules(family)
         for entry in plan.entries:
@@ -45,6 +51,28 @@ def check_project(project: Project) -> Iterator[Finding]:
             missing = next((name for name in unknown if not _given(project, name)), None)
             if missing is not None:
                 yield _report(plan, entry, missing, family, known)
+
+
+def _of_own_models(project: Project, plan: Plan) -> Iterator[Finding]:
+    """The names in a plan for modules of the project that none of them has, but almost has."""
+    names = {name for entry in plan.entries for name in entry.pattern.split(".") if _is_name(name)}
+    known = _everywhere()
+    attributes: frozenset[str] | None = None
+    for entry in plan.entries:
+        unknown = [n for n in entry.pattern.split(".") if _is_name(n) and n not in known and not _given(project, n)]
+        if not unknown or "." not in entry.pattern:
+            continue
+        if attributes is None:
+            attributes = _submodules(project)
+        mostly = 2 * len(names & attributes) >= len(names)
+        if mostly and (near := nearest(unknown[0], sorted(attributes - names))):
+            yield _report_own(plan, entry, unknown[0], near)
+
+
+def _submodules(project: Project) -> frozenset[str]:
+    """The attributes that classes of the project set, in files that use `torch.nn`."""
+    modules = [m for m in project.modules.values() if "nn." in m.source.text and not is_aside(m.path)]
+    return frozenset(name for m in modules for name in _ATTRIBUTE.findall(m.source.text))
 
 
 def _given(project: Project, name: str) -> bool:
@@ -62,6 +90,13 @@ def _family(plan: Plan) -> str:
     words = f"{plan.function.name} {plan.name}".lower()
     found = [family for family in _table()["families"] if family in words]
     return max(found, key=len, default="")
+
+
+@lru_cache(maxsize=1)
+def _everywhere() -> frozenset[str]:
+    """The names that models of any family have."""
+    table = _table()
+    return frozenset([*table["common"], *(name for names in table["families"].values() for name in names)])
 
 
 def _modules(family: str) -> frozenset[str]:
@@ -86,7 +121,42 @@ def _report(plan: Plan, entry: Entry, missing: str, family: str, known: frozense
     )
 
 
+def _report_own(plan: Plan, entry: Entry, missing: str, near: str) -> Finding:
+    return RULE.finding(
+        plan.function.path,
+        plan.function.module.source_text.at(entry.key),
+        f"the plan of `{plan.function.qualname}` names `{entry.pattern}`, but no module of the project has `{missing}`",
+        help=f"did you mean `{near}`?",
+        context=f"{plan.function.qualname}:{plan.name}:{entry.pattern}",
+    )
+
+
 INCORRECT = [
+    """
+import torch.nn as nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+class FeedForward(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.lin_gate = nn.Linear(width, 4 * width)
+        self.lin_down = nn.Linear(4 * width, width)
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.ff = FeedForward(width)
+
+def parallelize(model, mesh):
+    parallelize_module(
+        model,
+        mesh["tp"],
+        {
+            "ff.lin_gates": ColwiseParallel(),  # error: MP421
+            "ff.lin_down": RowwiseParallel(),
+        },
+    )
+""",
     """
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
@@ -103,6 +173,23 @@ def get_llama_tp_plan():
 ]
 
 CORRECT = [
+    """
+import torch.nn as nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+class FeedForward(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.lin_gate = nn.Linear(width, 4 * width)
+        self.lin_down = nn.Linear(4 * width, width)
+
+def parallelize(model, mesh):
+    parallelize_module(model.ff, mesh["tp"], {"lin_gate": ColwiseParallel(), "lin_down": RowwiseParallel()})
+
+def of_another_library(model, mesh):
+    plan = {"ff.lin_gate": ColwiseParallel(), "encoder.w_in": ColwiseParallel(), "encoder.w_out": RowwiseParallel()}
+    parallelize_module(model, mesh["tp"], plan)
+""",
     """
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 

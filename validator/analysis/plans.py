@@ -13,7 +13,8 @@ from validator.facts.text import path_of
 from validator.project import Method, Project
 
 _STYLE = re.compile(r"colwise|rowwise|sequence_?parallel|preparemodule|prepare_module|ParallelStyle", re.IGNORECASE)
-_ENOUGH = 3  # styles that make a table a plan
+_ENOUGH = 3  # styles that make a table a plan, whoever reads it
+_READER = "parallelize_module"
 TOKENS = ("colwise", "Colwise", "rowwise", "Rowwise")
 
 
@@ -34,12 +35,16 @@ class Entry(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A table of module patterns to styles, and the name it is bound to, if any."""
+    """A table of module patterns to styles, and the name it is bound to, if any.
+
+    `whole`: it is long enough to be all that is said of a model; a short one may be one of several.
+    """
 
     function: Method
     node: ast.Dict
     name: str
     entries: tuple[Entry, ...]
+    whole: bool = True
 
 
 class Plans:
@@ -62,9 +67,22 @@ def _plans(function: Method) -> Iterator[Plan]:
         return
     nodes = own_nodes(function.node) if function.node is not None else []
     names = {id(n.value): path_of(_target(n)) for n in nodes if isinstance(n, ast.Assign | ast.AnnAssign)}
+    given = [a for n in nodes if isinstance(n, ast.Call) and _reads(n) for a in _arguments(n)]
+    read = {id(a) for a in given} | {path_of(a) for a in given if isinstance(a, ast.Name)}
     for node in nodes:
-        if isinstance(node, ast.Dict) and len(entries := _entries(node)) >= _ENOUGH:
-            yield Plan(function, node, names.get(id(node), ""), entries)
+        if isinstance(node, ast.Dict) and (entries := _entries(node)):
+            name = names.get(id(node), "")
+            whole = len(entries) >= _ENOUGH
+            if whole or id(node) in read or (name and name in read):
+                yield Plan(function, node, name, entries, whole)
+
+
+def _reads(node: ast.Call) -> bool:
+    return path_of(node.func).rpartition(".")[2] == _READER
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(k.value for k in node.keywords)]
 
 
 def _target(node: ast.Assign | ast.AnnAssign) -> ast.expr:
