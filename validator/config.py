@@ -105,6 +105,8 @@ def _nearest_table(start: str) -> tuple[str, dict[str, Any], str]:
             if isinstance(tool, dict) and "meshproof" in tool:
                 raise UsageError(f"{path}: nothing reads [tool.meshproof]; the table is called [tool.validator]")
             table = tool.get("validator") if isinstance(tool, dict) else None
+            if table is not None and not isinstance(table, dict):
+                raise UsageError(f"{path}: tool.validator must be one table, [tool.validator]")
             if isinstance(table, dict):
                 return path, table, oldest
         asked = asked or bool(data)
@@ -177,7 +179,13 @@ def _convert(kind: str, value: Any, root: str, where: str) -> Any:
     """A value of the TOML as `Config` holds it. Raises UsageError naming the key."""
     if kind in ("strings", "folders", "files"):
         texts = _strings(value, where)
-        return texts if kind == "strings" else tuple(os.path.normpath(os.path.join(root, text)) for text in texts)
+        if kind == "strings":
+            return texts
+        paths = tuple(os.path.normpath(os.path.join(root, text)) for text in texts)
+        missing = next((path for path in paths if not os.path.lexists(path)), None)
+        if missing is not None:
+            raise UsageError(f"{where}: {missing} does not exist")
+        return paths
     if kind == "table":
         if not isinstance(value, dict):
             raise UsageError(f"{where} must be a table of lists of strings")

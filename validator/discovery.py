@@ -249,7 +249,9 @@ class Globs:
         return self.names is not None and self.names.fullmatch(name) is not None
 
     def match(self, absolute: str) -> bool:
-        """Whether a path, or a folder that it lies in below the root, is matched."""
+        """Whether a path, or a folder that it lies in below the root, is matched; the root itself never is."""
+        if absolute + os.sep == self.root:
+            return False
         relative = absolute[len(self.root) :] if absolute.startswith(self.root) else absolute
         parts = relative.replace(os.sep, "/").split("/")
         if self.names is not None and any(self.names.fullmatch(part) for part in parts):
@@ -261,6 +263,9 @@ class Globs:
 
 def _compiled(patterns: list[str]) -> re.Pattern[str] | None:
     for pattern in patterns:
+        if not pattern or pattern.startswith("!"):
+            why = "what is left out cannot be taken back" if pattern else "it is empty"
+            raise UsageError(f"{pattern!r} is no pattern of files: {why}")
         try:
             re.compile(_regex(pattern))
         except (re.error, RecursionError, OverflowError) as error:

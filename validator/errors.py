@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 
+_MANY = 1_000  # a program with thousands of options, each misspelt, would be compared with itself for hours
+
 
 class UsageError(Exception):
     """Wrong usage or configuration. Its text is one line for a person; the exit status is 2."""
 
 
 def nearest(word: str, choices: list[str], cutoff: float = 0.6) -> str:
-    """A hint ` (did you mean 'x'?)`, or nothing where no choice is close."""
+    """A hint ` (did you mean 'x'?)`, or nothing where no choice is close, or where there are too many to compare."""
     import difflib
 
+    if len(choices) > _MANY:
+        return ""
     lowered = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(word.lower(), list(lowered), 1, cutoff)
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""

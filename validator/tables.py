@@ -31,6 +31,8 @@ def parse_toml(path: str, data: bytes) -> dict[str, Any]:
         raise ValueError(f"{path}: larger than {MAX_TOML // 1000} kB; such a file is not read")
     try:
         text = data.decode("utf-8")
+        if text.startswith("\ufeff"):
+            raise ValueError("it begins with a byte-order mark; save it as UTF-8 without one")
         if too_dotted(text):
             raise ValueError(f"a key of more than {_MAX_DOTS} parts")
         document: dict[str, Any] = tomllib.loads(text)

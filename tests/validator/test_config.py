@@ -44,6 +44,8 @@ def test_isolated_reads_nothing(tmp_path: Path) -> None:
         ('target-python = "three"', 'target-python must be a version such as "3.10"'),
         ("baseline = 1", "baseline must be a string"),
         ("select = [", "not valid TOML"),
+        ('contracts = ["none.toml"]', "none.toml does not exist"),
+        ('rules = ["none"]', "none does not exist"),
     ],
 )
 def test_mistakes_are_told_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
@@ -52,6 +54,20 @@ def test_mistakes_are_told_with_file_and_key(tmp_path: Path, text: str, said: st
         config.load(str(tmp_path))
     assert said in str(caught.value)
     assert str(tmp_path / "pyproject.toml") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[tool.validator]]\n", "must be one table"),
+        ("[tool]\nvalidator = 3\n", "must be one table"),
+        ("\ufeff[tool.validator]\n", "byte-order mark"),
+    ],
+)
+def test_a_table_that_is_none_is_told(tmp_path: Path, text: str, said: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(UsageError, match=said):
+        config.load(str(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["[tool.meshproof]\n", "[tool.meshproof.per-file-ignores]\n[tool.validator]\n"])

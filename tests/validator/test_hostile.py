@@ -252,6 +252,11 @@ def test_a_bad_pattern_is_named(here: Path, capsys: pytest.CaptureFixture[str]) 
         status, _, err = run(capsys, ".")
         assert status == 2
         assert "'[z-a]' is no pattern" in err
+    for pattern, why in (("", "it is empty"), ("/", "it is empty"), ("!a.py", "cannot be taken back")):
+        (here / "pyproject.toml").write_text(f'[tool.validator]\nextend-exclude = ["{pattern}"]\n')
+        assert why in run(capsys, ".")[2]
+    (here / "pyproject.toml").write_text(f'[tool.validator]\nextend-exclude = ["{here.name}"]\n')
+    assert run(capsys, ".")[1:] == ("no findings in 1 file\n", ""), "the root itself is not left out"
 
 
 def test_a_baseline_of_odd_numbers_or_a_pipe(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,3 +266,14 @@ def test_a_baseline_of_odd_numbers_or_a_pipe(here: Path, capsys: pytest.CaptureF
     os.mkfifo(here / "pipe")
     status, _, err = run(capsys, "--baseline", "pipe", ".")
     assert (status, "not a regular file" in err) == (2, True)
+
+
+def test_thousands_of_misspelt_options_are_not_compared_with_each_other(here: Path) -> None:
+    lines = ["import argparse", "p = argparse.ArgumentParser()"]
+    lines += [f"p.add_argument('--o{i}')" for i in range(2_000)]
+    lines += ["args = p.parse_args()", *(f"args.o{i}x" for i in range(2_000))]
+    (here / "a.py").write_text("\n".join(lines) + "\n")
+    started = time.monotonic()
+    done = process("--no-cache", "--isolated", "--select", "MP301", "--statistics", "a.py", stdout=subprocess.PIPE)
+    assert "2000  MP301" in done.stdout
+    assert time.monotonic() - started < 20
