@@ -82,6 +82,13 @@ def _add_run(group: Any) -> None:
     group.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
 
 
+def check_values(options: argparse.Namespace) -> None:
+    """Raise UsageError for an option that was given nothing, as a script does whose variable is not set."""
+    for name in ("baseline", "changed_since", "explain", "output", "reason", "stdin_filename", "target_python", "why"):
+        if getattr(options, name) == "":
+            raise UsageError(f"--{name.replace('_', '-')} was given an empty text")
+
+
 def check_combinations(options: argparse.Namespace) -> None:
     if "-" in options.paths and len(options.paths) > 1:
         raise UsageError("'-' stands alone: standard input is one file")

@@ -124,6 +124,7 @@ def check_of(settings: config.Config, whole: bool, store: cache.Cache | None = N
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     """What the analysis of the whole project knows of one line."""
     from validator.analysis.why import why
+    from validator.languages import language
     from validator.project import Project
     from validator.source import SourceFile
 
@@ -132,11 +133,16 @@ def told_of(options: argparse.Namespace, settings: config.Config) -> str:
         raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
     place = os.path.normpath(path).replace(os.sep, "/")
     entries = discovery.discover(options.paths or ["."], settings, options.output)
+    if place in (entry.path for entry in entries) and language(place) != "python":
+        raise UsageError(f"--why: {place} is no Python, of which alone lines can be told")
     project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
     try:
         known = why(project, place, int(line))
     except LookupError as error:
-        raise UsageError(str(error)) from error
+        parsed = any(module.path == place for module in project.modules.values())
+        if not parsed and place in (entry.path for entry in entries):
+            raise UsageError(f"--why: {place} cannot be parsed; checking it tells why") from error
+        raise UsageError(f"--why: {error}") from error
     checked = findings(options, settings)
     reported = [f for f in checked.findings if f.path == place and f.span.line <= int(line) <= max(f.span[::2])]
     told = [f"  {f.severity} {f.code} ({f.name}): {f.message}" for f in reported]

@@ -71,12 +71,19 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["--target-python", "3"], "must be a version"),
         (["--rules", "nowhere"], "the folder of rules does not exist"),
         (["--output", "no/such/folder/x"], "cannot be written"),
+        (["--explain", ""], "--explain was given an empty text"),
+        (["--baseline", ""], "--baseline was given an empty text"),
+        (["--why", "none.py:1"], "none.py is not among the files that were read"),
+        (["--why", "a.py:7"], "--why: a.py has 1 line"),
+        (["--why", "b.py:1"], "b.py cannot be parsed"),
+        (["--why", "c.yaml:1"], "c.yaml is no Python"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str], here: Path, arguments: list[str], said: str
 ) -> None:
-    (here / "a.py").write_text("x = 1\n")
+    for name, text in (("a.py", "x = 1\n"), ("b.py", "x = (\n"), ("c.yaml", "a: 1\n")):
+        (here / name).write_text(text)
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("meshproof: error: ")
