@@ -94,14 +94,15 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
-def _make_room(folder: Path, tag: str, max_num: int, max_mem: int) -> None:
-    """Delete the oldest checkpoints until `max_num - 1` remain that together take at most `max_mem` GiB."""
+def _make_room(folder: Path, tag: str, left: int, max_mem: int, least: int = 0) -> None:
+    """Delete the oldest checkpoints but `tag` until at most `left` remain, which together take at most `max_mem` GiB;
+    `least` of them stay in any case."""
     found = sorted(
         (entry for entry in folder.iterdir() if (entry / "training.json").is_file() and entry.name != tag),
         key=lambda entry: entry.stat().st_mtime,
     )
     sizes = {entry: sum(f.stat().st_size for f in entry.rglob("*") if f.is_file()) for entry in found}
-    while found and (len(found) >= max_num or sum(sizes.values()) > max_mem * 2**30):
+    while len(found) > least and (len(found) > left or sum(sizes.values()) > max_mem * 2**30):
         oldest = found.pop(0)
         del sizes[oldest]
         shutil.rmtree(oldest)
@@ -118,13 +119,16 @@ def write(
     max_mem: int,
     save_latest: bool,
 ) -> str:
-    """Write a checkpoint, all ranks together, and rename it into place when it is whole; returns its path."""
+    """Write a checkpoint, all ranks together, and rename it into place when it is whole; returns its path.
+
+    The newest one before it stays until then: a run that is stopped while it writes can go on from that.
+    """
     target = Path(folder) / tag
     part = Path(folder) / f".{tag}.part"
     if processes.rank() == 0:
         shutil.rmtree(part, ignore_errors=True)
         (part / "rng").mkdir(parents=True)
-        _make_room(Path(folder), tag, max_num, max_mem)
+        _make_room(Path(folder), tag, max(max_num - 1, 1), max_mem, least=1)
     _barrier()
     dcp.save(tensors, checkpoint_id=part / "state", no_dist=not dist.is_initialized())
     torch.save(random_state(device), part / "rng" / f"rank{processes.rank()}.pt")
@@ -138,7 +142,10 @@ def write(
         shutil.rmtree(target, ignore_errors=True)
         os.replace(part, target)
         if save_latest:
-            (Path(folder) / LATEST).write_text(tag, encoding="utf-8")
+            pointer = Path(folder) / f".{LATEST}.part"
+            pointer.write_text(tag, encoding="utf-8")
+            pointer.replace(Path(folder) / LATEST)
+        _make_room(Path(folder), tag, max_num - 1, max_mem)
     _barrier()
     return str(target)
 

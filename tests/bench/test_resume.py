@@ -155,6 +155,31 @@ def from_hub_directory(folder: str) -> float:
     return jobs.evaluate(strategy, actor, jobs.batches(2, 4, 1)[1])
 
 
+def test_a_checkpoint_stays_until_the_next_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.strategies import checkpoint
+
+    def write(tag: str, max_num: int = 1) -> None:
+        tensors = {"model.weight": torch.full((256,), 1.0)}
+        checkpoint.write(
+            str(tmp_path), tag, tensors, {}, torch.device("cpu"), max_num=max_num, max_mem=1, save_latest=True
+        )
+
+    def tags() -> list[str]:
+        return sorted(entry.parent.name for entry in tmp_path.glob("[!.]*/training.json"))
+
+    write("step1")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(checkpoint, "random_state", lambda device: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            write("step2")
+    assert (checkpoint.find(str(tmp_path), None).name, tags()) == ("step1", ["step1"])
+    write("step2")
+    assert (checkpoint.find(str(tmp_path), None).name, tags()) == ("step2", ["step2"])
+    for step in (3, 4, 5):
+        write(f"step{step}", max_num=2)
+    assert tags() == ["step4", "step5"]
+
+
 def test_a_missing_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
     from bench.strategies.checkpoint import CheckpointError, find
 
