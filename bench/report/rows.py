@@ -107,8 +107,9 @@ def collect(paths: Sequence[Path]) -> Collection:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for pattern in ("*.jsonl", "*.log"):
-        yield from folder.rglob(pattern)
+    # Beside a result lie its own steps or inputs, which are no rows and no run of their own.
+    yield from (file for file in folder.rglob("*.jsonl") if not file.with_name("result.json").is_file())
+    yield from folder.rglob("*.log")
     yield from folder.rglob("result.json")
 
 

@@ -24,6 +24,7 @@ from bench.inputs.captured import write_batch
 from bench.inputs.synthetic import synthetic_batches
 from bench.replay import records
 from bench.replay.worker import work
+from bench.report.rows import collect
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -97,6 +98,8 @@ def test_every_input_is_taken_once_and_has_its_own_loss(
     result = json.loads(next(tmp_path.glob("*/result.json")).read_text())
     assert result["status"] == "ok"
     assert len(result["runs"][0]["losses"]) == 3
+    reported = collect([tmp_path])
+    assert (len(reported.rows), reported.curves) == (1, [])  # the file of inputs is no other run
 
 
 def _orders(found: list[dict[str, Any]]) -> list[list[int]]:
