@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,8 +37,16 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 written; 2 for what cannot be read or is there already, with one line that says why."""
     options = parser().parse_args(arguments)
+    with warnings.catch_warnings():
+        # One process on its own is what is meant here.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        return _convert(options)
+
+
+def _convert(options: argparse.Namespace) -> int:
     from bench import conversion
 
+    _bars_for_people_only()
     try:
         source = conversion.find_source(options.source, options.tag)
         to = options.to or (
@@ -54,3 +63,10 @@ def main(arguments: Sequence[str]) -> int:
     parameters = sum(parameter.numel() for parameter in network.parameters())
     print(f"{parameters:,} parameters from {source.path} ({source.kind}) written to {written} ({to})")
     return OK
+
+
+def _bars_for_people_only() -> None:
+    from transformers.utils import logging
+
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()

@@ -118,6 +118,19 @@ def test_tied_weights_names_and_types_are_kept(tied: Path, tmp_path: Path) -> No
     assert (written["dtype"], written["tie_word_embeddings"]) == ("bfloat16", True)
 
 
+def test_experts_keep_their_names_on_disk(tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = AutoConfig.for_model("mixtral", num_hidden_layers=1, vocab_size=64, num_local_experts=4, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "theirs")
+    assert main([str(tmp_path / "theirs"), str(tmp_path / "ours")]) == 0
+    assert main([str(tmp_path / "ours"), str(tmp_path / "again")]) == 0
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "again"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_what_cannot_be_converted_is_one_line(tied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tied), str(tmp_path / "ours")]) == 0
     full = tmp_path / "full"
