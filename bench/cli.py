@@ -18,6 +18,7 @@ COMMANDS = {
     "convert-ckpt": "weights between training checkpoints and Hugging Face safetensors",
     "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
     "doctor": "is this machine ready? GPUs, links between them, packages, ports, disk, with what to do",
+    "diagnose": "why a job hangs: flight-recorder dumps and stacks, held against its source",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""
 

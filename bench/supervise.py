@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import sessions, stacks
+from bench.diagnose.analysis import recorded_positions
 from bench.heartbeat import die_with_parent, read_all
 from bench.launch import exits, flight, forked, local
 from bench.logs import CappedLog
@@ -95,7 +96,11 @@ class Watch:
         """Ask all ranks where they stand; their answers stay beside the log."""
         beats = read_all(self.folder, "heartbeat")
         texts = stacks.collect(self.folder, beats, mark)
-        flight.ask(self.folder, self.ranks)
+        positions = {rank: stacks.position(text) for rank, text in texts.items()}
+        # On GPUs Python runs ahead of the kernels: the collective that waits may be long gone from the stack.
+        for rank, where in recorded_positions(flight.ask(self.folder, self.ranks)).items():
+            if not positions.get(rank, stacks.Position()).collective:
+                positions[rank] = where
         states = {}
         for beat in beats:
             if not sessions.is_alive(int(beat["pid"])):
@@ -103,7 +108,7 @@ class Watch:
             elif sessions.is_stopped(int(beat["pid"])):
                 states[int(beat["rank"])] = "its process is stopped"
         states = {rank: state for rank, state in states.items() if not self._has_ended(rank)}
-        return hang(seconds, self.ranks, beats, {r: stacks.position(t) for r, t in texts.items()}, states)
+        return hang(seconds, self.ranks, beats, positions, states)
 
     def _has_ended(self, rank: int) -> bool:
         return rank not in unfinished(self.folder, self.ranks, excluded=set())

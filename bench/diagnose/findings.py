@@ -1,0 +1,118 @@
+"""Which finding of the validator explains a stall: the tree is read, never run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from bench.stacks import Frame
+
+RULES = "MP5,MP4"
+"""Codes of rules about ranks and groups."""
+
+HANGS = ("MP501", "MP502", "MP503", "MP504", "MP505", "MP506", "MP510", "MP513")
+"""Rules whose subject is a collective that not all ranks reach alike."""
+
+SECONDS = 300
+
+
+class ValidatorError(Exception):
+    """The validator could not read the tree; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A finding and how near it is to where the ranks stand: 3 in the same function, 2 the same file, 1 the tree."""
+
+    code: str
+    path: str
+    line: int
+    message: str
+    help: str
+    nearness: int
+
+
+def explain(tree: Path, frames: Sequence[Frame]) -> list[Explanation]:
+    """Findings of the tree, nearest first, those about unmatched collectives before others.
+
+    Without any in a file of the stacks, those about unmatched collectives anywhere. Raises `ValidatorError`.
+    """
+    found = [_explanation(tree, finding, frames) for finding in _findings(tree)]
+    near = [one for one in found if one.nearness > 1 or one.code in HANGS]
+    return sorted(near, key=lambda one: (-one.nearness, one.code not in HANGS, one.path, one.line))
+
+
+def _findings(tree: Path) -> list[dict[str, Any]]:
+    command = [
+        sys.executable,
+        "-m",
+        "validator",
+        "--isolated",
+        "--exit-zero",
+        "--format",
+        "json",
+        "--select",
+        RULES,
+        ".",
+    ]
+    root = Path(__file__).resolve().parents[2]
+    try:
+        done = subprocess.run(
+            command, cwd=tree, capture_output=True, text=True, timeout=SECONDS, check=True, env=_environment(root)
+        )
+        findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr or "").strip().splitlines() or [f"exit status {error.returncode}"]
+        raise ValidatorError(f"{tree}: {reason[-1]}") from None
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        raise ValidatorError(f"{tree}: the validator did not answer: {error}") from None
+    return findings
+
+
+def _environment(root: Path) -> dict[str, str]:
+    import os
+
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # A module of the tree with the name of one of ours must not be imported: only the path given here counts.
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+
+
+def _explanation(tree: Path, finding: dict[str, Any], frames: Sequence[Frame]) -> Explanation:
+    path, line = str(finding["path"]), int(finding["line"])
+    places = [(path, line), *((str(r["path"]), int(r["line"])) for r in finding.get("related", ()))]
+    nearness = max(_nearness(tree, place, at, frames) for place, at in places)
+    return Explanation(
+        str(finding["code"]), path, line, str(finding["message"]), str(finding.get("help") or ""), nearness
+    )
+
+
+def _nearness(tree: Path, path: str, line: int, frames: Sequence[Frame]) -> int:
+    same = [frame for frame in frames if _same_file(frame.file, path)]
+    if not same:
+        return 1
+    bounds = _function(tree / path, line)
+    return 3 if any(bounds[0] <= frame.line <= bounds[1] for frame in same) else 2
+
+
+def _same_file(recorded: str, path: str) -> bool:
+    """Whether a path of the job's machine ends in that of the tree."""
+    parts = PurePath(path).parts
+    return PurePath(recorded).parts[-len(parts) :] == parts
+
+
+def _function(path: Path, line: int) -> tuple[int, int]:
+    """First and last line of the innermost function around a line; the line itself outside of any."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, SyntaxError, ValueError):
+        return line, line
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [(n.lineno, n.end_lineno or n.lineno) for n in ast.walk(tree) if isinstance(n, kinds)]
+    around = [bounds for bounds in around if bounds[0] <= line <= bounds[1]]
+    return max(around, default=(line, line))
