@@ -160,6 +160,13 @@ import subprocess
 import sys
 
 subprocess.run([sys.executable, "-m", "demo.train", "--zero-stage", "3"], check=True)  # error: MP701
+
+def start(fast):
+    command = ["torchrun", "--nproc_per_node", "8", "-m", "demo.train"]
+    command += ["--zero_stagge", "3"]  # error: MP701
+    if fast:
+        command.append("--no-such-flag")
+    subprocess.check_call(command)
 """,
 )
 

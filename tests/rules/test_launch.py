@@ -265,6 +265,43 @@ def test_configuration_files_that_a_command_names_are_read(tmp_path: Path) -> No
     assert not any(path == "configs/auto.json" for path, _, _ in found)
 
 
+PROGRAM = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--pretrain", required=True)
+parser.add_argument("--train_batch_size", type=int)
+parser.add_argument("--backend", choices=["deepspeed", "fsdp2"])
+parser.add_argument("--ds.tensor_parallel_size", type=int)
+parser.parse_args()
+"""
+WRONG = "--trian_batch_size 8 --backend zero --ds.tensor_parallel_size two --ds.tensor_parallel_size 2"
+LAUNCHERS = {
+    "torchrun": "torchrun --nproc_per_node 8 -m demo.train {}",
+    "run": "python -m torch.distributed.run --nproc_per_node=8 -m demo.train {}",
+    "launch": "python3 -m torch.distributed.launch --nproc_per_node 8 demo/train.py {}",
+    "deepspeed": "deepspeed --include localhost:0,1 --module demo.train {}",
+    "hostfile": "deepspeed --hostfile hosts demo/train.py {}",
+    "accelerate": "accelerate launch --num_processes 8 -m demo.train {}",
+    "slurm": "#SBATCH --nodes=2\nsrun --ntasks-per-node 1 torchrun --nnodes 2 --nproc_per_node 8 -m demo.train {}",
+    "ray": "ray job submit --address http://head:8265 -- python3 -m demo.train {}",
+    "heredoc": "read -r -d '' what <<EOT\ndemo.train \\\n    {}\nEOT\ntorchrun --nproc_per_node 8 -m ${{what}}",
+    "array": 'ARGS=({})\ntorchrun --nproc_per_node $((4 * 2)) -m demo.train "${{ARGS[@]}}"',
+    "function": "run() {{\n  torchrun --nproc_per_node $1 -m demo.train ${{@:2}}\n}}\nrun 8 {}",
+    "loop": "for part in '{}'; do torchrun --nproc_per_node 8 -m demo.train $part; done",
+    "default": "ARGS=${{ARGS:-{}}}\ntorchrun --nproc_per_node ${{N:-8}} -m demo.train $ARGS",
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_every_launcher_leads_to_the_options_of_its_program(launcher: str, tmp_path: Path) -> None:
+    program = {"demo/__init__.py": "", "demo/train.py": PROGRAM}
+    right = LAUNCHERS[launcher].format("--pretrain x --train_batch_size 8")
+    assert checked({**program, "run.sh": f"{right}\n"}, ("MP701", "MP702", "MP703", "MP704"), tmp_path) == []
+    wrong = LAUNCHERS[launcher].format(WRONG)
+    found = checked({**program, "run.sh": f"{wrong}\n"}, ("MP701", "MP702", "MP703", "MP704"), tmp_path)
+    assert [f.code for f in sorted(found, key=lambda f: f.code)] == ["MP701", "MP702", "MP702", "MP703", "MP704"]
+    assert any("--train_batch_size" in (f.help or "") for f in found if f.code == "MP701")
+
+
 def test_what_is_not_set_is_a_note_and_no_finding(tmp_path: Path) -> None:
     script = SCRIPTS["fsdp2-tp"].replace('${MODEL:-"meta-llama/Meta-Llama-3-8B"}', "$1")
     found = checked({"run.sh": script}, ("MP705", "MP710"), tmp_path)

@@ -61,6 +61,9 @@ def words(text: str) -> list[list[str]]:
         ("run --x=\"a $B\"'c' d\\ e", ["--x=a $Bc?", "d e"]),
         ("run --model <path to it> --token {your_token}", ["--model", "@path_to_it@?", "--token", "{your_token}?"]),
         ("run \"$@\" ${EXTRA:+--more $EXTRA}", ["$@?", "?"]),
+        ("A=(a b c d)\nrun \"${A[@]:1:2}\" \"${A[@]:3}\" \"${A[@]:9}\" end", ["b", "c", "d", "end"]),
+        ("A=()\nrun \"${A[@]}\" \"\" x\"${A[@]}\"", ["", "x"]),
+        ("f() { run \"${@:2}\" ${@:1:1}; }\nf a b c", ["b", "c", "a"]),
     ],
 )  # fmt: skip
 def test_words_as_the_shell_would_make_them(script: str, expected: list[str]) -> None:

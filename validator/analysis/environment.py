@@ -68,6 +68,7 @@ class Environment:
         """The fields that a word becomes: none, one, or several."""
         found: list[Field] = []
         current: list[Bit] = []
+        nothing = False
 
         def close() -> None:
             if current:
@@ -76,6 +77,7 @@ class Environment:
 
         for piece in word.pieces:
             if (array := self._array(piece)) is not None:
+                nothing = nothing or not array
                 for index, field in enumerate(array):
                     if index:
                         close()
@@ -94,12 +96,14 @@ class Environment:
                 current.extend(field.bits)
             if pieces and spaced_after:
                 close()
+        if nothing and not any(bit.text or bit.why for bit in current):
+            return found  # quoted or not, `"${EMPTY[@]}"` is no word at all
         close()
         return found
 
     def _array(self, piece: Piece) -> list[Field] | None:
-        """The fields of `"${NAME[@]}"` and `"$@"`."""
-        if piece.kind != "variable" or piece.operator not in ("", ":-", "-", ":+", "+"):
+        """The fields of `"${NAME[@]}"` and `"$@"`, or of a part of them: `"${@:2}"`."""
+        if piece.kind != "variable" or piece.operator not in ("", ":-", "-", ":+", "+", ":"):
             return None
         value: list[Field] | None = None
         if piece.value in ("@", "*") and not piece.key:
@@ -109,7 +113,19 @@ class Environment:
             value = held if isinstance(held, list) else None
         if value is None or (piece.operator and not value):
             return None
+        if piece.operator == ":":
+            return self._part(value, piece)
         return list(value)
+
+    @staticmethod
+    def _part(value: list[Field], piece: Piece) -> list[Field] | None:
+        """`${@:2}` and `${NAME[@]:1:3}`: arguments count from 1, items of an array from 0."""
+        bounds = [each.value.strip() if each.kind == "text" else "" for each in piece.operand]
+        first = 0 if piece.key else 1
+        if not 1 <= len(bounds) <= 2 or not all(bound.isdecimal() for bound in bounds) or int(bounds[0]) < first:
+            return None
+        rest = value[int(bounds[0]) - first :]
+        return rest[: int(bounds[1])] if len(bounds) == 2 else rest
 
     def bits(self, piece: Piece, home: Place) -> Scalar:
         """What one piece amounts to, as one run of text."""

@@ -1,6 +1,8 @@
 """Commands that Python code starts from literal lists: `subprocess.run(["torchrun", "--nproc_per_node", "2", …])`.
 
-Only lists whose beginning names a launcher are read; what is not literal in them is not known.
+Only lists whose beginning names a launcher are read; what is not literal in them is not known. A list that is bound to
+a name and grows (`command += […]`, `.extend([…])`, `.append(…)`) is read as it stands at the call; what is added under
+a condition, or in a loop, is not known.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class ProcessLists:
             if not self._starts(function, call):
                 continue
             if (made := self._list(function, call)) is not None:
-                node, values = made
-                fields = tuple(_field(item, function.path, values) for item in node.elts)
+                node, items, values = made
+                fields = tuple(_field(item, function.path, values) for item in items)
                 at = (node.lineno, node.col_offset + 1, node.end_lineno or 0, (node.end_col_offset or 0) + 1)
                 yield Run(function.path, fields, at, (), None, True, False)
 
@@ -47,28 +49,73 @@ class ProcessLists:
         text = call.args[0].value
         if call.args[0].kind == "path":
             rows = [row for row in function.facts.assigns if row.target == text]
-            return len(rows) == 1 and any(word in rows[0].value for word in _WORDS)
+            whole = bool(rows) and all(row.kind == "aug" for row in rows[1:])
+            return whole and any(word in rows[0].value for word in _WORDS)
         return text.startswith("[") and any(word in text for word in _WORDS)
 
-    def _list(self, function: Method, call: Call) -> tuple[ast.List, dict[str, ast.expr]] | None:
+    def _list(self, function: Method, call: Call) -> tuple[ast.expr, list[ast.expr], dict[str, ast.expr]] | None:
         """The list given to a call, or the one that the name given to it is bound to; and plain local values."""
         tree = function.node
         if tree is None:
             return None
         argument = call.args[0]
+        name = argument.value if argument.kind == "path" else ""
         values: dict[str, ast.expr] = {}
-        lists: dict[str, ast.List] = {}
-        direct = None
+        found: ast.expr | None = None
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                name = node.targets[0].id
-                if isinstance(node.value, ast.List):
-                    lists[name] = node.value
-                values[name] = ast.Name("?") if name in values else node.value
-            elif isinstance(node, ast.List) and (node.lineno, node.col_offset + 1) == argument.at[:2]:
-                direct = node
-        found = direct if argument.kind != "path" else lists.get(argument.value)
-        return (found, values) if found is not None and found.elts else None
+                target = node.targets[0].id
+                if target == name and isinstance(node.value, ast.List | ast.BinOp):
+                    found = node.value
+                values[target] = ast.Name("?") if target in values else node.value
+            elif not name and isinstance(node, ast.List) and (node.lineno, node.col_offset + 1) == argument.at[:2]:
+                found = node
+        if found is None or not (items := _elements(found)):
+            return None
+        return found, [*items, *(_added(tree, name, found, call.at[0]) if name else ())], values
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    """The items of a list, or of a sum of lists; what is not literal stands for any number of words."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return node.elts
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_elements(node.left), *_elements(node.right)]
+    return [_any_number(node)]
+
+
+def _any_number(node: ast.expr) -> ast.Starred:
+    return ast.copy_location(ast.Starred(node, ast.Load()), node)
+
+
+def _added(tree: ast.AST, name: str, first: ast.expr, last: int) -> Iterator[ast.expr]:
+    """What is added to a named list between the line that makes it and the one that starts the command."""
+    for statement, certain in _statements(tree, True):
+        if first.lineno < statement.lineno <= last:
+            for item in _additions(statement, name):
+                yield item if certain else _any_number(item)
+
+
+def _statements(node: ast.AST, certain: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """The statements of a function in order, each with whether it runs once in every call."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child, certain
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            yield from _statements(child, certain and not isinstance(child, ast.If | ast.For | ast.While | ast.Try))
+
+
+def _additions(statement: ast.stmt, name: str) -> list[ast.expr]:
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name) and statement.target.id == name:
+        return _elements(statement.value)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
+        return []
+    if not isinstance(call.func.value, ast.Name) or call.func.value.id != name:
+        return []
+    if call.func.attr == "extend":
+        return _elements(call.args[0])
+    return call.args if call.func.attr == "append" else [_any_number(call.args[0])]
 
 
 def _field(node: ast.expr, path: str, values: dict[str, ast.expr]) -> Field:
