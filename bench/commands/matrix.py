@@ -12,6 +12,7 @@ from typing import Any
 from bench import availability, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.debug.sharding import ignored, sharding_disabled
 from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
@@ -51,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer), 2 wrong usage, 130."""
     options = parser().parse_args(arguments)
+    if sharding_disabled():
+        print(f"bench matrix: {ignored('matrix')}", file=sys.stderr)
     try:
         if options.diff:
             return _diff(*options.diff)

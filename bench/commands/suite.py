@@ -12,6 +12,7 @@ from typing import Any
 from bench import environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import ConfigurationError
+from bench.debug.sharding import ignored, sharding_disabled
 from bench.suite.criteria import judge
 from bench.suite.flags import add_training, given, positives
 from bench.suite.settings import REORDERED, Settings, cells, from_environment, settle
@@ -44,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all criteria hold (runs that are unsupported here aside), 1 one does not, 2 wrong usage, 130."""
     options = parser().parse_args(arguments)
+    if sharding_disabled():
+        print(f"bench suite: {ignored('suite')}", file=sys.stderr)
     try:
         settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
         planned = cells(settings)

@@ -33,6 +33,11 @@ def effective(configuration: Configuration, environment: Mapping[str, str] = os.
     return replace(configuration, backend=backend, reshard_after_forward=True, reduce_dtype="fp32")
 
 
+def ignored(command: str) -> str:
+    """What a command says that compares backends, and so runs them as they are."""
+    return f"{VARIABLE}=1 is for run, sft and replay: {command} compares backends, and shards with {SHARDED}"
+
+
 def notice() -> str:
     """What a command says where sharding is disabled."""
     return f"{VARIABLE}=1: {SHARDED} runs as {WHOLE}, the whole model on every rank"

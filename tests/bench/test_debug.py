@@ -25,6 +25,7 @@ from bench.debug import pause
 from bench.debug.session import place_and_step
 from bench.debug.shapes import shape_of
 from bench.debug.sharding import effective
+from bench.launch import local
 from bench.strategies import StrategyConfig, get_strategy
 from tests.bench import jobs
 from tests.bench.pool import run_group
@@ -171,6 +172,7 @@ def test_without_sharding_it_is_another_configuration(monkeypatch: pytest.Monkey
     assert effective(sharded, {"DEBUG_DISABLE_FSDP": "0"}) == effective(sharded, {}) == sharded
     monkeypatch.setenv("DEBUG_DISABLE_FSDP", "1")
     assert [c.backend for c in expand({"backend": ["fsdp2", "deepspeed", "ddp"]}, 0)] == ["ddp", "deepspeed"]
+    assert "DEBUG_DISABLE_FSDP" not in local.environment(2)  # a suite's fsdp2 stays what it is called
     assert type(get_strategy(StrategyConfig(backend="fsdp2"))).__name__ == "DDPStrategy"
 
 
