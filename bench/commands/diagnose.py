@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.cli import FAILED, OK, USAGE
 from bench.diagnose import analysis, dumps, findings
 from bench.stacks import Frame, Position, parse, position
+from bench.validation import ValidatorError
 from bench.verdict import ranges
 
 SHOWN = 5
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(lines))
         if options.source is not None and waits:
             print("\n".join(_explained(options.source, frames)))
-    except (dumps.DumpError, findings.ValidatorError) as error:
+    except (dumps.DumpError, ValidatorError) as error:
         print(f"bench diagnose: {error}", file=sys.stderr)
         return USAGE
     return FAILED if waits else OK

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from bench import validation
 from bench.stacks import Frame
 
 RULES = "MP5,MP4"
@@ -18,12 +16,6 @@ RULES = "MP5,MP4"
 
 HANGS = ("MP501", "MP502", "MP503", "MP504", "MP505", "MP506", "MP510", "MP513")
 """Rules whose subject is a collective that not all ranks reach alike."""
-
-SECONDS = 300
-
-
-class ValidatorError(Exception):
-    """The validator could not read the tree; the message is one line."""
 
 
 @dataclass(frozen=True)
@@ -41,46 +33,13 @@ class Explanation:
 def explain(tree: Path, frames: Sequence[Frame]) -> list[Explanation]:
     """Findings of the tree, nearest first, those about unmatched collectives before others.
 
-    Without any in a file of the stacks, those about unmatched collectives anywhere. Raises `ValidatorError`.
+    Without any in a file of the stacks, those about unmatched collectives anywhere. Raises
+    `bench.validation.ValidatorError`.
     """
-    found = [_explanation(tree, finding, frames) for finding in _findings(tree)]
+    reported = validation.findings(["."], tree, "--isolated", "--select", RULES)
+    found = [_explanation(tree, finding, frames) for finding in reported]
     near = [one for one in found if one.nearness > 1 or one.code in HANGS]
     return sorted(near, key=lambda one: (-one.nearness, one.code not in HANGS, one.path, one.line))
-
-
-def _findings(tree: Path) -> list[dict[str, Any]]:
-    command = [
-        sys.executable,
-        "-m",
-        "validator",
-        "--isolated",
-        "--exit-zero",
-        "--format",
-        "json",
-        "--select",
-        RULES,
-        ".",
-    ]
-    root = Path(__file__).resolve().parents[2]
-    try:
-        done = subprocess.run(
-            command, cwd=tree, capture_output=True, text=True, timeout=SECONDS, check=True, env=_environment(root)
-        )
-        findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr or "").strip().splitlines() or [f"exit status {error.returncode}"]
-        raise ValidatorError(f"{tree}: {reason[-1]}") from None
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        raise ValidatorError(f"{tree}: the validator did not answer: {error}") from None
-    return findings
-
-
-def _environment(root: Path) -> dict[str, str]:
-    import os
-
-    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # A module of the tree with the name of one of ours must not be imported: only the path given here counts.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
 def _explanation(tree: Path, finding: dict[str, Any], frames: Sequence[Frame]) -> Explanation:

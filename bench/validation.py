@@ -1,0 +1,43 @@
+"""The validator as bench asks it: another process, which reads files and runs none of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 600
+
+
+class ValidatorError(Exception):
+    """The validator could not read what it was given; the message is one line."""
+
+
+def findings(paths: Sequence[str], folder: Path, *flags: str) -> list[dict[str, Any]]:
+    """Findings as in the validator's JSON report, with paths relative to `folder`, where it is run.
+
+    Raises `ValidatorError`.
+    """
+    command = [sys.executable, "-m", "validator", "--exit-zero", "--format", "json", *flags, *paths]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=True, env=_environment()
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr or "").strip().splitlines() or [f"exit status {error.returncode}"]
+        raise ValidatorError(f"{folder}: {reason[-1]}") from None
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        raise ValidatorError(f"{folder}: the validator did not answer: {error}") from None
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """A module of the tree with the name of one of ours must not be imported: the working folder is no path."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}

@@ -1,0 +1,141 @@
+"""`python -m bench submit`: refused for its sizes or options, else given to sbatch or bash as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.commands.submit import main
+from bench.launch.script import Script
+
+JOB = """#!/bin/bash
+#SBATCH --job-name=sft
+#SBATCH -N 2
+#SBATCH --gpus-per-node=8
+#SBATCH --ntasks-per-node=1
+
+srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint "$HEAD:29500" \\
+    -m openrlhf.cli.train_sft --ring_attn_size {ring} --packing_samples --train_batch_size 128 \\
+    --micro_train_batch_size 1
+"""
+PROGRAM = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+print("trained with", parser.parse_args().lr)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to submit from, with an `sbatch` that notes what it is given; returns the note's path."""
+    programs, work, note = tmp_path / "bin", tmp_path / "work", tmp_path / "note.json"
+    programs.mkdir()
+    work.mkdir()
+    sbatch = programs / "sbatch"
+    sbatch.write_text(
+        "#!/usr/bin/env python3\nimport json, sys\n"
+        f"json.dump(sys.argv[1:], open({str(note)!r}, 'w'))\n"
+        "if any('closed' in word for word in sys.argv):\n"
+        "    sys.exit('sbatch: error: invalid partition specified: closed\\nsbatch: error: Submission failed')\n"
+        "print('4711;main')\n"
+    )
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    monkeypatch.chdir(work)
+    return note
+
+
+def test_sizes_that_do_not_fit_are_refused_with_the_constraint(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("job.sh").write_text(JOB.format(ring=3))
+    assert main(["job.sh"]) == 1
+    told = capsys.readouterr().out
+    assert "job.sh:8: error MP705" in told
+    assert "(world-divisible)" in told
+    assert "not submitted: 1 error in job.sh" in told
+    assert not cluster.exists()
+
+
+def test_sizes_that_fit_are_submitted(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.sh").write_text(JOB.format(ring=2))
+    assert main(["job.sh", "--partition", "main", "--", "--resume", "a b; rm"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "submitted as job 4711"
+    assert json.loads(cluster.read_text()) == ["--parsable", "--partition=main", "job.sh", "--resume", "a b; rm"]
+
+
+def test_sizes_given_by_hand_win_over_the_script(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.sh").write_text(JOB.format(ring=16))
+    assert main(["job.sh", "--nodes", "1"]) == 1
+    told = capsys.readouterr().out
+    assert "job.sh:8: error MP705" in told
+    assert "not submitted" in told
+    assert main(["job.sh", "--gpus-per-node", "4"]) == 1
+    assert "MP706 `torchrun` starts 8 processes on each node" in capsys.readouterr().out
+    assert main(["job.sh", "--nodes", "4"]) == 0
+    assert json.loads(cluster.read_text())[:2] == ["--parsable", "--nodes=4"]
+    assert sorted(os.listdir()) == ["job.sh"]
+
+
+def test_options_are_held_against_the_program(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.py").write_text(PROGRAM)
+    Path("job.sh").write_text("#!/bin/bash\n#SBATCH --nodes=1\nsrun python train.py --lrr 0.1\n")
+    assert main(["job.sh"]) == 1
+    assert "MP701 `--lrr` is no option of `train`" in capsys.readouterr().out
+    assert main(["job.sh", "--force"]) == 0
+    assert cluster.exists()
+
+
+def test_a_script_without_slurm_runs_in_bash(
+    cluster: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("train.py").write_text(PROGRAM)
+    Path("run.sh").write_text('echo "given: $1"\npython3 train.py --lr 0.5\n')
+    assert main(["run.sh", "$(touch x)"]) == 0
+    assert capfd.readouterr().out.splitlines() == ["given: $(touch x)", "trained with 0.5"]
+    assert not Path("x").exists()
+    assert main(["run.sh", "--dry-run"]) == 0
+    assert capfd.readouterr().out == "bash -- run.sh\n"
+    Path("run.sh").write_text("exit 3\n")
+    assert main(["run.sh"]) == 1
+
+
+def test_a_refusal_of_the_cluster_is_one_line(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.sh").write_text(JOB.format(ring=1))
+    assert main(["job.sh", "--partition", "closed"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "sbatch refused it: sbatch: error: invalid partition specified: closed"
+    )
+
+
+def test_wrong_usage_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    Path("job.sh").write_text(JOB.format(ring=1))
+    Path("run.sh").write_text("true\n")
+    Path("binary.sh").write_bytes(b"\xff\xfe\x00")
+    for arguments, words in (
+        (["none.sh"], "none.sh: cannot be read"),
+        (["binary.sh"], "no UTF-8 text"),
+        (["job.sh"], "sbatch is not on this machine"),
+        (["job.sh", "--nodes", "two"], "--nodes two: give a whole number"),
+        (["run.sh", "--nodes", "2"], "run.sh has no #SBATCH line"),
+        (["run.sh", "--source", "none"], "--source none: no such directory"),
+    ):
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+
+
+def test_directives_end_at_the_first_command() -> None:
+    script = Script("#!/bin/sh\n#SBATCH -N 2\n# note\n#SBATCH --gpus-per-node 8\necho\n#SBATCH --nodes=9\n")
+    assert script.sizes() == {"--nodes": "2", "--gpus-per-node": "8"}
+    changed = script.with_sizes({"--nodes": "4", "--gres": "gpu:2"})
+    assert changed.sizes() == {"--nodes": "4", "--gpus-per-node": "8", "--gres": "gpu:2"}
+    assert changed.text.count("\n") == script.text.count("\n") + script.added_lines({"--nodes": "4", "--gres": "x"})
