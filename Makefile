@@ -24,7 +24,7 @@ demo: $(DEMO)/installed
 	if [ -n "$$tree" ] && [ ! -d "$$tree" ]; then echo "TREE=$$tree is not a folder" >&2; exit 2; fi; \
 	if [ -z "$$tree" ]; then \
 	  tree=$$($(DEMO)/bin/python tests/real/wheels.py 0.11.2) && tree="$$tree/openrlhf" \
-	  || { echo "validating the small tree in tests/data/demo instead"; tree=tests/data/demo; }; \
+	  || { echo "taking the small tree of this repository instead" >&2; tree=tests/data/demo; }; \
 	fi; \
 	echo "validating $$tree"; here=$$PWD; \
 	(cd "$$tree" && "$$here/$(DEMO)/bin/meshproof" --isolated --exit-zero .) || exit; \
