@@ -82,17 +82,22 @@ def _chunked(project: Project, function: Method, node: ast.Subscript) -> Share |
 
 
 def _sliced(project: Project, function: Method, node: ast.Subscript) -> Share | None:
-    """`x[rank * n : (rank + 1) * n]`, in any dimension."""
+    """`x[rank * n : (rank + 1) * n]`, in any dimension, its bounds named or written out."""
     for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
         if not isinstance(part, ast.Slice) or part.step is not None or part.lower is None or part.upper is None:
             continue
-        for size in _sizes(part.lower):
-            if ast.unparse(part.upper) not in _ends(part.lower, size):
-                continue
-            ranks = _divisor(project, function, size)
-            if ranks:
+        lower, upper = (_value(project, function, bound) for bound in (part.lower, part.upper))
+        for size in _sizes(lower):
+            ends = {*_ends(lower, size), f"{ast.unparse(part.lower)} + {ast.unparse(size)}"}
+            if ast.unparse(upper) in ends and (ranks := _divisor(project, function, size)):
                 return Share(node, ast.unparse(node.value), ranks)
     return None
+
+
+def _value(project: Project, function: Method, node: ast.expr) -> ast.expr:
+    """What a name is bound to, where it is bound once."""
+    values = project.analysis(Bindings).of(function).get(node.id, []) if isinstance(node, ast.Name) else []
+    return values[0] if len(values) == 1 and values[0] is not None else node
 
 
 def _sizes(lower: ast.expr) -> Iterator[ast.expr]:
@@ -120,12 +125,7 @@ def _is_rank(node: ast.expr) -> bool:
 
 def _divisor(project: Project, function: Method, size: ast.expr) -> str:
     """The number of ranks by which a function divides a length to get a size; empty where it does not."""
-    values: list[ast.expr | None] = [size]
-    if isinstance(size, ast.Name):
-        values = project.analysis(Bindings).of(function).get(size.id, [])
-    if len(values) != 1 or values[0] is None:
-        return ""
-    value = values[0]
+    value = _value(project, function, size)
     if isinstance(value, ast.Call) and path_of(value.func) == "int" and len(value.args) == 1:
         value = value.args[0]
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv | ast.Div) and _whole(value.left):
@@ -176,6 +176,12 @@ def shard_samples(samples):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     per_rank = len(samples) // world_size
     return samples[rank * per_rank : rank * per_rank + per_rank]  # error: MP426
+
+def shard_positions(position_ids, cp_rank, cp_size):
+    share = position_ids.shape[-1] // cp_size
+    start = cp_rank * share
+    end = start + share
+    return position_ids[..., start:end]  # error: MP426
 
 def shard_hidden(hidden, tp_group):
     tp_rank, tp_size = dist.get_rank(tp_group), dist.get_world_size(tp_group)
