@@ -17,6 +17,7 @@ def command(processes: int, module: str, arguments: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the ranks; 1 when one failed, after its exit code went to the supervisor."""
     from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     processes, module, *rest = arguments
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
         record({rank: failure.exitcode for rank, failure in error.failures.items()})
         print(error, file=sys.stderr)
         return 1
+    except SignalException as ended:  # by the supervisor, which knows why
+        return 128 + int(ended.sigval)
     return 0
 
 
