@@ -76,6 +76,68 @@ class Strategy:
         if self.ring_attn_rank == 0:
             self.generate()
 """,
+    """
+import deepspeed
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def __init__(self, model):
+        self.engine, self.optimizer, _, _ = deepspeed.initialize(model=model)
+
+    def save(self, path):
+        if dist.get_rank() == 0:
+            self.engine.save_checkpoint(path)  # error: MP501
+
+def evaluate(model, batch):
+    fully_shard(model)
+    if dist.get_rank() == 0:
+        print(model(batch))  # error: MP501
+""",
+    """
+import functools
+import torch.distributed as dist
+
+def together(function):
+    @functools.wraps(function)
+    def inner(*args):
+        result = function(*args)
+        dist.barrier()  # error: MP501
+        return result
+    return inner
+
+@together
+def write(model):
+    print(model)
+
+class Metrics:
+    def __init__(self, value):
+        self.value = value
+
+    @property
+    def total(self):
+        dist.all_reduce(self.value)  # error: MP501
+        return self.value
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        dist.all_gather_object([], self.value)  # error: MP501
+
+    def log(self, model):
+        if dist.get_rank() == 0:
+            write(model)
+
+    def show(self):
+        if dist.get_rank() == 0:
+            print(self.total)
+
+def report(value):
+    if dist.get_rank() == 0:
+        with Metrics(value):
+            print(value)
+""",
 ]
 
 CORRECT = [
@@ -139,6 +201,28 @@ class Checkpoint:
         for state in self.shards(states, use_zero=self.use_zero):
             write(state)
         dist.barrier()
+""",
+    """
+import deepspeed
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+class Trainer:
+    def __init__(self, model, engine):
+        self.engine, self.optimizer, _, _ = deepspeed.initialize(model=model)
+        self.engine = engine
+
+    def save(self, path):
+        if dist.get_rank() == 0:
+            self.engine.save_checkpoint(path)
+
+def evaluate(model, batch):
+    whole = model
+    model = FSDP(model)
+    model(batch)
+    model = whole
+    if dist.get_rank() == 0:
+        print(model(batch))
 """,
     """
 import torch.distributed as dist

@@ -15,22 +15,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.collectives import WORLD, dimension
-from validator.analysis.effects import (
-    BREAK,
-    NEXT,
-    RAISE,
-    RETURN,
-    Effects,
-    End,
-    Fork,
-    Loop,
-    Op,
-    Repeat,
-    Step,
-    Trace,
-    Tracer,
-)
+from validator.analysis.effects import Effects, Loop, Tracer
 from validator.analysis.taint import MEMBERS, Taint
+from validator.analysis.traces import BREAK, NEXT, RAISE, RETURN, End, Fork, Op, Repeat, Step, Trace
 from validator.facts.control import terminates
 from validator.facts.model import At
 from validator.finding import Related

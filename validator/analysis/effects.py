@@ -1,8 +1,6 @@
 """Which collectives a function issues, in which order, on which group, through the calls that it makes.
 
-The *trace* of a function is a shared, immutable graph of what one rank does from a point to the end of the function:
-`Step(op, rest)`, `Fork(condition, yes, no)`, `Repeat(body, rest)`, or one of the ends. Arms of a branch share the
-trace of what follows, so comparing them costs only what differs.
+The answer is a trace (see `validator.analysis.traces`), built statement by statement from the last to the first.
 """
 
 from __future__ import annotations
@@ -12,59 +10,20 @@ import re
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.binding import bind
-from validator.analysis.collectives import WORLD, Collective, group_of
+from validator.analysis.collectives import Collective, group_of
+from validator.analysis.engines import Engines
+from validator.analysis.implicit import is_managing, runs
 from validator.analysis.taint import Condition, Taints, normal
+from validator.analysis.traces import BREAK, NEXT, RAISE, RETURN, End, Fork, Inlining, Op, Repeat, Step, Trace
 from validator.facts.model import At, Call
 from validator.facts.text import path_of
 from validator.project import ClassDef, Method, Project
 
 _INLINE = 4  # how deep callees are unfolded into their own collectives
-_ROOM = 300  # parts of a callee's trace that are copied into a caller; beyond, the callee counts as silent
 _ALONE = re.compile(r"(world_size|num_processes|get_world_size\(\)|nproc|n_gpus|size\(\)) == 1$")
 
 # methods of a model that gather its shards from all ranks when FSDP holds them
 _SHARDED_GATHERS = frozenset({"state_dict", "full_state_dict"})
-
-
-class Op(NamedTuple):
-    """One collective that a rank takes part in. `group` is WORLD or the group's text where the trace stands.
-
-    `place`, `path`: where the collective itself is called; `via`: the functions between here and there.
-    """
-
-    name: str
-    group: str
-    path: str
-    at: At
-    via: tuple[str, ...]
-    here: At  # the call in the function whose trace this is
-
-
-class Step(NamedTuple):
-    op: Op
-    rest: Trace
-
-
-class Fork(NamedTuple):
-    condition: Condition
-    yes: Trace
-    no: Trace
-
-
-class Repeat(NamedTuple):
-    body: Trace
-    rest: Trace
-
-
-class End(NamedTuple):
-    """`return` (also the end of the function), `next` (of an iteration), `break`, `raise`."""
-
-    kind: str
-
-
-Trace = Step | Fork | Repeat | End
-RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
 
 
 class Effects:
@@ -73,6 +32,7 @@ class Effects:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.taints = project.analysis(Taints)
+        self._engines = project.analysis(Engines)
         self._traces: dict[Method, Trace] = {}
         self._sharding: dict[ClassDef, bool] = {}
 
@@ -88,6 +48,9 @@ class Effects:
                 return row
         if name in _SHARDED_GATHERS and self._shards(function) and "model" in call.receiver.lower():
             return Collective(name, None, False, False)
+        operation = self._engines.operation(function, call)
+        if operation:
+            return Collective(operation, None, False, False)
         entry = table.methods.get(name)
         if entry is None or not call.receiver:
             return None
@@ -130,6 +93,8 @@ class Effects:
             for call in function.facts.calls:
                 for target in types.targets(function, call):
                     callers.setdefault(target, []).append((function, call))
+        for function, place, target in runs(self.project):
+            callers.setdefault(target, []).append((function, place))
         found: dict[Method, dict[At, tuple[Call, tuple[Method, ...]]]] = {}
         queue, seen = list(self.direct), set(self.direct)
         while queue:
@@ -155,7 +120,11 @@ class Effects:
         if function not in self._traces:
             self._traces[function] = RETURN  # recursion adds nothing
             if function.node is not None:
-                self._traces[function] = Tracer(self, function, depth).block(function.node.body, RETURN)
+                trace = Tracer(self, function, depth).block(function.node.body, RETURN)
+                if (decorated := self.reaching.get(function, {}).get(function.facts.name_at)) is not None:
+                    for wrapper in decorated[1]:  # before what the function does itself
+                        trace = Inlining(wrapper, decorated[0], trace).copy(self.trace(wrapper, depth + 1))
+                self._traces[function] = trace
         return self._traces[function]
 
     def after_call(self, function: Method, call: Call, after: Trace, depth: int) -> Trace:
@@ -167,8 +136,11 @@ class Effects:
         if entry is None or depth >= _INLINE:
             return after
         trace: Trace | None = None
-        for target in sorted(entry[1], key=lambda m: (m.path, m.qualname)):
-            inlined = _Inlining(target, call, after).copy(self.trace(target, depth + 1))
+        targets = sorted(entry[1], key=lambda m: (m.path, m.qualname))
+        for manager in (t for t in reversed(targets) if is_managing(t)):
+            after = Inlining(manager, call, after).copy(self.trace(manager, depth + 1))
+        for target in (t for t in targets if not is_managing(t)):
+            inlined = Inlining(target, call, after).copy(self.trace(target, depth + 1))
             if trace is None or trace is inlined:
                 trace = inlined
             else:
@@ -194,75 +166,6 @@ class Effects:
             else:
                 stack += [trace.no, trace.yes]
         return list(found.values())
-
-
-class _Inlining:
-    """Copies the trace of a callee into its caller: returns go on with `after`, groups are read through arguments."""
-
-    def __init__(self, target: Method, call: Call, after: Trace) -> None:
-        self.target = target
-        self.call = call
-        self.after = after
-        self.copies: dict[int, Trace] = {}
-        self.room = _ROOM
-        self.params = {p.name: p.default for p in target.facts.params}
-        self.arguments = bind(target, call)
-        self.unpacks = any(a.keyword in ("*", "**") for a in call.args)
-
-    def copy(self, trace: Trace) -> Trace:
-        if isinstance(trace, End):
-            return self.after if trace is RETURN else trace
-        known = self.copies.get(id(trace))
-        if known is None:
-            self.room -= 1
-            known = self.after if self.room < 0 else self._copied(trace)
-            self.copies[id(trace)] = known
-        return known
-
-    def _copied(self, trace: Step | Fork | Repeat) -> Trace:
-        if isinstance(trace, Step):
-            return Step(self._seen(trace.op), self.copy(trace.rest))
-        if isinstance(trace, Repeat):
-            return Repeat(_Inlining(self.target, self.call, RETURN).copy(trace.body), self.copy(trace.rest))
-        decided = self._decided(trace.condition)
-        if decided is not None:
-            return self.copy(trace.yes if decided else trace.no)
-        condition = trace.condition._replace(text=self._text(trace.condition.text))
-        return Fork(condition, self.copy(trace.yes), self.copy(trace.no))
-
-    def _decided(self, condition: Condition) -> bool | None:
-        """The value of `param` or `param is None` where the call, or the default, tells it."""
-        name = condition.text.removesuffix(" is None")
-        if name not in self.params:
-            return None
-        argument = self.arguments.get(name)
-        text = argument.value if argument is not None else self.params[name]
-        if name != condition.text:
-            if argument is None and self.unpacks:
-                return None
-            return (text == "None") is condition.positive
-        if text in ("True", "False", "None") and not (argument is None and self.unpacks):
-            return (text == "True") is condition.positive
-        return None
-
-    def _text(self, text: str) -> str:
-        """A condition of the callee as the caller would write it: the same object, the same condition."""
-        argument = self.arguments.get(text)
-        if argument is not None and argument.kind == "path":
-            return argument.value
-        return (
-            text
-            if text.startswith("self.") and self.call.receiver in ("self", "super()")
-            else f"{self.target.qualname}: {text}"
-        )
-
-    def _seen(self, op: Op) -> Op:
-        group = op.group
-        if group != WORLD and group in self.params:
-            argument = self.arguments.get(group)
-            group = (argument.value if argument is not None else self.params[group]) or group
-            group = WORLD if group == "None" else group
-        return op._replace(group=group, via=(self.target.name, *op.via), here=self.call.at)
 
 
 class Loop(NamedTuple):
@@ -400,7 +303,7 @@ class Tracer:
                 self.loops.append((node, trace))
             return self.expression(node.generators[0].iter, trace)
         trace = after
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call | ast.Attribute):
             trace = self._call(node, trace)
         for child in reversed(list(ast.iter_child_nodes(node))):
             trace = self.expression(child, trace)
@@ -421,12 +324,12 @@ class Tracer:
             return any(self._has_calls_near(child) for child in ast.iter_child_nodes(node))
         return self._has_calls(node)
 
-    def _call(self, node: ast.Call, after: Trace) -> Trace:
+    def _call(self, node: ast.Call | ast.Attribute, after: Trace) -> Trace:
         key = self._at(node)
         call = self.calls.get(key)
         return after if call is None else self.effects.after_call(self.function, call, after, self.depth)
 
-    def _at(self, node: ast.Call) -> At:
+    def _at(self, node: ast.expr) -> At:
         text = self.function.module.source_text
         return text.at(node)
 

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from validator.analysis.divergence import Divergences, report
-from validator.analysis.effects import RETURN, Effects, End, Fork, Op, Repeat, Step, Trace, Tracer
+from validator.analysis.effects import Effects, Tracer
 from validator.analysis.taint import Condition
+from validator.analysis.traces import RETURN, End, Fork, Op, Repeat, Step, Trace
 from validator.project import Method, Project
 
 _SHOWN = 8  # collectives listed of one way

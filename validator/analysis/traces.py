@@ -1,0 +1,126 @@
+"""Traces: what one rank does from a point to the end of a function, and how a callee's becomes a part of its caller's.
+
+A trace is a shared, immutable graph: `Step(op, rest)`, `Fork(condition, yes, no)`, `Repeat(body, rest)`, or one of the
+ends. Arms of a branch share the trace of what follows, so comparing them costs only what differs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from validator.analysis.binding import bind
+from validator.analysis.collectives import WORLD
+from validator.analysis.taint import Condition
+from validator.facts.model import At, Call
+from validator.project import Method
+
+_ROOM = 300  # parts of a callee's trace that are copied into a caller; beyond, the callee counts as silent
+
+
+class Op(NamedTuple):
+    """One collective that a rank takes part in. `group` is WORLD or the group's text where the trace stands.
+
+    `place`, `path`: where the collective itself is called; `via`: the functions between here and there.
+    """
+
+    name: str
+    group: str
+    path: str
+    at: At
+    via: tuple[str, ...]
+    here: At  # the call in the function whose trace this is
+
+
+class Step(NamedTuple):
+    op: Op
+    rest: Trace
+
+
+class Fork(NamedTuple):
+    condition: Condition
+    yes: Trace
+    no: Trace
+
+
+class Repeat(NamedTuple):
+    body: Trace
+    rest: Trace
+
+
+class End(NamedTuple):
+    """`return` (also the end of the function), `next` (of an iteration), `break`, `raise`."""
+
+    kind: str
+
+
+Trace = Step | Fork | Repeat | End
+RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
+
+
+class Inlining:
+    """Copies the trace of a callee into its caller: returns go on with `after`, groups are read through arguments."""
+
+    def __init__(self, target: Method, call: Call, after: Trace) -> None:
+        self.target = target
+        self.call = call
+        self.after = after
+        self.copies: dict[int, Trace] = {}
+        self.room = _ROOM
+        self.params = {p.name: p.default for p in target.facts.params}
+        self.arguments = bind(target, call)
+        self.unpacks = any(a.keyword in ("*", "**") for a in call.args)
+
+    def copy(self, trace: Trace) -> Trace:
+        if isinstance(trace, End):
+            return self.after if trace is RETURN else trace
+        known = self.copies.get(id(trace))
+        if known is None:
+            self.room -= 1
+            known = self.after if self.room < 0 else self._copied(trace)
+            self.copies[id(trace)] = known
+        return known
+
+    def _copied(self, trace: Step | Fork | Repeat) -> Trace:
+        if isinstance(trace, Step):
+            return Step(self._seen(trace.op), self.copy(trace.rest))
+        if isinstance(trace, Repeat):
+            return Repeat(Inlining(self.target, self.call, RETURN).copy(trace.body), self.copy(trace.rest))
+        decided = self._decided(trace.condition)
+        if decided is not None:
+            return self.copy(trace.yes if decided else trace.no)
+        condition = trace.condition._replace(text=self._text(trace.condition.text))
+        return Fork(condition, self.copy(trace.yes), self.copy(trace.no))
+
+    def _decided(self, condition: Condition) -> bool | None:
+        """The value of `param` or `param is None` where the call, or the default, tells it."""
+        name = condition.text.removesuffix(" is None")
+        if name not in self.params:
+            return None
+        argument = self.arguments.get(name)
+        text = argument.value if argument is not None else self.params[name]
+        if name != condition.text:
+            if argument is None and self.unpacks:
+                return None
+            return (text == "None") is condition.positive
+        if text in ("True", "False", "None") and not (argument is None and self.unpacks):
+            return (text == "True") is condition.positive
+        return None
+
+    def _text(self, text: str) -> str:
+        """A condition of the callee as the caller would write it: the same object, the same condition."""
+        argument = self.arguments.get(text)
+        if argument is not None and argument.kind == "path":
+            return argument.value
+        return (
+            text
+            if text.startswith("self.") and self.call.receiver in ("self", "super()")
+            else f"{self.target.qualname}: {text}"
+        )
+
+    def _seen(self, op: Op) -> Op:
+        group = op.group
+        if group != WORLD and group in self.params:
+            argument = self.arguments.get(group)
+            group = (argument.value if argument is not None else self.params[group]) or group
+            group = WORLD if group == "None" else group
+        return op._replace(group=group, via=(self.target.name, *op.via), here=self.call.at)
