@@ -262,3 +262,32 @@ def main():
     dp_rank = dist.get_rank() // 2
     if dp_rank == 0:
         dist.barrier()  # error: MP501
+
+# === barrier_in_a_handler | hang
+import torch.distributed as dist
+
+def write():
+    if dist.get_rank() == 1:
+        raise RuntimeError("no room")
+
+def main():
+    try:
+        write()
+    except RuntimeError:
+        dist.barrier()  # error: MP507
+
+# === flag_from_a_handler | finish
+import torch
+import torch.distributed as dist
+
+def write():
+    if dist.get_rank() == 1:
+        raise RuntimeError("no room")
+
+def main():
+    failed = torch.zeros(1)
+    try:
+        write()
+    except RuntimeError:
+        failed.fill_(1)
+    dist.all_reduce(failed)

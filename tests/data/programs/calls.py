@@ -126,6 +126,117 @@ def sync():
 def main():
     sync()
 
+# === decorator_that_waits | hang
+import functools
+import torch.distributed as dist
+
+def together(function):
+    @functools.wraps(function)
+    def inner(*args):
+        result = function(*args)
+        dist.barrier()  # error: MP501
+        return result
+    return inner
+
+@together
+def show(text):
+    print(text)
+
+def main():
+    if dist.get_rank() == 0:
+        show("saved")
+
+# === decorator_that_waits_ok | finish
+import functools
+import torch.distributed as dist
+
+def together(function):
+    @functools.wraps(function)
+    def inner(*args):
+        result = function(*args)
+        dist.barrier()
+        return result
+    return inner
+
+@together
+def show(text):
+    if dist.get_rank() == 0:
+        print(text)
+
+def main():
+    show("saved")
+
+# === manager_that_waits | hang
+import torch.distributed as dist
+
+class Together:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        dist.barrier()  # error: MP501
+
+def main():
+    if dist.get_rank() == 0:
+        with Together():
+            print("saved")
+
+# === manager_that_waits_ok | finish
+import torch.distributed as dist
+
+class Together:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        dist.barrier()
+
+def main():
+    with Together():
+        if dist.get_rank() == 0:
+            print("saved")
+
+# === property_that_reduces | hang
+import torch
+import torch.distributed as dist
+
+class Loss:
+    def __init__(self):
+        self.value = torch.ones(1)
+
+    @property
+    def mean(self):
+        dist.all_reduce(self.value)  # error: MP501
+        return self.value / dist.get_world_size()
+
+    def log(self):
+        if dist.get_rank() == 0:
+            print(self.mean)
+
+def main():
+    Loss().log()
+
+# === property_that_reduces_ok | finish
+import torch
+import torch.distributed as dist
+
+class Loss:
+    def __init__(self):
+        self.value = torch.ones(1)
+
+    @property
+    def mean(self):
+        dist.all_reduce(self.value)
+        return self.value / dist.get_world_size()
+
+    def log(self):
+        mean = self.mean
+        if dist.get_rank() == 0:
+            print(mean)
+
+def main():
+    Loss().log()
+
 # === optional_sync_left_out | finish
 import torch.distributed as dist
 

@@ -138,3 +138,38 @@ def step(batch):
 
 def main():
     step({"mask": torch.ones(2)})
+
+# === folder_made_meanwhile | hang
+import os
+import tempfile
+import time
+import torch.distributed as dist
+
+def prepare(folder):
+    if not os.path.exists(folder):
+        if dist.get_rank() == 0:
+            os.makedirs(folder)
+        dist.barrier()  # error: MP502
+
+def main():
+    names = [tempfile.mkdtemp() + "/run"]
+    dist.broadcast_object_list(names, src=0)
+    time.sleep(0.3 * dist.get_rank())
+    prepare(names[0])
+
+# === folder_made_before | finish
+import os
+import tempfile
+import time
+import torch.distributed as dist
+
+def prepare(folder):
+    if dist.get_rank() == 0 and not os.path.exists(folder):
+        os.makedirs(folder)
+    dist.barrier()
+
+def main():
+    names = [tempfile.mkdtemp() + "/run"]
+    dist.broadcast_object_list(names, src=0)
+    time.sleep(0.3 * dist.get_rank())
+    prepare(names[0])

@@ -206,3 +206,62 @@ def main(mode="train"):
             dist.barrier()
         case _:
             print("nothing")
+
+# === out_of_memory_on_one | hang
+import torch
+import torch.distributed as dist
+
+def step(loss):
+    if dist.get_rank() == 2:
+        raise torch.cuda.OutOfMemoryError("too much")
+    return loss * 2
+
+def main():
+    for _ in range(2):
+        try:
+            loss = step(torch.ones(1))
+            dist.all_reduce(loss)
+        except torch.cuda.OutOfMemoryError:  # error: MP507
+            continue
+    dist.barrier()
+
+# === out_of_memory_told_to_all | finish
+import torch
+import torch.distributed as dist
+
+def step(loss):
+    if dist.get_rank() == 2:
+        raise torch.cuda.OutOfMemoryError("too much")
+    return loss * 2
+
+def main():
+    for _ in range(2):
+        loss, failed = torch.zeros(1), torch.zeros(1)
+        try:
+            loss = step(torch.ones(1))
+        except torch.cuda.OutOfMemoryError:
+            failed.fill_(1)
+        dist.all_reduce(failed)
+        if failed.item():
+            continue
+        dist.all_reduce(loss)
+
+# === names_in_a_set | static
+import torch
+import torch.distributed as dist
+
+def main():
+    model = torch.nn.Linear(2, 2)
+    names = {name for name, _ in model.named_parameters()}
+    for name in names:  # error: MP508
+        dist.all_reduce(model.get_parameter(name).data)
+
+# === names_sorted | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    model = torch.nn.Linear(2, 2)
+    names = {name for name, _ in model.named_parameters()}
+    for name in sorted(names):
+        dist.all_reduce(model.get_parameter(name).data)
