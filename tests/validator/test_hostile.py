@@ -89,6 +89,14 @@ def test_a_deep_shell_script_is_a_finding(text: str) -> None:
     assert facts.problem.kind == "nesting"
 
 
+@pytest.mark.parametrize("line", ['A{0}="${{A{1}}}${{A{1}}}"', 'A{0}=("${{A{1}[@]}}" "${{A{1}[@]}}")'])
+def test_variables_that_double_each_other_come_to_an_end(here: Path, line: str) -> None:
+    lines = ["A0=x", *(line.format(number, number - 1) for number in range(1, 60)), "torchrun train.py --a $A59"]
+    (here / "a.sh").write_text("\n".join(lines) + "\n")
+    (here / "train.py").write_text("import argparse\np = argparse.ArgumentParser()\np.parse_args()\n")
+    assert process("--no-cache", "--isolated", ".", stdout=subprocess.PIPE).returncode in (0, 1)
+
+
 def test_numbers_of_other_scripts_are_no_versions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "a.py").write_text("x = 1\n")
     for bad in ("3.²", "3.١", "3." + "1" * 5_000):
@@ -127,7 +135,7 @@ def test_digits_that_are_no_numbers(here: Path, capsys: pytest.CaptureFixture[st
     many = "1" * 5_000
     (here / "a.sh").write_text(
         f"#SBATCH --nodes=²\n#SBATCH --gpus=٣\n#SBATCH --ntasks={many}\n#SBATCH --gres=gpu:{many}\n"
-        f"a=(1 2); echo ${{{many}}} ${{²}} ${{a[²]}} ${{a[{many}]}} $(({many} + 1))\n[ {many} -gt 1 ] && echo\n"
+        f"a=(1 2); echo ${{{many}}} ${{²}} ${{a[²]}} ${{a[{many}]}} \"${{a[@]:{many}}}\" \"${{@:²}}\" $(({many} + 1))\n[ {many} -gt 1 ] && echo\n"
         f"torchrun --nproc-per-node={many} --nnodes=² train.py --lr ${{a[1]}}\n"
     )
     (here / "requirements.txt").write_text(f"torch>={many}.{many}\n")

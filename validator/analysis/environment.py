@@ -11,6 +11,8 @@ from validator.analysis.fields import Bit, Field, Place, split_words
 from validator.facts.script import Command, Function, Piece, Script, Word
 from validator.integers import is_whole, whole
 
+_LONGEST = 10_000  # pieces of a value; variables that double each other soon outgrow every memory
+
 Scalar = tuple[Bit, ...]
 Value = Scalar | list[Field]  # a list is an array
 
@@ -111,7 +113,7 @@ class Environment:
         elif piece.key in ("@", "*"):
             held = self.variables.get(piece.value)
             value = held if isinstance(held, list) else None
-        if value is None or (piece.operator and not value):
+        if value is None or (piece.operator and not value) or len(value) > _LONGEST:
             return None
         if piece.operator == ":":
             return self._part(value, piece)
@@ -120,12 +122,12 @@ class Environment:
     @staticmethod
     def _part(value: list[Field], piece: Piece) -> list[Field] | None:
         """`${@:2}` and `${NAME[@]:1:3}`: arguments count from 1, items of an array from 0."""
-        bounds = [each.value.strip() if each.kind == "text" else "" for each in piece.operand]
+        bounds = [whole(each.value.strip()) if each.kind == "text" else None for each in piece.operand]
         first = 0 if piece.key else 1
-        if not 1 <= len(bounds) <= 2 or not all(bound.isdecimal() for bound in bounds) or int(bounds[0]) < first:
+        start, count = bounds[0] if bounds else None, bounds[1] if len(bounds) == 2 else len(value)
+        if start is None or count is None or start < first or len(bounds) > 2:
             return None
-        rest = value[int(bounds[0]) - first :]
-        return rest[: int(bounds[1])] if len(bounds) == 2 else rest
+        return value[start - first :][:count]
 
     def bits(self, piece: Piece, home: Place) -> Scalar:
         """What one piece amounts to, as one run of text."""
@@ -171,6 +173,8 @@ class Environment:
         if piece.operator == "#" and not piece.operand:
             return self._length(value, piece, place, home)
         bits = tuple(bit for field in value for bit in field.bits) if isinstance(value, list) else value
+        if len(bits) > _LONGEST:
+            return (self._unknown(shown, place, piece, home, "is too long to follow", many),)
         if piece.operator in ("#", "##", "%", "%%"):
             return self._trimmed(bits, piece, place, home)
         if piece.operator not in ("", ":-", "-", ":=", "=", ":?", "?"):
