@@ -1,4 +1,4 @@
-"""Runs functions in forked processes beside this one: files, and half of the project rules, on the other cores.
+"""Runs functions in forked processes beside this one: files, and a part of the project rules, on the other cores.
 
 *No child outlives its parent*, however that ends. Each holds the reading end of a pipe of which only the parent
 holds the writing end, and a thread of the child waits for the end of that pipe: it comes when the parent exits, is
@@ -14,9 +14,9 @@ from __future__ import annotations
 import _thread
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from validator.errors import UsageError
 
@@ -62,12 +62,47 @@ def uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class Shared(Generic[T]):
+    """Items that this process takes from the front and a child from the back, each as it gets to them.
+
+    A pipe holds one byte for each item, and whoever reads a byte may take the next one: when it is empty, all are
+    taken, and none twice.
+    """
+
+    def __init__(self, items: Sequence[T]) -> None:
+        self._items = items
+        self._taken = 0
+        self._bytes, writing = os.pipe()
+        os.write(writing, bytes(len(items)))
+        os.close(writing)
+
+    def front(self) -> Iterator[T]:
+        for each in self._items:
+            if not os.read(self._bytes, 1):
+                return
+            self._taken += 1
+            yield each
+
+    def back(self) -> Iterator[T]:
+        for each in reversed(self._items):
+            if not os.read(self._bytes, 1):
+                return
+            yield each
+
+    def rest(self) -> Sequence[T]:
+        """What was not taken from the front."""
+        return self._items[self._taken :]
+
+    def close(self) -> None:
+        os.close(self._bytes)
+
+
 @contextmanager
-def beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
+def beside(function: Callable[[], T], instead: Callable[[], T]) -> Iterator[Callable[[], T]]:
     """Start `function` in a child process; what is given waits for its result. The child ends with the block.
 
     The child inherits everything that has been computed so far. Whatever goes wrong with it, short of a
-    UsageError, the function is run here instead, so that the answer never depends on the child.
+    UsageError, `instead` is run here, so that the answer never depends on the child.
     """
     line = Lifeline()
     reading, writing = os.pipe()
@@ -86,7 +121,7 @@ def beside(function: Callable[[], T]) -> Iterator[Callable[[], T]]:
             data = pipe.read()
         status = os.waitpid(child, 0)[1]
         if status != 0:
-            return function()
+            return instead()
         kind, value = pickle.loads(data)
         if kind == "usage":
             raise UsageError(value)

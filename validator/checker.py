@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from validator.beside import Lifeline, beside, uninterrupted
+from validator.beside import Lifeline, Shared, beside, uninterrupted
 from validator.cache import Cache, digest
 from validator.config import Config
 from validator.discovery import Entry, Globs
@@ -32,8 +32,12 @@ from validator.suppressions import Outcome, Suppression, apply, comments_of, cov
 
 _WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; below, starting it costs more
 _WORTH_A_FORK = 20  # files from which on half of the project rules run in a process of their own
-# about as long as all other families together
-_FIRST_HALF = frozenset({"interface", "names", "options", "compilation", "loading"})
+_ORDER = {  # families, so that two processes that begin at the two ends share little
+    family: place
+    for place, family in enumerate(
+        ("interface", "options", "names", "source", "loading", "compilation", "launch", "parallelism", "distributed")
+    )
+}
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
 
@@ -384,19 +388,33 @@ def _project_findings(
     except Exception as error:
         errors.append(f"internal error: the project could not be linked: {told(error)}")
         return []
-    mine = [each for each in rules if each.family in _FIRST_HALF]
-    others = [each for each in rules if each.family not in _FIRST_HALF]
-    if run.jobs < 2 or not mine or not others or len(sources) < _WORTH_A_FORK or not hasattr(os, "fork"):
+    if run.jobs < 2 or len(rules) < 2 or len(sources) < _WORTH_A_FORK or not hasattr(os, "fork"):
         answers = [_ruled(project, rules)]
     else:
-        with beside(partial(_ruled, project, others)) as waiting:
-            answers = [_ruled(project, mine), waiting()]
+        answers = _ruled_by_two(project, rules)
     for _, failed in answers:
         errors += failed
     return [finding for found, _ in answers for finding in found]
 
 
-def _ruled(project: Project, rules: list[LoadedRule]) -> tuple[list[Finding], list[str]]:
+def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:
+    """What the rules say, asked by this process and by one beside it.
+
+    Rules that share an analysis stand together, those that take longest at the ends.
+    """
+    last = len(_ORDER)
+    shared = Shared(sorted(rules, key=lambda each: (_ORDER.get(each.family, last), each.rule.code)))
+    try:
+        with beside(
+            lambda: _ruled(project, shared.back()),
+            instead=lambda: _ruled(project, shared.rest()),
+        ) as waiting:
+            return [_ruled(project, shared.front()), waiting()]
+    finally:
+        shared.close()
+
+
+def _ruled(project: Project, rules: Iterable[LoadedRule]) -> tuple[list[Finding], list[str]]:
     """What some rules say of the project, and their internal errors."""
     findings: list[Finding] = []
     errors: list[str] = []

@@ -8,10 +8,13 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
 import pytest
+
+from validator.beside import Shared, beside
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -19,7 +22,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE":
 SLOW_RULE = '''"""Slow."""
 import pathlib, os, time
 from validator.rule import Rule
-RULE = Rule("XX001", "slow", "error", "1")
+RULE = Rule("XX00{number}", "slow{number}", "error", "1")
 def {hook}(subject):
     pathlib.Path({marks!r}, str(os.getpid())).touch()
     time.sleep(60)
@@ -53,7 +56,9 @@ def busy(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A tree big enough for processes of its own, with a rule that keeps each of them for a minute."""
     (tmp_path / "rules").mkdir()
     (tmp_path / "marks").mkdir()
-    (tmp_path / "rules/slow.py").write_text(SLOW_RULE.format(hook=request.param, marks=str(tmp_path / "marks")))
+    for number in range(2):  # one for each of two processes that share the rules
+        text = SLOW_RULE.format(hook=request.param, marks=str(tmp_path / "marks"), number=number)
+        (tmp_path / f"rules/slow{number}.py").write_text(text)
     (tmp_path / "code").mkdir()
     size = 25_000 if request.param == "check_file" else 10
     for number in range(40):
@@ -66,14 +71,12 @@ def working(busy: Path, count: int) -> list[int]:
     return [int(path.name) for path in (busy / "marks").iterdir()]
 
 
-@pytest.mark.parametrize(
-    ("busy", "count"), [("check_file", 2), ("check_project", 1)], indirect=["busy"], ids=["files", "project"]
-)
+@pytest.mark.parametrize("busy", ["check_file", "check_project"], indirect=True, ids=["files", "project"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-def test_no_process_outlives_the_run(busy: Path, count: int, how: signal.Signals) -> None:
+def test_no_process_outlives_the_run(busy: Path, how: signal.Signals) -> None:
     process = start(busy, "--rules", "rules", "--jobs", "2", "code")
-    pids = working(busy, count)
-    assert process.pid not in pids
+    pids = [pid for pid in working(busy, 2) if pid != process.pid]
+    assert pids
     if how == signal.SIGINT:
         os.killpg(process.pid, how)  # as a terminal does
     else:
@@ -152,3 +155,37 @@ def test_git_that_does_not_answer_is_done_without(tmp_path: Path, monkeypatch: p
     assert time.monotonic() - started < 5
     assert git.run(str(tree), "ls-files") == (127, b""), "it is not asked again"
     assert not any(child.name() == "sleep" for child in psutil.Process().children())
+
+
+NUMBERS = range(200)
+
+
+def taken_by_two(work: Callable[[Iterable[int]], list[int]]) -> tuple[list[int], list[int]]:
+    """What this process takes, and what comes from the one beside it."""
+    shared = Shared(NUMBERS)
+    try:
+        with beside(lambda: work(shared.back()), instead=lambda: list(shared.rest())) as waiting:
+            return work(shared.front()), waiting()
+    finally:
+        shared.close()
+
+
+def test_two_processes_take_every_item_once() -> None:
+    mine, others = taken_by_two(lambda items: [(each, time.sleep(0.001))[0] for each in items])
+    assert mine + others[::-1] == list(NUMBERS)
+    assert mine
+    assert others
+
+
+def test_what_a_killed_process_took_is_done_again() -> None:
+    parent = os.getpid()
+
+    def work(items: Iterable[int]) -> list[int]:
+        if os.getpid() != parent:
+            next(iter(items))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [(each, time.sleep(0.001))[0] for each in items]
+
+    mine, others = taken_by_two(work)
+    assert mine + others == list(NUMBERS)
+    assert others, "the last, which the other one took and did not do"
