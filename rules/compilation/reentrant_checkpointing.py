@@ -1,9 +1,9 @@
 """Reentrant activation checkpointing of a model that FSDP wraps.
 
 What it does
-    Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs`, and `checkpoint(…,
-    use_reentrant=True)`, in a function or class that wraps a model in FSDP or `fully_shard`; the latter also where
-    the function compiles or works on a ring of sequence parts.
+    Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs`, and a call that asks for the
+    reentrant kind (`use_reentrant=True`, for either function), in a function that wraps a model in FSDP or
+    `fully_shard`; the latter also where the function compiles or sets up a ring of sequence parts.
 
 Why is this bad
     The reentrant kind (still the default of transformers before 5) runs the forward again inside an own backward pass:
@@ -17,6 +17,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
@@ -32,6 +33,10 @@ RULE = Rule(
 
 _WRAPPERS = frozenset({"FSDP", "FullyShardedDataParallel", "fully_shard"})
 _COMPILING = frozenset({"torch.compile"})
+_RING = re.compile(
+    r"^(zigzag_|stripe_)?ring_flash_attn|^setup_ring_attn$|^substitute_hf_flash_attn$|^context_parallel$"
+)
+_REENTRANT = re.compile(r"""['"]use_reentrant['"]: True|use_reentrant=True""")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -42,11 +47,18 @@ def check_project(project: Project) -> Iterator[Finding]:
             wrap = _wrapping(project, function)
             if wrap is not None:
                 yield _report(function, call, wrap, f"`{call.target}()` asks for no kind of checkpointing")
-        reentrant = call.keyword("use_reentrant")
-        if call.method == "checkpoint" and reentrant is not None and reentrant.value == "True":
-            wrap = _wrapping(project, function) or _compiling(project, function)
+        if _asks_for_reentrant(call):
+            wrap = _wrapping(project, function) or _compiling(project, function) or _ringing(function)
             if wrap is not None:
                 yield _report(function, call, wrap, f"`{call.target}` asks for the reentrant kind of checkpointing")
+
+
+def _asks_for_reentrant(call: Call) -> bool:
+    if call.method == "checkpoint":
+        reentrant = call.keyword("use_reentrant")
+        return reentrant is not None and reentrant.value == "True"
+    options = call.keyword("gradient_checkpointing_kwargs") or (call.positional[0] if call.positional else None)
+    return options is not None and bool(_REENTRANT.search(options.value))
 
 
 def _wrapping(project: Project, function: Method) -> Call | None:
@@ -59,6 +71,11 @@ def _wrapping(project: Project, function: Method) -> Call | None:
 
 def _compiling(project: Project, function: Method) -> Call | None:
     return next((c for c in function.facts.calls if project.dotted(function, c.target) in _COMPILING), None)
+
+
+def _ringing(function: Method) -> Call | None:
+    """The call that spreads attention over a ring of ranks, each with a part of the sequence."""
+    return next((c for c in function.facts.calls if _RING.search(c.method)), None)
 
 
 def _report(function: Method, call: Call, wrap: Call, what: str) -> Finding:
@@ -90,6 +107,19 @@ def forward(block, x):
     block = torch.compile(block)
     return checkpoint(block, x, use_reentrant=True)  # error: MP604
 """,
+    """
+import torch
+from ring_flash_attn import substitute_hf_flash_attn
+
+def compiled(model):
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # error: MP604
+    return torch.compile(model)
+
+def ring(model, group):
+    substitute_hf_flash_attn(group, 1)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})  # error: MP604
+    return model
+""",
 ]
 
 CORRECT = [
@@ -105,7 +135,7 @@ def build(model, config):
 import deepspeed
 
 def build(model):
-    model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
     return deepspeed.initialize(model=model)
 """,
 ]

@@ -3,8 +3,9 @@
 What it does
     The comparison of MP501 for branches and loops that test rank-local data: the contents of the batch, an optional
     input that some samples lack (`images is not None`), `.item()` of a tensor that no collective has reduced, the
-    clock, a file that ranks make or remove while others still look for it. Values that a collective has made equal on
-    all ranks do not count, nor do files that merely lie on storage, which counts as shared.
+    clock, how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
+    or remove while others still look for it. Values that a collective has made equal on all ranks do not count, nor do
+    files that merely lie on storage, which counts as shared.
 
 Why is this bad
     It works as long as all ranks happen to see alike data, and hangs at the first batch in which they do not.
@@ -48,6 +49,27 @@ def train(batch, loss, stats):
     dist.all_reduce(stats)
 """,
     """
+import torch
+import torch.distributed as dist
+
+def penalise(advantages, stats):
+    chosen = advantages[advantages > 0]
+    if len(chosen) == 0:  # error: MP502
+        return
+    dist.all_reduce(stats)
+
+def count(batch, stats):
+    rows = torch.nonzero(batch["mask"])
+    if rows.numel() > 0:
+        dist.all_reduce(stats)  # error: MP502
+
+def keep(batch, stats):
+    batch = [sample for sample in batch if sample["reward"] > 0]
+    if not batch:  # error: MP502
+        return
+    dist.all_reduce(stats)
+""",
+    """
 import os
 import torch.distributed as dist
 
@@ -72,6 +94,20 @@ def convert(model, out: Path):
 ]
 
 CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def penalise(advantages, layers, stats):
+    chosen = advantages[advantages > 0]
+    count = torch.tensor(len(chosen))
+    dist.all_reduce(count)
+    if count == 0:
+        return
+    named = [layer for layer in layers if layer.enabled]
+    if named and chosen.dim() > 1:
+        dist.all_reduce(stats)
+""",
     """
 import os
 import torch.distributed as dist

@@ -1,9 +1,10 @@
-"""The device is chosen after the process group that will use it.
+"""The device is chosen after the process group that will use it, or never.
 
 What it does
     Reports `init_process_group` with an NCCL backend and no `device_id`, where the function has not set the device
     before but sets it later, itself or through a function it calls, and a collective or a new group comes in between;
-    with a split backend (`cpu:gloo,cuda:nccl`) also where nothing comes in between, unless it sets it at once.
+    with a split backend (`cpu:gloo,cuda:nccl`) also where nothing comes in between, unless it sets it at once. Also
+    where no file sets a device, and this one works on the current one (`.cuda()`) without a word of local ranks.
 
 Why is this bad
     NCCL takes the current device when it makes a communicator. All processes of a node then use device 0:
@@ -15,6 +16,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from validator.analysis.effects import Effects
@@ -28,6 +30,13 @@ RULE = Rule("MP535", "device-set-late", "error", "0.1.0", tokens=("init_process_
 
 _GROUPING = frozenset({"new_group", "new_subgroups", "initialize_model_parallel"})
 _DEPTH = 2
+# uses of the current device, and whatever may have to do with choosing one
+_CURRENT = re.compile(r"""\.cuda\(\)|['"]cuda['"]|cuda\.current_device\(\)""")
+_CHOICE = re.compile(
+    r"""cuda:|local_?rank|set_device|device_id|VISIBLE_DEVICES|\.cuda\([^)]|device_map|gpu_?id|\.gpu\b|"""
+    r"""cuda\.device\(|['"]cuda['"], |accelerat|deepspeed|launch|spawn|ray\b""",
+    re.IGNORECASE,
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -53,6 +62,14 @@ def _check(project: Project, function: Method, init: Call, split: bool) -> Itera
             return
         if between is None and _communicates(project, function, call):
             between = call
+    device = _CURRENT.search("\n".join(function.module.source_text.lines))
+    if device is not None and not _chosen(project, function):
+        yield _never(function, init, device[0])
+
+
+def _chosen(project: Project, function: Method) -> bool:
+    """Whether anything in the file speaks of the choice of a device, or the project makes one anywhere."""
+    return bool(_CHOICE.search("\n".join(function.module.source_text.lines))) or project.calls("set_device") != []
 
 
 def _sets(project: Project, function: Method, call: Call, depth: int = 0) -> bool:
@@ -87,7 +104,27 @@ def _report(function: Method, init: Call, setting: Call, between: Call | None) -
     )
 
 
+def _never(function: Method, init: Call, device: str) -> Finding:
+    return RULE.finding(
+        function.path,
+        init.at,
+        f"`{function.qualname}` makes the NCCL process group, and nothing sets a device: `{device}` is device 0"
+        " in every process",
+        help='call `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before it',
+        context=f"{function.qualname}:no device",
+    )
+
+
 INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def main(model):
+    dist.init_process_group("nccl")  # error: MP535
+    model.cuda()
+    dist.destroy_process_group()
+""",
     """
 import torch
 import torch.distributed as dist
@@ -114,6 +151,25 @@ def start(local_rank):
 ]
 
 CORRECT = [
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def main(model):
+    dist.init_process_group("nccl")
+    model.to(f"cuda:{os.environ['LOCAL_RANK']}")
+    torch.ones(1, device="cuda")
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def main(model, args):
+    dist.init_process_group("nccl")
+    model.cuda(args.gpu)
+    torch.ones(1).cuda()
+""",
     """
 import torch
 import torch.distributed as dist

@@ -37,6 +37,8 @@ OPTIONAL_DATA = frozenset({
     "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
     "multi_modal_inputs", "multimodal_inputs", "audio", "audios",
 })  # fmt: skip
+# functions that return as many elements as the data have of some kind
+_SELECTING = frozenset({"nonzero", "masked_select", "argwhere"})
 _BATCH = re.compile(r"(^|_)(batch|rollout_data|experience|sample|inputs)$")
 _CLOCK = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _RANDOM = frozenset(
@@ -194,6 +196,8 @@ class Taints:
             return taint and taint._replace(why=f"{target}()")
         if name in self.table.rank_methods:
             return Taint("rank", self._dimension_of_argument(fact, target), "", f"{target}()")
+        if isinstance(node.func, ast.Attribute) and (name == "numel" or ast.unparse(node).endswith(".size(0)")):
+            return self.expression(node.func.value, function)
         if name in _CONTENT and isinstance(node.func, ast.Attribute):
             return self._content(node.func.value, function)
         arguments = [*node.args, *(k.value for k in node.keywords)]
@@ -329,10 +333,14 @@ class Taints:
         return taint
 
     def _assigned(self, function: Method, row: Assign) -> Taint | None:
-        if row.kind == "path":
+        if row.kind == "path" and not row.value.endswith("]"):
             return self.path(function, row.value) if row.value != row.target else None
-        if row.kind in ("call", "other") or row.kind.startswith("unpack"):
+        if row.kind in ("call", "other", "path") or row.kind.startswith("unpack"):
             value = self._value(function, row)
+            if value is not None and _selects(value):
+                return Taint("local", "", "", row.target)
+            if row.kind == "path":
+                return self.path(function, row.value) if row.value != row.target else None
             return self.expression(value, function) if value is not None else None
         return None
 
@@ -432,6 +440,19 @@ def _bound_value(statement: str) -> ast.expr | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.NamedExpr):
         return node.value.value
     return node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
+
+
+def _selects(value: ast.expr) -> bool:
+    """Whether the length of a value depends on what the data of this rank hold: `mask.nonzero()`, `x[x > 0]`."""
+    if isinstance(value, ast.Call):
+        name = path_of(value.func).rpartition(".")[2]
+        return name in _SELECTING or (name == "where" and len(value.args) == 1)
+    if isinstance(value, ast.Subscript):
+        return isinstance(value.slice, ast.Compare)
+    if isinstance(value, ast.ListComp) and len(value.generators) == 1:
+        source = path_of(value.generators[0].iter)
+        return bool(value.generators[0].ifs) and (source in BATCH_NAMES or bool(_BATCH.search(source)))
+    return False
 
 
 def _table(extra: tuple[str, ...]) -> Table:
