@@ -9,6 +9,13 @@ from validator.facts.model import Call
 from validator.facts.text import path_of
 from validator.project import ClassDef, Method, Project
 
+_SCOPES = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
+_LEAVES = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+_INNER = frozenset(
+    kind for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST) and not issubclass(kind, _LEAVES)
+)  # fmt: skip
+
 
 class Bindings:
     """Answers for one project, remembered."""
@@ -56,14 +63,26 @@ def call_node(function: Method, call: Call) -> ast.Call | None:
 
 @lru_cache(maxsize=256)  # several rules look at the same few functions
 def own_nodes(node: ast.AST) -> list[ast.AST]:
-    """The nodes of a function without those of the functions and classes inside it."""
+    """The nodes of a function without those of the functions and classes inside it, and without operators."""
     found: list[ast.AST] = []
-    stack = list(ast.iter_child_nodes(node))
+    stack = _children(node)
     while stack:
         each = stack.pop()
         found.append(each)
-        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            stack += ast.iter_child_nodes(each)
+        if each.__class__ not in _SCOPES:
+            stack += _children(each)
+    return found
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """As `ast.iter_child_nodes`, which takes twice as long, without operators and contexts."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if value.__class__ is list:
+            found += [each for each in value if each.__class__ in _INNER]
+        elif value.__class__ in _INNER:
+            found.append(value)
     return found
 
 

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from validator.analysis.binding import bind
@@ -379,9 +379,14 @@ def _value(argument: Argument | None, otherwise: Any) -> Any:
     if argument is None:
         return otherwise
     try:
-        return ast.literal_eval(argument.value)
+        return _literal(argument.value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return UNKNOWN
+
+
+@lru_cache(maxsize=4096)  # parsers of one project say the same again and again
+def _literal(text: str) -> Any:
+    return ast.literal_eval(text)
 
 
 def _text(argument: Argument, values: dict[str, str]) -> str | None:

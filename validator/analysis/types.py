@@ -201,10 +201,11 @@ class Types:
     def callers(self) -> dict[Method, list[tuple[Method, Call]]]:
         """For every function the calls that reach it by name."""
         found: dict[Method, list[tuple[Method, Call]]] = {}
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                for target in self.called(function, call.target):
-                    found.setdefault(target, []).append((function, call))
+        for function, call in self.project.calls(
+            *self.project.defined, *(each.rpartition(".")[2] for each in _WRAPPERS)
+        ):
+            for target in self.called(function, call.target):
+                found.setdefault(target, []).append((function, call))
         return found
 
     def called_on(self, cls: ClassDef, names: set[str]) -> bool:
