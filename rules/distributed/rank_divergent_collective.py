@@ -78,6 +78,7 @@ class Strategy:
 """,
     """
 import deepspeed
+import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
@@ -93,6 +94,12 @@ def evaluate(model, batch):
     fully_shard(model)
     if dist.get_rank() == 0:
         print(model(batch))  # error: MP501
+
+def step(model, optimizer):
+    fully_shard(model)
+    if dist.get_rank() == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # error: MP501
+    optimizer.step()
 """,
     """
 import functools
@@ -223,6 +230,15 @@ def evaluate(model, batch):
     model = whole
     if dist.get_rank() == 0:
         print(model(batch))
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def step(model, loss):
+    if dist.get_rank() == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    return [dist.all_reduce(loss) for _ in range(dist.get_world_size())]
 """,
     """
 import torch.distributed as dist

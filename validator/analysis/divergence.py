@@ -187,16 +187,13 @@ def _inside(op: Op, trace: Trace, node: ast.AST) -> Op:
 
 
 def _count(node: ast.AST) -> ast.expr | None:
-    """The expression that decides how often a loop goes round: the test of a `while`, the arguments of `range`."""
+    """What decides how often a loop or a comprehension goes round: the test of a `while`, the arguments of `range`."""
     if isinstance(node, ast.While):
         return node.test
-    if (
-        isinstance(node, ast.For)
-        and isinstance(node.iter, ast.Call)
-        and isinstance(node.iter.func, ast.Name)
-        and node.iter.func.id == "range"
-    ):
-        return ast.Tuple(node.iter.args, ast.Load())
+    comprehension = isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp)
+    rounds = node.generators[0].iter if comprehension else getattr(node, "iter", None)  # type: ignore[attr-defined]
+    if isinstance(rounds, ast.Call) and isinstance(rounds.func, ast.Name) and rounds.func.id == "range":
+        return ast.Tuple(rounds.args, ast.Load())
     return None
 
 

@@ -11,7 +11,7 @@ from validator.project import ClassDef, Method, Project
 # A forward of an engine gathers parameters under ZeRO-3 only: what the stage is stands in a configuration.
 _OF_ENGINE = frozenset({"backward", "step", "save_checkpoint", "load_checkpoint", "train_batch", "eval_batch"})
 _OF_FSDP = frozenset({"forward", "clip_grad_norm_", "state_dict"})
-_OF_SHARDED = frozenset({"forward"})  # a state dict of DTensors is each rank's own
+_OF_SHARDED = frozenset({"forward", "clip_grad_norm_"})  # a state dict of DTensors is each rank's own
 _FSDP = frozenset({"FSDP", "FullyShardedDataParallel"})
 
 Made = dict[str, tuple[frozenset[str], At]]  # path -> its communicating methods, and where it was made
@@ -40,7 +40,12 @@ class Engines:
         A local name must have been bound by the call that makes the engine, and by none since. An attribute must be
         bound nowhere else in the class.
         """
-        for path, name in ((call.target, "forward"), (call.receiver, call.method)):
+        clipped = call.args[0].value if call.method == "clip_grad_norm_" and call.args else ""
+        for path, name in (
+            (call.target, "forward"),
+            (call.receiver, call.method),
+            (clipped.removesuffix("()").removesuffix(".parameters"), "clip_grad_norm_"),
+        ):
             made = self._local(function, path, call.at) if path else None
             if made is not None and name in made:
                 return name

@@ -265,3 +265,19 @@ def main():
     names = {name for name, _ in model.named_parameters()}
     for name in sorted(names):
         dist.all_reduce(model.get_parameter(name).data)
+
+# === comprehension_of_a_rank | hang
+import torch
+import torch.distributed as dist
+
+def main():
+    loss = torch.ones(1)
+    [dist.all_reduce(loss) for _ in range(dist.get_rank())]  # error: MP501
+
+# === comprehension_of_a_size | finish
+import torch
+import torch.distributed as dist
+
+def main():
+    loss = torch.ones(1)
+    [dist.all_reduce(loss) for _ in range(dist.get_world_size())]
