@@ -7,6 +7,7 @@ import faulthandler
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -19,7 +20,7 @@ PHASES = ("start", "load", "compile", "warmup", "measure", "report", "end")
 """In order. A rank in `end` has nothing left to do; one that is gone without it has failed."""
 
 SUPERVISOR = "MESHPROOF_SUPERVISOR"
-"""Environment variable with the process id of who watches this rank; absent under a launcher of the user's own."""
+"""Environment variable with `<process id>@<host>` of who watches this rank; absent under the user's own launcher."""
 
 PR_SET_PDEATHSIG = 1
 STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
@@ -39,16 +40,24 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 def _follow_supervisor() -> None:
     """End with the launcher, whatever state this process is in, and at once where the supervisor is gone already."""
-    supervisor = os.environ.get(SUPERVISOR)
-    if supervisor is None:
+    pid, _, host = os.environ.get(SUPERVISOR, "").partition("@")
+    if not pid:
         return
     die_with_parent(signal.SIGKILL)
+    if host != socket.gethostname():
+        return  # over there its launcher looks after this rank
     try:
-        os.kill(int(supervisor), 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         os._exit(1)
     except PermissionError:
         pass  # somebody is there
+
+
+def slurm_step() -> str:
+    """The job step that this process is a task of, as `scancel` takes it; "" outside of Slurm."""
+    job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
+    return f"{job}.{step}" if job and step and "SLURM_PROCID" in os.environ else ""
 
 
 class Heartbeat:
@@ -65,6 +74,7 @@ class Heartbeat:
         self.phase = "start"
         self.subject = ""
         """What the rank works on, for the message of an error: an input's name."""
+        self.place = {"host": socket.gethostname(), "step": slurm_step()}
         _follow_supervisor()
         if STACK_SIGNAL is not None:
             self._stacks = (folder / f"stacks.{rank}.txt").open("w", encoding="utf-8")
@@ -73,8 +83,13 @@ class Heartbeat:
 
     def beat(self, phase: str, done: int = 0, total: int = 0) -> None:
         self.phase = phase
-        _write(self.path, {"rank": self.rank, "phase": phase, "done": done, "total": total, "time": time.time(),
-                           "pid": os.getpid()})  # fmt: skip
+        _write(
+            self.path,
+            {
+                "rank": self.rank, "phase": phase, "done": done, "total": total, "time": time.time(),
+                "pid": os.getpid(), **self.place,
+            },
+        )  # fmt: skip
 
     def fail(self, error: BaseException) -> None:
         """Record the error that ends this rank; the supervisor takes the earliest of all ranks."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ def new_mark() -> dict[str, str]:
 
     A launcher such as torchrun gives every rank its own session: killing the launcher's would leave them.
     """
-    return {MARK: secrets.token_hex(8), SUPERVISOR: str(os.getpid())}
+    return {MARK: secrets.token_hex(8), SUPERVISOR: f"{os.getpid()}@{socket.gethostname()}"}
 
 
 def members(mark: str) -> list[Any]:
@@ -38,6 +40,11 @@ def members(mark: str) -> list[Any]:
         except (psutil.Error, OSError):
             continue  # another user's, or gone meanwhile
     return found
+
+
+def is_here(beat: Mapping[str, Any]) -> bool:
+    """Whether a heartbeat comes from this host; only then its process id means something."""
+    return beat.get("host") == socket.gethostname()
 
 
 def is_alive(pid: int) -> bool:

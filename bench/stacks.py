@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -100,12 +101,16 @@ def collect(folder: Path, beats: Sequence[Mapping[str, Any]], mark: str) -> dict
 
     Ranks that gave no heartbeat yet, or that do not answer, are read by py-spy where it is installed.
     """
-    pids = {int(beat["rank"]): int(beat["pid"]) for beat in beats if "rank" in beat and "pid" in beat}
+    pids = {int(beat["rank"]): int(beat["pid"]) for beat in beats if sessions.is_here(beat)}
+    elsewhere = {int(beat["rank"]): str(beat["step"]) for beat in beats if not sessions.is_here(beat)}
     living = {process.pid: process for process in sessions.members(mark)}
     asked = {rank: pid for rank, pid in pids.items() if pid in living}
     for pid in asked.values():
         _signal(pid)
-    texts = _await(folder, {rank for rank, pid in asked.items() if not sessions.is_stopped(pid)})
+    for step in set(filter(None, elsewhere.values())):
+        _signal_step(step)
+    answering = {rank for rank, pid in asked.items() if not sessions.is_stopped(pid)}
+    texts = _await(folder, answering | {rank for rank, step in elsewhere.items() if step})
     silent = {rank: pid for rank, pid in asked.items() if rank not in texts}
     silent |= {rank: pid for pid, rank in _unheard(living, set(pids.values())).items() if rank not in pids}
     for rank, pid in silent.items():
@@ -122,6 +127,13 @@ def _signal(pid: int) -> None:
             os.kill(pid, STACK_SIGNAL)
     except OSError:
         pass  # gone meanwhile
+
+
+def _signal_step(step: str) -> None:
+    """Slurm reaches the tasks of a step on all hosts."""
+    command = ["scancel", f"--signal={STACK_SIGNAL.name}", step] if STACK_SIGNAL is not None else ["true"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, capture_output=True, timeout=PY_SPY_SECONDS, check=False)
 
 
 def _await(folder: Path, ranks: set[int]) -> dict[int, str]:

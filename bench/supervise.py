@@ -12,6 +12,7 @@ from bench import sessions, stacks
 from bench.diagnose.analysis import recorded_positions
 from bench.heartbeat import die_with_parent, read_all
 from bench.launch import exits, flight, forked, local
+from bench.launch.engine import Launcher
 from bench.logs import CappedLog
 from bench.verdict import Exit, Verdict, classify, gone, hang, unfinished, verdict_of
 
@@ -24,6 +25,7 @@ DEADLINES = {
 """Seconds without progress of a rank in a phase before its group counts as hung. `end`: from the last rank's end to
 that of its launcher. `lost`: how long the others may go on when a rank is gone without having finished."""
 
+STALE = ("heartbeat.*.json", "error.*.json", "stacks.*.txt", "exits.json", "rendezvous.*.json")
 POLL = 0.1
 Progress = Callable[[str, int, int], None]
 
@@ -34,7 +36,8 @@ class Job:
 
     `environment` is added to theirs. `fork` starts them from one process that has imported everything: for CPUs,
     where the imports of many ranks take longer than a tiny run; `preload` names more to import first.
-    `foreground` gives them the terminal instead of a log, and all the time that people take.
+    `foreground` gives them the terminal instead of a log, and all the time that people take. `launcher` is the engine
+    that starts them; without one they run on this host.
     """
 
     module: str = "bench.worker"
@@ -42,8 +45,11 @@ class Job:
     fork: bool = False
     preload: tuple[str, ...] = ()
     foreground: bool = False
+    launcher: Launcher | None = None
 
     def command(self, ranks: int, arguments: list[str]) -> list[str]:
+        if self.launcher is not None:
+            return self.launcher.command(ranks, self.module, arguments)
         if self.fork and ranks > 1:
             return forked.command(ranks, self.module, arguments, self.preload)
         return local.command(ranks, self.module, arguments)
@@ -82,7 +88,8 @@ class Watch:
 
     def _lost(self) -> list[int]:
         """Ranks whose process has been gone for a while, without an error or the mark of the end."""
-        beats = {int(beat["rank"]): int(beat["pid"]) for beat in read_all(self.folder, "heartbeat")}
+        here = [beat for beat in read_all(self.folder, "heartbeat") if sessions.is_here(beat)]
+        beats = {int(beat["rank"]): int(beat["pid"]) for beat in here}
         failed = {error.get("rank") for error in read_all(self.folder, "error")}
         now = time.time()
         for rank in unfinished(self.folder, self.ranks, excluded=failed):
@@ -102,7 +109,7 @@ class Watch:
             if not positions.get(rank, stacks.Position()).collective:
                 positions[rank] = where
         states = {}
-        for beat in beats:
+        for beat in filter(sessions.is_here, beats):
             if not sessions.is_alive(int(beat["pid"])):
                 states[int(beat["rank"])] = "its process is gone"
             elif sessions.is_stopped(int(beat["pid"])):
@@ -131,7 +138,7 @@ def run_group(
     All its processes are killed on a deadline and on Ctrl-C, which is raised again. Raises `OSError` where the
     folder cannot be written.
     """
-    for pattern in ("heartbeat.*.json", "error.*.json", "stacks.*.txt", "exits.json", f"{flight.PREFIX}*"):
+    for pattern in (*STALE, f"{flight.PREFIX}*"):
         for stale in folder.glob(pattern):
             stale.unlink()
     job = job or Job()

@@ -12,6 +12,7 @@ from bench.agreement import mismatches
 from bench.availability import lacking
 from bench.configuration import Configuration, graph_mode, model_facts
 from bench.domination import dominates
+from bench.launch.engine import Launcher
 from bench.locks import Locks
 from bench.progress import Progress
 from bench.verdict import HINTS
@@ -66,7 +67,8 @@ class Sweep:
 
     `skip` records what is strictly larger than a configuration that ran out of memory without running it.
     `deadlines` in seconds by phase, see `bench.supervise.DEADLINES`. `check_losses` makes rows `loss_mismatch` that
-    do not train like the first of their kind.
+    do not train like the first of their kind. `launcher` starts the ranks where they do not run on this host, whose
+    GPUs then do not count, but `gpus`.
     """
 
     def __init__(
@@ -81,15 +83,18 @@ class Sweep:
         skip: bool = True,
         deadlines: Mapping[str, float] | None = None,
         check_losses: bool = False,
+        launcher: Launcher | None = None,
+        gpus: int | None = None,
     ) -> None:
         self.configurations = list(configurations)
         self.output = output
         self.processes = processes
         self.force, self.retry_failed = force, retry_failed
         self.skip, self.deadlines, self.check_losses = skip, deadlines, check_losses
-        self.gpus = len(environment.gpus())
+        self.launcher = launcher
+        self.gpus = len(environment.gpus()) if gpus is None else gpus
         self.locks = Locks(output)
-        self.held = gpu_memory.used() if self.gpus else []
+        self.held = gpu_memory.used() if self.gpus and launcher is None else []
         self.progress = Progress(len(self.configurations) * processes, quiet)
         self.rows: dict[str, dict[str, Any]] = {}
 
@@ -150,19 +155,28 @@ class Sweep:
         hashes = [c.content_hash() for c in self.configurations]
         return [self.rows[h] for h in hashes if h in self.rows]
 
+    def outstanding(self) -> list[Configuration]:
+        """Those without a row that counts, for somebody else to run; the others' rows are there afterwards."""
+        return [c for c in dict.fromkeys(self.configurations) if not self._known(c)]
+
     def _settled(self, configuration: Configuration) -> bool:
-        """Whether the row needs no run: it is refused, or there already."""
+        """Whether the row needs no run; where it does, its directory is ours and empty."""
         self.locks.claim(configuration.content_hash(), configuration.label())
-        folder = configuration.directory(self.output)
+        if self._known(configuration):
+            return True
+        self._prepare(configuration, configuration.directory(self.output))
+        return False
+
+    def _known(self, configuration: Configuration) -> bool:
+        """Whether the row needs no run: it is refused, or there already."""
         refused = refusal(configuration, self.gpus)
         if refused is not None:
             self._finish(configuration, status="unsupported", message=refused[0], hint=refused[1])
             return True
-        old = None if self.force else results.read_result(folder)
+        old = None if self.force else results.read_result(configuration.directory(self.output))
         if old is not None and self._stands(old):
             self.rows[configuration.content_hash()] = old
             return True
-        self._prepare(configuration, folder)
         return False
 
     def _stands(self, old: Mapping[str, Any]) -> bool:
@@ -183,7 +197,7 @@ class Sweep:
 
     def _job(self, configuration: Configuration) -> supervise.Job:
         """What the ranks run."""
-        return supervise.Job()
+        return supervise.Job(launcher=self.launcher)
 
     def _run_process(self, configuration: Configuration, number: int) -> None:
         folder = configuration.directory(self.output)

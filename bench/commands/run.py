@@ -18,6 +18,7 @@ from bench.configuration import Configuration, ConfigurationError, hash_inputs, 
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import effective, notice, sharding_disabled
+from bench.launch import flags as launch
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -84,15 +85,6 @@ def _choices(allowed: tuple[str, ...]) -> Any:
     return read
 
 
-def _deadline(text: str) -> tuple[str, float]:
-    from bench.supervise import DEADLINES
-
-    phase, _, seconds = text.partition("=")
-    if phase not in DEADLINES or not seconds.isascii() or not seconds.isdigit() or int(seconds) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: write PHASE=SECONDS, with a phase of {', '.join(DEADLINES)}")
-    return phase, float(seconds)
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench run`. A comma-separated list makes one row per value and combination."""
     p = argparse.ArgumentParser(prog="python -m bench run", description=__doc__, allow_abbrev=False)
@@ -156,13 +148,14 @@ def parser() -> argparse.ArgumentParser:
         help="rows whose loss leaves that of the first row with the same weights and samples end as loss_mismatch",
     )  # fmt: skip
     measuring.add_argument(
-        "--deadline", dest="deadlines", type=_deadline, action="append", metavar="PHASE=SECONDS", default=[],
+        "--deadline", dest="deadlines", type=launch.deadline, action="append", metavar="PHASE=SECONDS", default=[],
         help="without progress a rank counts as hung: start=180, load=900, compile=1800, warmup=900, measure=900, "
         "report=600",
     )  # fmt: skip
     measuring.add_argument("--dry-run", action="store_true", help="show the rows, run none")
     measuring.add_argument("--quiet", action="store_true")
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
+    launch.add(p)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     return p
 
@@ -181,6 +174,7 @@ def _add_debugging(p: argparse.ArgumentParser) -> None:
 
 NOT_SETTINGS = frozenset(
     {
+        *launch.NOT_SETTINGS,
         "output",
         "config",
         "force",
@@ -270,14 +264,15 @@ def _check_backends(configurations: Iterable[Configuration]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all rows ok or unsupported, 1 a failed row, 2 wrong usage, 130 interrupted."""
     options = parser().parse_args(arguments)
-    gpus = len(environment.gpus())
     if sharding_disabled():
         print(f"bench run: {notice()}", file=sys.stderr)
     try:
         settings = _settings(options)
         if "RANK" in os.environ:
-            return _one_rank(settings, options, gpus)
-        configurations = expand(settings, gpus)
+            return _one_rank(settings, options, len(environment.gpus()))
+        launch.check(options, settings)
+        gpus = launch.gpus(options)
+        configurations = expand(settings, gpus) if options.cell is None else [launch.cell(options.cell)]
         _check_backends(configurations)
         orders = _orders(options)
         if orders is None:
@@ -291,7 +286,7 @@ def main(arguments: Sequence[str]) -> int:
         return _dry_run(configurations, gpus)
     if orders is not None:
         return _look_into(configurations[0], orders, gpus)
-    return _sweep(configurations, options)
+    return _sweep(configurations, options, gpus)
 
 
 def _orders(options: argparse.Namespace) -> Orders | None:
@@ -312,15 +307,19 @@ def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
     return run_in_foreground(configuration, orders)
 
 
-def _sweep(configurations: list[Configuration], options: argparse.Namespace) -> int:
-    from bench.sweep import Interrupted, Sweep
+def _sweep(configurations: list[Configuration], options: argparse.Namespace, gpus: int) -> int:
+    from bench.matrix.lanes import LanedSweep
+    from bench.sweep import Interrupted
     from bench.table import render
 
-    sweep = Sweep(
+    sweep = LanedSweep(
         configurations, options.output, processes=options.processes, force=options.force,
         retry_failed=options.retry_failed, quiet=options.quiet, skip=options.skip, deadlines=dict(options.deadlines),
-        check_losses=options.check_losses,
+        check_losses=options.check_losses, gpus=gpus, launcher=launch.engine(options),
+        lanes=launch.lanes(options, configurations),
     )  # fmt: skip
+    if launch.wants_array(options):
+        return launch.leave_to_slurm(sweep, options)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         rows = sweep.run()

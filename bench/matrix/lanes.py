@@ -35,6 +35,8 @@ class LanedSweep(Sweep):
         self._here = threading.local()
 
     def _job(self, configuration: Configuration) -> supervise.Job:
+        if self.launcher is not None:
+            return super()._job(configuration)
         gpu = getattr(self._here, "gpu", None)
         return supervise.Job(environment={} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})
 
@@ -61,6 +63,7 @@ class LanedSweep(Sweep):
             self.locks.release()
         if self.failure is not None:
             raise self.failure
+        self._compare()
         return self._ordered()
 
     def _lane(self, gpu: int, waiting: queue.SimpleQueue[Configuration]) -> None:

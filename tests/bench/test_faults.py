@@ -85,7 +85,10 @@ def started_by(supervisor: int) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(SUPERVISOR) == str(supervisor) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get(SUPERVISOR, "").startswith(f"{supervisor}@")
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
         except psutil.Error:
             continue
