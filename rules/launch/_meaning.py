@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from rules.launch._configuration import Configuration
 from rules.launch._frameworks import Framework
 from validator.analysis.command_line import CommandLine
 from validator.analysis.launch import Launch
-
-if TYPE_CHECKING:
-    from rules.launch._quantities import Configuration
 
 
 def refined(given: Configuration, framework: Framework, launch: Launch, line: CommandLine) -> Iterator[Configuration]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from rules import models
-from rules.constraints import CHOICES, NAMES, Quantities
+from rules.constraints import CHOICES
 from rules.launch import _meaning
 from rules.launch._common import origin
+from rules.launch._configuration import Configuration, Said
 from rules.launch._frameworks import Framework, frameworks, named
 from validator.analysis.command_line import CommandLine, CommandLines, Given
 from validator.analysis.composed import Composition, Compositions, Node
@@ -18,8 +18,6 @@ from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
 from validator.analysis.options import UNKNOWN, Parser
 from validator.facts.config_files import Setting, Settings
-from validator.facts.model import At
-from validator.finding import Related
 from validator.project import Project
 
 _TEXTS = frozenset({
@@ -29,57 +27,6 @@ _NUMBERS = frozenset({"kl_coefficient"})
 _SPELLINGS = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "fp32": "fp32", "float": "fp32",
 }  # fmt: skip
-
-
-class Said(NamedTuple):
-    """What is said of one quantity, and where.
-
-    `value` is None where it is not known; then `why` may say why. `flag` is what a person would change. `span` is
-    None for a default: nothing in the file says it. `switch`: its presence says it.
-    """
-
-    value: Any
-    flag: str
-    path: str = ""
-    span: At | None = None
-    why: str = ""
-    switch: bool = False
-    related: tuple[Related, ...] = ()
-
-
-@dataclass
-class Configuration:
-    """One configuration, as far as a file says it."""
-
-    name: str
-    framework: str
-    path: str
-    span: At
-    said: dict[str, Said]
-    implied: dict[str, Any] = field(default_factory=dict)
-    open: bool = False
-
-    def value(self, quantity: str) -> Any:
-        known = self.said.get(quantity)
-        return known.value if known is not None else self.implied.get(quantity)
-
-    def drop(self, *quantities: str) -> None:
-        for quantity in quantities:
-            self.said.pop(quantity, None)
-            self.implied.pop(quantity, None)
-
-    def move(self, old: str, new: str) -> None:
-        """Take what is said of one quantity for another."""
-        if old in self.said:
-            self.said[new] = self.said.pop(old)
-
-    def quantities(self) -> Quantities:
-        """What the table is asked about."""
-        known = {name: said.value for name, said in self.said.items() if name in NAMES and said.value is not None}
-        missing = {name for name, said in self.said.items() if said.value is None}
-        implied = {name: value for name, value in self.implied.items() if name not in missing}
-        given = {**implied, **known}
-        return Quantities.of(framework=self.framework or None, **given)
 
 
 def configurations(project: Project) -> Iterator[Configuration]:

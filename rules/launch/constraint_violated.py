@@ -25,7 +25,7 @@ from validator.rule import Rule
 
 if TYPE_CHECKING:
     from rules.constraints import Constraint, Proposal, Violation
-    from rules.launch._quantities import Configuration, Said
+    from rules.launch._configuration import Configuration, Said
 
 RULE = Rule(
     "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization"),

@@ -24,7 +24,7 @@ from validator.rule import Rule
 
 if TYPE_CHECKING:
     from rules.constraints import Constraint, Quantities
-    from rules.launch._quantities import Configuration, Said
+    from rules.launch._configuration import Configuration, Said
 
 RULE = Rule("MP710", "launch-not-checked", "note", "0.1.0", tokens=TOKENS, languages=("shell", "python"))
 
