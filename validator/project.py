@@ -212,10 +212,11 @@ class ClassDef:
     @cached_property
     def external_bases(self) -> tuple[str, ...]:
         """Bases that are not classes of the project, anywhere up the hierarchy: dotted names as far as known."""
-        found = []
-        for cls in self.mro:
-            found += [_path(base) for base in cls.bases if not isinstance(base, ClassDef)]
-        return tuple(found)
+        return tuple(base for cls in self.mro for base in cls._outer_bases)
+
+    @cached_property
+    def _outer_bases(self) -> tuple[str, ...]:
+        return tuple(_path(base) for base in self.bases if not isinstance(base, ClassDef))
 
     @cached_property
     def is_open(self) -> bool:
@@ -225,20 +226,27 @@ class ClassDef:
     @cached_property
     def is_opaque(self) -> bool:
         """Whether a base outside the project, a metaclass, a decorator or `__getattr__` may add members."""
-        if any(base not in PLAIN_BASES for base in self.external_bases):
+        return any(cls._adds_members for cls in self.mro)
+
+    @cached_property
+    def _adds_members(self) -> bool:
+        if any(base not in PLAIN_BASES for base in self._outer_bases):
             return True
-        dynamic = ("__getattr__", "__getattribute__", "__setattr__")
-        if any(name in cls.methods for cls in self.mro for name in dynamic):
+        if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
             return True
-        return any(_metaclass(cls.facts) or not _plain_decorators(cls.facts.decorators) for cls in self.mro)
+        return _metaclass(self.facts) or not _plain_decorators(self.facts.decorators)
 
     @cached_property
     def is_abstract(self) -> bool:
         """Whether the class is a protocol, or some abstract method is left: it is not meant to be instantiated."""
         if any(base.rpartition(".")[2].removesuffix("[]") == "Protocol" for base in self.facts.bases):
             return True
-        names = {name for cls in self.mro for name, m in cls.methods.items() if m.facts.is_abstract}
+        names = frozenset().union(*(cls._abstract for cls in self.mro))
         return any((method := self.find(name)) is not None and method.facts.is_abstract for name in names)
+
+    @cached_property
+    def _abstract(self) -> frozenset[str]:
+        return frozenset(name for name, method in self.methods.items() if method.facts.is_abstract)
 
     @cached_property
     def _writes_itself(self) -> bool:
@@ -269,12 +277,11 @@ class ClassDef:
     @cached_property
     def attributes(self) -> frozenset[str]:
         """Every name that is set on the class or, through `self`, on its instances; inherited ones included."""
-        names: set[str] = set()
-        for cls in self.mro:
-            names.update(name for name, _ in cls.facts.attributes)
-            names.update(cls.methods)
-            names.update(cls.instance_attributes)
-        return frozenset(names)
+        return frozenset().union(*(cls._own_attributes for cls in self.mro))
+
+    @cached_property
+    def _own_attributes(self) -> frozenset[str]:
+        return frozenset([*(name for name, _ in self.facts.attributes), *self.methods, *self.instance_attributes])
 
     @cached_property
     def instance_attributes(self) -> dict[str, Method]:
@@ -290,8 +297,12 @@ class ClassDef:
                         found.setdefault(name, method)
         return found
 
-    def descendants(self) -> list[ClassDef]:
-        """All classes of the project below this one."""
+    def descendants(self) -> tuple[ClassDef, ...]:
+        """All classes of the project below this one, each after a base that leads to it."""
+        return self._descendants
+
+    @cached_property
+    def _descendants(self) -> tuple[ClassDef, ...]:
         found: dict[ClassDef, None] = {}
         stack = list(self.subclasses)
         while stack:
@@ -299,7 +310,30 @@ class ClassDef:
             if cls not in found:
                 found[cls] = None
                 stack += cls.subclasses
-        return list(found)
+        return tuple(found)
+
+    @cached_property
+    def relatives(self) -> tuple[ClassDef, ...]:
+        """The class, those below it, and every base of any of them."""
+        found: dict[ClassDef, None] = dict.fromkeys((self, *self.descendants()))
+        stack = list(found)
+        while stack:
+            for base in stack.pop().bases:
+                if isinstance(base, ClassDef) and base not in found:
+                    found[base] = None
+                    stack.append(base)
+        return tuple(found)
+
+    def find_below(self, name: str) -> dict[ClassDef, Method | None]:
+        """What `find(name)` gives on the class and on each one below it: one walk, however long their hierarchy."""
+        found: dict[ClassDef, Method | None] = {}
+        for cls in (self, *self.descendants()):
+            alone = cls.bases[0] if len(cls.bases) == 1 else None
+            if name in cls.methods:
+                found[cls] = cls.methods[name]
+            else:
+                found[cls] = found[alone] if isinstance(alone, ClassDef) and alone in found else cls.find(name)
+        return found
 
 
 def _metaclass(facts: Class) -> bool:

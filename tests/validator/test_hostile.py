@@ -135,7 +135,8 @@ def test_digits_that_are_no_numbers(here: Path, capsys: pytest.CaptureFixture[st
     many = "1" * 5_000
     (here / "a.sh").write_text(
         f"#SBATCH --nodes=²\n#SBATCH --gpus=٣\n#SBATCH --ntasks={many}\n#SBATCH --gres=gpu:{many}\n"
-        f"a=(1 2); echo ${{{many}}} ${{²}} ${{a[²]}} ${{a[{many}]}} \"${{a[@]:{many}}}\" \"${{@:²}}\" $(({many} + 1))\n[ {many} -gt 1 ] && echo\n"
+        f'a=(1 2); echo ${{{many}}} ${{²}} ${{a[²]}} ${{a[{many}]}} "${{a[@]:{many}}}" "${{@:²}}" $(({many} + 1))\n'
+        f"[ {many} -gt 1 ] && echo\n"
         f"torchrun --nproc-per-node={many} --nnodes=² train.py --lr ${{a[1]}}\n"
     )
     (here / "requirements.txt").write_text(f"torch>={many}.{many}\n")
@@ -285,3 +286,20 @@ def test_thousands_of_misspelt_options_are_not_compared_with_each_other(here: Pa
     done = process("--no-cache", "--isolated", "--select", "MP301", "--statistics", "a.py", stdout=subprocess.PIPE)
     assert "2000  MP301" in done.stdout
     assert time.monotonic() - started < 20
+
+
+def test_a_thousand_classes_in_one_line_are_read_in_seconds(here: Path) -> None:
+    top = "class C0:\n    def step(self):\n        dist.barrier()\n    def m0(self):\n        pass\n"
+    below = (
+        f"class C{i}(C{i - 1}):\n    def step(self):\n        super().step()\n        self.m{i - 1}()\n"
+        f"    def m{i}(self):\n        self.a{i} = self.m{i - 1}()\n"
+        for i in range(1, 1000)
+    )
+    end = "def main(rank):\n    c = C999()\n    c.absent()\n    if dist.get_rank() == 0:\n        c.step()\n"
+    (here / "deep.py").write_text("import torch.distributed as dist\n" + top + "".join(below) + end)
+    done = process("--no-cache", "--isolated", "--format", "concise", "deep.py", stdout=subprocess.PIPE)
+    hanging, missing = done.stdout.splitlines()[:2]
+    assert "MP120 `C999` has no method `absent`" in missing
+    assert "MP501" in hanging
+    assert "`step` → `…` → `step`" in hanging
+    assert len(hanging) < 400

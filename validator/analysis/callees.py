@@ -17,6 +17,7 @@ from validator.project import ClassDef, Method, Project
 
 _DATACLASS = frozenset({"dataclass", "dataclasses.dataclass", "dataclass()", "dataclasses.dataclass()"})
 _REMOTE = frozenset({"ray.remote", "ray.remote()"})
+_MAKING = _DATACLASS | _REMOTE  # decorators that leave what a call of the class needs plain to see
 _FIELD = frozenset({"field", "dataclasses.field"})
 
 
@@ -36,6 +37,7 @@ class Callees:
         self.members = project.analysis(Members)
         self.certain = project.analysis(Certain)
         self._constructors: dict[ClassDef, Callee | None] = {}
+        self._one_line: dict[ClassDef, bool] = {}
 
     def of(self, function: Method, call: Call) -> list[Callee]:
         """Everything that a call inside `function` may reach, if all of it is known."""
@@ -115,18 +117,17 @@ class Callees:
 
     def _own(self, owner: Method, cls: ClassDef, name: str) -> list[Callee]:
         """`self.name(…)`: the method of the class or of any class below it."""
-        lines = [cls, *cls.descendants()]
-        if any(name in each.instance_attributes for line in lines for each in line.mro):
+        if any(name in each.instance_attributes for each in cls.relatives):
             return []
-        heirs = [line for line in lines if line.find(owner.name) is owner]
-        if not any(line.find(name) for line in heirs):
+        found = cls.find_below(name)
+        if not any(found[line] for line, method in cls.find_below(owner.name).items() if method is owner):
             return []  # only classes that replace the calling method have it
-        found = {method: cls for cls in reversed(lines) if (method := cls.find(name)) is not None}
-        return self._all(found, through_class=owner.facts.is_classmethod)
+        nearest = {method: line for line, method in reversed(found.items()) if method is not None}
+        return self._all(nearest, through_class=owner.facts.is_classmethod)
 
     def _inherited(self, cls: ClassDef, name: str) -> list[Callee]:
         """`super().name(…)`, where only one line of bases leads upwards."""
-        if any(len(each.bases) != 1 for line in [cls, *cls.descendants()] for each in line.mro[:-1]):
+        if not self._has_one_line(cls):
             return []
         for base in cls.mro[1:]:
             if name in base.methods:
@@ -135,13 +136,18 @@ class Callees:
             return [made]
         return []
 
+    def _has_one_line(self, cls: ClassDef) -> bool:
+        """Whether the class and all below it have one base each, so that `super()` means the same for all of them."""
+        if cls not in self._one_line:
+            self._one_line[cls] = all(len(each.bases) == 1 for each in cls.relatives if len(each.mro) > 1)
+        return self._one_line[cls]
+
     def _on_object(self, function: Method, receiver: str, name: str) -> list[Callee]:
         found: dict[Method, ClassDef] = {}
         for cls in self.certain.of(function, receiver):
-            for line in [cls, *cls.descendants()]:
-                if any(name in each.instance_attributes for each in line.mro):
-                    return []
-                method = line.find(name)
+            if any(name in each.instance_attributes for each in cls.relatives):
+                return []
+            for line, method in cls.find_below(name).items():
                 if method is None:
                     return []
                 found.setdefault(method, line)
@@ -165,9 +171,7 @@ class Callees:
             return None
         if ("<module>", cls.name) in cls.module.imports:
             return None
-        if any(
-            each.facts.keywords or not _DATACLASS.union(_REMOTE).issuperset(each.facts.decorators) for each in cls.mro
-        ):
+        if any(each.facts.keywords or not _MAKING.issuperset(each.facts.decorators) for each in cls.mro):
             return None
         if any(row.target == cls.name for row in cls.module.top.facts.assigns):
             return None

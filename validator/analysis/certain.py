@@ -30,6 +30,7 @@ class Certain:
         self.project = project
         self.members = project.analysis(Members)
         self._known: dict[tuple[Method, str], Classes] = {}
+        self._values: dict[ClassDef, dict[str, list[tuple[Method, Assign]]]] = {}
         self._depth = 0
 
     def of(self, function: Method, path: str) -> Classes:
@@ -109,12 +110,21 @@ class Certain:
         for owner in [*cls.mro, *cls.descendants()]:
             if any(each == name for each, _ in owner.facts.attributes):
                 return NOTHING
-            for method in owner.every_method():
-                target = f"{own_object(method)}.{name}"
-                for inner in [method, *self.project.nested(method)]:
-                    rows = (row for row in inner.facts.assigns if row.target == target and not _is_none(row))
-                    sources += [self._assigned(inner, row) for row in rows]
+            sources += [self._assigned(method, row) for method, row in self._own_values(owner).get(name, ())]
         return _all(sources)
+
+    def _own_values(self, cls: ClassDef) -> dict[str, list[tuple[Method, Assign]]]:
+        """By attribute, what the methods of a class, without those of its bases, set it to."""
+        if cls not in self._values:
+            values: dict[str, list[tuple[Method, Assign]]] = {}
+            for method in cls.every_method():
+                own = f"{own_object(method)}."
+                for inner in [method, *self.project.nested(method)]:
+                    for row in inner.facts.assigns:
+                        if row.target.startswith(own) and not _is_none(row):
+                            values.setdefault(row.target.removeprefix(own), []).append((inner, row))
+            self._values[cls] = values
+        return self._values[cls]
 
     def _result(self, function: Method, target: str) -> Classes:
         symbol = self.project.lookup(function, target)

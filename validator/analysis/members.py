@@ -29,6 +29,7 @@ class Members:
         self.project = project
         self._closed: dict[ClassDef, bool] = {}
         self._readable_modules: dict[Module, bool] = {}
+        self._listed: dict[ClassDef, bool] = {}
 
     def lacks(self, cls: ClassDef, name: str) -> bool:
         """Whether no object of the class, or of a class below it, can have the member."""
@@ -47,9 +48,14 @@ class Members:
         return self._closed[cls]
 
     def _is_closed(self, cls: ClassDef) -> bool:
-        if cls.is_opaque or any("Mixin" in each.name for each in cls.mro) or self._mixed_in_elsewhere(cls):
-            return False
-        return all(self._readable(each.module) and not _fills_itself(each) for each in cls.mro)
+        return not (cls.is_opaque or self._mixed_in_elsewhere(cls)) and all(self._lists_own(each) for each in cls.mro)
+
+    def _lists_own(self, cls: ClassDef) -> bool:
+        """Whether what the class itself, without its bases, gives to its objects is spelled out."""
+        if cls not in self._listed:
+            readable = "Mixin" not in cls.name and self._readable(cls.module)
+            self._listed[cls] = readable and not _fills_itself(cls)
+        return self._listed[cls]
 
     def _readable(self, module: Module) -> bool:
         """Whether the facts show every attribute that a module sets: in full, or because it sets none."""

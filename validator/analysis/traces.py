@@ -15,12 +15,14 @@ from validator.facts.model import At, Call
 from validator.project import Method
 
 _ROOM = 300  # parts of a callee's trace that are copied into a caller; beyond, the callee counts as silent
+_ENDS = 4  # functions named at either end of a long way to a collective
 
 
 class Op(NamedTuple):
     """One collective that a rank takes part in. `group` is WORLD or the group's text where the trace stands.
 
-    `place`, `path`: where the collective itself is called; `via`: the functions between here and there.
+    `path`, `at`: where the collective itself is called; `via`: the functions between here and there, `…` for the
+    middle of many.
     """
 
     name: str
@@ -123,4 +125,9 @@ class Inlining:
             argument = self.arguments.get(group)
             group = (argument.value if argument is not None else self.params[group]) or group
             group = WORLD if group == "None" else group
-        return op._replace(group=group, via=(self.target.name, *op.via), here=self.call.at)
+        return op._replace(group=group, via=_through(self.target.name, op.via), here=self.call.at)
+
+
+def _through(name: str, via: tuple[str, ...]) -> tuple[str, ...]:
+    """The way through one more function. Of a long one both ends are kept: nobody reads a thousand names."""
+    return (name, *via) if len(via) <= 2 * _ENDS else (name, *via[: _ENDS - 1], "…", *via[-_ENDS:])

@@ -31,6 +31,7 @@ class Types:
         self.project = project
         self._known: dict[tuple[Method, str], Classes] = {}
         self._attributes: dict[tuple[ClassDef, str], Classes] = {}
+        self._values: dict[ClassDef, tuple[dict[str, str], dict[str, list[tuple[Method, Assign | None]]]]] = {}
         self._called: dict[tuple[Method, str], list[Method]] = {}
         self._depth = 0
 
@@ -180,16 +181,26 @@ class Types:
     def _find_attribute(self, cls: ClassDef, name: str) -> Classes:
         found: set[ClassDef] = set()
         for owner in cls.mro:
-            annotation = dict(owner.facts.attributes).get(name, "")
-            found |= self.annotated(owner.module.top, annotation)
-            for method in owner.every_method():
-                if method.name == name and method.facts.is_property:
-                    found |= self.returned(method)
-                first = method.facts.params[0].name if method.facts.params else "self"
-                for row in method.facts.assigns:
-                    if row.target == f"{first}.{name}":
-                        found |= self._assigned(method, row)
+            annotations, values = self._own_values(owner)
+            if name in annotations:
+                found |= self.annotated(owner.module.top, annotations[name])
+            for method, row in values.get(name, ()):
+                found |= self.returned(method) if row is None else self._assigned(method, row)
         return frozenset(found)
+
+    def _own_values(self, cls: ClassDef) -> tuple[dict[str, str], dict[str, list[tuple[Method, Assign | None]]]]:
+        """The annotations of a class by attribute, and what gives each its value: a property or an assignment."""
+        if cls not in self._values:
+            values: dict[str, list[tuple[Method, Assign | None]]] = {}
+            for method in cls.every_method():
+                if method.facts.is_property:
+                    values.setdefault(method.name, []).append((method, None))
+                own = (method.facts.params[0].name if method.facts.params else "self") + "."
+                for row in method.facts.assigns:
+                    if row.target.startswith(own):
+                        values.setdefault(row.target.removeprefix(own), []).append((method, row))
+            self._values[cls] = dict(cls.facts.attributes), values
+        return self._values[cls]
 
     def _annotated_value(self, function: Method, path: str) -> Classes:
         symbol = self.project.lookup(function, path)
