@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.memory import ITEM_SIZE, Layout
+from bench.layout import ITEM_SIZE, Layout
 from rules.models import ModelFacts
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.flops import TokenFlops, TokenTraffic, per_token, seconds_per_token, traffic
-from bench.memory import CONSTANTS, Constants, Estimate, Layout, estimate
+from bench.layout import Layout
+from bench.memory import CONSTANTS, Constants, Estimate, estimate
 from rules.constraints import Quantities, Violation, check, explain
 from rules.models import ModelFacts
 
@@ -35,6 +36,7 @@ class Request:
     attn: str = "flash_attention_2"
     packing: bool = True
     compile: str = "none"
+    head: str = "chunked"
     ring_impl: str = "zigzag"
     checkpointing: bool | None = None
     sequence_parallel: bool = False
@@ -146,7 +148,7 @@ def _predict(
     layout = Layout(
         backend=backend, zero_stage=stage or 0, dp=dp, tp=tp, ring=ring, seq_len=request.seq_len,
         micro_batch_size=request.micro_batch_size, grad_accum=accumulation,
-        dtype=request.dtype, master=request.master, compiled=request.compile != "none",
+        dtype=request.dtype, master=request.master, head=request.head, compiled=request.compile != "none",
         eager_attention=request.attn == "eager", checkpointing=bool(request.checkpointing),
         sequence_parallel=request.sequence_parallel, reshard=request.reshard,
         offload_optimizer=request.offload_optimizer, offload_param=request.offload_param,

@@ -51,6 +51,8 @@ class Run:
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
         self.counts: list[dict[str, int]] = []
+        self.longest = 0
+        """Positions of the longest micro-batch of the latest step."""
 
     def build(self) -> None:
         """Join the group and make model, optimizer and inputs."""
@@ -93,6 +95,7 @@ class Run:
         """One optimizer step on the next inputs, which are made before its clock starts."""
         strategy = self.strategy
         inputs = self.next_inputs()
+        self.longest = max(i.positions for i in inputs)
         self.counts.append(
             {
                 "real": sum(i.real_tokens for i in inputs), "positions": sum(i.positions for i in inputs),
@@ -192,6 +195,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
     heartbeat.beat("report")
     peak = measure.matmul_peak(run.strategy.device, DTYPES[configuration.dtype])
     memory = run.memory()
+    longest = run.strategy.all_reduce(float(run.longest), "max")
     profiled = profile_step(lambda: run.step(no_phase), run.strategy.device)
     slowest = [run.strategy.all_reduce(step, "max") for step in times]
     totals = run.strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
@@ -201,6 +205,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
         "times": slowest,
         "warmups": warmups,
         "memory": memory,
+        "memory_positions": int(longest),
         "losses": measured_losses,
         "grad_norms": run.grad_norms[: len(measured_losses)],
         "tokens": {name: value / shared for name, value in totals.items()},

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.layout import HEADS
 from bench.memory import GIB
 from bench.planning import Plan, Refusal, Request, plan, variant_name
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--master", choices=("fp32", "bf16"), default="fp32", help="type of the optimizer's copy")
     p.add_argument("--attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
     p.add_argument("--ring-impl", choices=("zigzag", "llama3", "ring", "sdpa"), default="zigzag")
+    p.add_argument("--head", choices=HEADS, default="chunked", help="how logits are computed; full: all in fp32")
     p.add_argument("--compile", choices=("none", "blocks", "full", "deepcompile"), default="none")
     p.add_argument("--packing", action=argparse.BooleanOptionalAction, default=True)
     p.add_argument("--gradient-checkpointing", choices=("auto", "on", "off"), default="auto",
@@ -107,7 +109,7 @@ def _request(options: argparse.Namespace) -> Request:
         variants=tuple(variants), seq_len=options.seq_len or min(4096, longest),
         micro_batch_size=options.micro_batch_size, train_batch_size=options.train_batch_size,
         dtype=options.dtype, master=options.master, attn=options.attn, packing=options.packing,
-        compile=options.compile, ring_impl=options.ring_impl,
+        compile=options.compile, head=options.head, ring_impl=options.ring_impl,
         checkpointing={"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
         sequence_parallel=options.sequence_parallel, reshard=not options.no_reshard,
         offload_optimizer=options.offload_optimizer, offload_param=options.offload_param,
@@ -245,7 +247,7 @@ def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
             "gpus": request.gpus, "gpus_per_node": request.gpus_per_node, "gpu_memory": request.gpu_memory,
             "seq_len": request.seq_len, "micro_batch_size": request.micro_batch_size,
             "train_batch_size": request.train_batch_size, "dtype": request.dtype, "master": request.master,
-            "attn": request.attn, "packing": request.packing, "compile": request.compile,
+            "attn": request.attn, "packing": request.packing, "compile": request.compile, "head": request.head,
         },
         "plans": [_plan(one) for one in legal],
         "refused": [one.__dict__ for one in refused],

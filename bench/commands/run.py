@@ -373,8 +373,9 @@ def _dry_run(configurations: list[Configuration], gpus: int) -> int:
     """Every row with its predicted memory per GPU, or the reason why it cannot run."""
     from tabulate import tabulate
 
+    from bench import layout
     from bench.configuration import model_facts
-    from bench.memory import Layout, estimate
+    from bench.memory import estimate
     from bench.sweep import refusal
 
     rows = []
@@ -383,14 +384,7 @@ def _dry_run(configurations: list[Configuration], gpus: int) -> int:
         if refused is not None:
             rows.append([c.label(), c.content_hash(), "-", f"unsupported: {refused[0]}"])
             continue
-        layout = Layout(
-            backend=c.backend, zero_stage=c.zero_stage, dp=c.dp, tp=c.tp, ring=c.ring, micro_batch_size=c.rows,
-            seq_len=c.seq_len, grad_accum=c.batch // (c.rows * c.dp), dtype=c.dtype,
-            compiled=c.compile != "none", eager_attention=c.attn == "eager",
-            checkpointing=c.gradient_checkpointing, sequence_parallel=c.sequence_parallel,
-            reshard=c.reshard_after_forward, offload_optimizer=c.cpu_offload,
-        )  # fmt: skip
-        predicted = estimate(model_facts(c.model, c.num_layers), layout).allocated
+        predicted = estimate(model_facts(c.model, c.num_layers), layout.of(c)).allocated
         rows.append([c.label(), c.content_hash(), f"{predicted / 1e9:.2f}", "would run"])
     print(tabulate(rows, headers=["configuration", "hash", "predicted GB per GPU", ""], disable_numparse=True))
     return OK

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.configuration import model_facts
-from bench.memory import Layout, estimate
+from bench.layout import Layout, of
+from bench.memory import Estimate, estimate
 from bench.report.rows import Row
 from rules.models import ModelError
 
@@ -31,33 +32,39 @@ class Prediction:
 
 def layout(row: Row) -> Layout:
     """The row's configuration as the memory model sees it, with the positions that its batches really had."""
-    c = row.configuration
-    return Layout(
-        backend=c.backend, zero_stage=c.zero_stage, dp=c.dp, tp=c.tp, ring=c.ring, micro_batch_size=1,
-        seq_len=round(row.positions) if row.positions else c.rows * c.seq_len,
-        grad_accum=max(c.batch // (c.rows * c.dp), 1), dtype=c.dtype, compiled=c.compile != "none",
-        eager_attention=c.attn == "eager", checkpointing=c.gradient_checkpointing,
-        sequence_parallel=c.sequence_parallel, reshard=c.reshard_after_forward, offload_optimizer=c.cpu_offload,
-    )  # fmt: skip
+    found = of(row.configuration, row.positions)
+    # The setting of the reduction's type came with the embedding's own group.
+    return replace(found, embedding_apart="reduce_dtype" in row.settings)
 
 
-def predicted(row: Row) -> float | None:
-    """Bytes of the predicted peak per GPU; None for what the model of memory does not know: foreign backends,
+def expected(row: Row) -> Estimate | None:
+    """The predicted peak of one GPU, by parts; None for what the model of memory does not know: foreign backends,
     measurements without a backward pass, CPUs, unknown models."""
     c = row.configuration
     on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
     if c.backend not in ("deepspeed", "fsdp2", "ddp") or not c.backward or on_cpu:
         return None
     try:
-        return estimate(model_facts(c.model, c.num_layers), layout(row)).allocated
+        return estimate(model_facts(c.model, c.num_layers), layout(row))
     except ModelError:
         return None
 
 
+def predicted(row: Row) -> float | None:
+    """Bytes of the predicted peak per GPU, None where there is no prediction."""
+    found = expected(row)
+    return found.allocated if found else None
+
+
 def memory_errors(rows: Sequence[Row]) -> list[Prediction]:
-    """Every row whose peak was measured and can be predicted, worst first."""
+    """Every row whose peak was measured and can be predicted, worst first.
+
+    A peak below the parameters and optimizer states, which are there all the time, is none: memory that earlier
+    rows of the process had left was freed while the row was measured. Such rows are left out.
+    """
     found = []
     for row in rows:
-        if row.memory and (expected := predicted(row)):
-            found.append(Prediction(row, row.memory, expected))
+        estimated = expected(row) if row.memory else None
+        if estimated and row.memory and row.memory >= estimated.parameters + estimated.optimizer:
+            found.append(Prediction(row, row.memory, estimated.allocated))
     return sorted(found, key=lambda one: -abs(one.error))

@@ -41,7 +41,10 @@ class Row:
     memory: float | None = None
     parameters: int | None = None
     positions: float | None = None
-    """Positions of one micro-batch of a data-parallel rank, on average."""
+    """Positions of one micro-batch of a data-parallel rank: of the longest in the step whose memory was measured,
+    or on average where the result does not say."""
+    settings: frozenset[str] = frozenset()
+    """Names of the settings in the file: what came later the measured code did not have."""
     losses: list[float] = field(default_factory=list)
     effective: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
@@ -152,6 +155,7 @@ def to_row(result: dict[str, Any], source: Path) -> Row:
     row = Row(
         source, str(result["label"]), configuration, str(result["status"]), str(result.get("message", "")),
         str(result.get("hint", "")), _log(result, source), environment=dict(result.get("environment") or {}),
+        settings=frozenset(result["configuration"]),
     )  # fmt: skip
     summary, runs = result.get("summary"), result.get("runs") or []
     return _measured(row, summary, runs, float(result.get("left_allocated", 0))) if summary and runs else row
@@ -180,7 +184,7 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         flops=float(summary["model_flops_per_second"]), peak_share=float(summary["peak_share"]),
         network=summary["effective"].get("communication_share"),
         memory=float(summary["peak_memory"]) - left, parameters=int(summary["parameters"]),
-        positions=float(first["tokens"]["positions"]) / batches,
+        positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], effective=dict(summary["effective"]),
     )  # fmt: skip
 
