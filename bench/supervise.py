@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench import sessions, stacks
 from bench.diagnose.analysis import recorded_positions
@@ -14,7 +15,7 @@ from bench.heartbeat import die_with_parent, read_all
 from bench.launch import exits, flight, forked, local
 from bench.launch.engine import Launcher
 from bench.logs import CappedLog
-from bench.verdict import Exit, Verdict, classify, gone, hang, unfinished, verdict_of
+from bench.verdict import Exit, Verdict, classify, gone, hang, verdict_of
 
 __all__ = ["DEADLINES", "Job", "Progress", "Verdict", "classify", "read_all", "run_group", "verdict_of"]
 
@@ -65,15 +66,15 @@ class Watch:
 
     def look(self, mark: str) -> Verdict | None:
         """The verdict that ends the group, or None while it may go on."""
-        silent = self._silent()
+        beats = read_all(self.folder, "heartbeat")
+        silent = self._silent({int(beat["rank"]): beat for beat in beats})
         if silent is not None:
-            return self._hung(silent, mark)
-        lost = self._lost()
+            return self._hung(silent, beats, mark)
+        lost = self._lost(beats)
         return gone(self.folder, lost) if lost else None
 
-    def _silent(self) -> float | None:
+    def _silent(self, beats: Mapping[int, Mapping[str, Any]]) -> float | None:
         """Seconds since the last sign of the rank that is beyond its phase's deadline, where one is."""
-        beats = {int(beat["rank"]): beat for beat in read_all(self.folder, "heartbeat")}
         running = {rank: beat for rank, beat in beats.items() if beat["phase"] != "end"}
         if len(beats) == self.ranks and not running:
             running = {rank: beat for rank, beat in beats.items() if rank == _latest(beats)}
@@ -86,22 +87,18 @@ class Watch:
     def _deadline(self, phase: str) -> float:
         return self.deadlines.get(phase, max(self.deadlines.values()))
 
-    def _lost(self) -> list[int]:
+    def _lost(self, beats: Sequence[Mapping[str, Any]]) -> list[int]:
         """Ranks whose process has been gone for a while, without an error or the mark of the end."""
-        here = [beat for beat in read_all(self.folder, "heartbeat") if sessions.is_here(beat)]
-        beats = {int(beat["rank"]): int(beat["pid"]) for beat in here}
-        failed = {error.get("rank") for error in read_all(self.folder, "error")}
+        running = [beat for beat in beats if beat["phase"] != "end" and sessions.is_here(beat)]
+        dead = {int(beat["rank"]) for beat in running if not sessions.is_alive(int(beat["pid"]))}
+        if dead:
+            dead -= {error.get("rank") for error in read_all(self.folder, "error")}
         now = time.time()
-        for rank in unfinished(self.folder, self.ranks, excluded=failed):
-            if rank in beats and not sessions.is_alive(beats[rank]):
-                self._lost_since.setdefault(rank, now)
-            else:
-                self._lost_since.pop(rank, None)
+        self._lost_since = {rank: self._lost_since.get(rank, now) for rank in dead}
         return sorted(r for r, since in self._lost_since.items() if now - since > self._deadline("lost"))
 
-    def _hung(self, seconds: float, mark: str) -> Verdict:
+    def _hung(self, seconds: float, beats: Sequence[Mapping[str, Any]], mark: str) -> Verdict:
         """Ask all ranks where they stand; their answers stay beside the log."""
-        beats = read_all(self.folder, "heartbeat")
         texts = stacks.collect(self.folder, beats, mark)
         positions = {rank: stacks.position(text) for rank, text in texts.items()}
         # On GPUs Python runs ahead of the kernels: the collective that waits may be long gone from the stack.
@@ -110,19 +107,17 @@ class Watch:
                 positions[rank] = where
         states = {}
         for beat in filter(sessions.is_here, beats):
+            if beat["phase"] == "end":
+                continue
             if not sessions.is_alive(int(beat["pid"])):
                 states[int(beat["rank"])] = "its process is gone"
             elif sessions.is_stopped(int(beat["pid"])):
                 states[int(beat["rank"])] = "its process is stopped"
-        states = {rank: state for rank, state in states.items() if not self._has_ended(rank)}
         return hang(seconds, self.ranks, beats, positions, states)
 
-    def _has_ended(self, rank: int) -> bool:
-        return rank not in unfinished(self.folder, self.ranks, excluded=set())
 
-
-def _latest(beats: Mapping[int, Mapping[str, object]]) -> int:
-    return max(beats, key=lambda rank: float(str(beats[rank]["time"])))
+def _latest(beats: Mapping[int, Mapping[str, Any]]) -> int:
+    return max(beats, key=lambda rank: float(beats[rank]["time"]))
 
 
 def run_group(

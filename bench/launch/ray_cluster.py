@@ -42,7 +42,7 @@ def _connect(address: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise RayError("--launcher ray needs ray: pip install ray") from None
+        raise RayError("--launcher ray needs ray, in the cluster's version: pip install 'meshproof[ray]'") from None
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     _check(address)
     try:

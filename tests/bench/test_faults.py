@@ -22,6 +22,7 @@ from tests.bench.light_worker import BEFORE
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINES = {**dict.fromkeys(supervise.DEADLINES, 2.0), "lost": 0.5}
+PATIENT = {**dict.fromkeys(supervise.DEADLINES, 60.0), "lost": 0.5}
 RUNNING = PHASES[:-1]
 
 
@@ -99,13 +100,19 @@ def started_by(supervisor: int) -> list[psutil.Process]:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
     output = tmp_path_factory.mktemp("faults")
     rows = {}
-    for elastic, start in ((False, DEADLINES["start"]), (True, 60.0)):  # torchrun imports torch first
-        cases = [number for number, case in enumerate(CASES) if case.elastic == elastic]
-        sweep = LanedLightSweep(
-            [CONFIGURATIONS[number] for number in cases], output, processes=1, quiet=True, lanes=4, skip=False,
-            deadlines={**DEADLINES, "start": start}, choose=_fault, elastic=elastic,
-        )  # fmt: skip
-        rows |= {CASES[number].name(): row for number, row in zip(cases, sweep.run(), strict=True)}
+    for elastic in (False, True):
+        for hangs in (False, True):
+            # Only what is to hang waits for a deadline: a busy machine fails no other case.
+            deadlines = {
+                **(DEADLINES if hangs else PATIENT),
+                **({"start": 60.0} if elastic else {}),
+            }  # torchrun imports torch
+            cases = [n for n, case in enumerate(CASES) if (case.elastic, case.status == "hang") == (elastic, hangs)]
+            sweep = LanedLightSweep(
+                [CONFIGURATIONS[number] for number in cases], output, processes=1, quiet=True, lanes=4, skip=False,
+                deadlines=deadlines, choose=_fault, elastic=elastic,
+            )  # fmt: skip
+            rows |= {CASES[number].name(): row for number, row in zip(cases, sweep.run(), strict=True)}
     yield rows
     assert started_by(os.getpid()) == []
 
