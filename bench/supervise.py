@@ -59,8 +59,8 @@ class Job:
 class Watch:
     """Looks at the ranks of a running group at every poll."""
 
-    def __init__(self, folder: Path, ranks: int, deadlines: Mapping[str, float]) -> None:
-        self.folder, self.ranks, self.deadlines = folder, ranks, deadlines
+    def __init__(self, folder: Path, number: int, ranks: int, deadlines: Mapping[str, float]) -> None:
+        self.folder, self.number, self.ranks, self.deadlines = folder, number, ranks, deadlines
         self.started = time.time()
         self._lost_since: dict[int, float] = {}
 
@@ -68,10 +68,16 @@ class Watch:
         """The verdict that ends the group, or None while it may go on."""
         beats = read_all(self.folder, "heartbeat")
         silent = self._silent({int(beat["rank"]): beat for beat in beats})
+        if silent is not None and len(beats) == self.ranks and all(beat["phase"] == "end" for beat in beats):
+            return verdict_of(self.folder, 0, self.number, self.ranks)  # only the launcher does not end
         if silent is not None:
             return self._hung(silent, beats, mark)
         lost = self._lost(beats)
-        return gone(self.folder, lost) if lost else None
+        if not lost:
+            return None
+        # A launcher that is slow to end has killed them because of another rank's error.
+        failed = bool(read_all(self.folder, "error"))
+        return verdict_of(self.folder, 1, self.number, self.ranks) if failed else gone(self.folder, lost)
 
     def _silent(self, beats: Mapping[int, Mapping[str, Any]]) -> float | None:
         """Seconds since the last sign of the rank that is beyond its phase's deadline, where one is."""
@@ -144,7 +150,7 @@ def run_group(
         **local.environment(ranks), **flight.environment(folder), "PYTHONFAULTHANDLER": "1",
         exits.VARIABLE: str(recorded), **mark, **job.environment,
     }  # fmt: skip
-    watch = Watch(folder, ranks, {**DEADLINES, **(deadlines or {})})
+    watch = Watch(folder, number, ranks, {**DEADLINES, **(deadlines or {})})
     oom_kills = sessions.oom_kills()
     streams = (None, None, None) if job.foreground else (subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT)
     process = subprocess.Popen(

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from bench import environment
 from bench.cli import OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, parse
-from bench.launch import array, ray_cluster, slurm
+from bench.launch import array, deepspeed_runner, ray_cluster, slurm
 from bench.launch.engine import Launcher
 
 if TYPE_CHECKING:
     from bench.sweep import Sweep
 
-NAMES = ("local", "slurm", "ray")
-NOT_SETTINGS = ("launcher", "ranks_per_node", "slurm_options", "at_once", "submit", "cell", "ray_address")
+NAMES = ("local", "deepspeed", "slurm", "ray")
+NOT_SETTINGS = ("launcher", "ranks_per_node", "slurm_options", "at_once", "submit", "cell", "ray_address", "hostfile")
 MANY = 10**6
 
 
@@ -29,12 +29,14 @@ def add(p: argparse.ArgumentParser) -> None:
     where = p.add_argument_group("where it runs")
     where.add_argument(
         "--launcher", choices=NAMES, default="local",
-        help="slurm: within an allocation a job step per row, else a script of job arrays; ray: a running cluster",
+        help="deepspeed: its own launcher; slurm: a job step per row within an allocation, else scripts of job arrays; "
+        "ray: a running cluster",
     )  # fmt: skip
     where.add_argument("--ranks-per-node", type=int, help="of slurm; with GPUs, as many as a node has")
     where.add_argument("--slurm", dest="slurm_options", action="append", default=[], metavar="OPTION",
                        help="for sbatch, such as --slurm=--time=2:00:00")  # fmt: skip
     where.add_argument("--at-once", type=int, help="tasks of a job array that run at a time; default: what Slurm gives")
+    where.add_argument("--hostfile", type=Path, help="of deepspeed: lines of a host and slots=N, reached by ssh")
     where.add_argument("--submit", action="store_true", help="give the job arrays to sbatch")
     where.add_argument("--ray-address", default="auto", help="of the cluster's head; default: the one on this machine")
     where.add_argument("--cell", type=Path, help=argparse.SUPPRESS)  # one configuration as JSON, for array tasks
@@ -50,19 +52,30 @@ def per_node(options: argparse.Namespace) -> int:
 
 def gpus(options: argparse.Namespace) -> int:
     """GPUs that ranks can have: of this host, of the allocation, or any number where Slurm is still to be asked."""
-    if options.launcher == "local":
+    if options.launcher == "local" or (options.launcher == "deepspeed" and options.hostfile is None):
         return len(environment.gpus())
     if options.device == "cpu":
         return 0
     if options.launcher == "ray":
         return ray_cluster.gpus(options.ray_address)
+    if options.launcher == "deepspeed":
+        return _slots(options.hostfile)
     return per_node(options) * int(os.environ.get("SLURM_JOB_NUM_NODES", "0")) if slurm.inside() else MANY
+
+
+def _slots(hostfile: Path) -> int:
+    try:
+        return sum(deepspeed_runner.slots(hostfile.read_text(encoding="utf-8")).values())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"--hostfile {hostfile}: {error}") from None
 
 
 def engine(options: argparse.Namespace) -> Launcher | None:
     """What starts the ranks; None for this host. Raises `ConfigurationError`."""
     if options.launcher == "slurm":
         return slurm.Slurm(per_node(options), gpus=options.device != "cpu")
+    if options.launcher == "deepspeed":
+        return deepspeed_runner.DeepSpeed(options.hostfile)
     if options.launcher == "ray":
         return ray_cluster.Ray(options.ray_address, gpus=options.device != "cpu")
     return None
@@ -104,6 +117,15 @@ def check(options: argparse.Namespace, settings: dict[str, Any]) -> None:
         per_node(options)
     if options.launcher == "ray":
         ray_cluster.gpus(options.ray_address)
+    if options.hostfile is not None:
+        if options.launcher != "deepspeed":
+            raise ConfigurationError("--hostfile is for --launcher deepspeed")
+        said = settings.get("num_gpus", 0)
+        wanted, there = max(said) if isinstance(said, list) else int(said), _slots(options.hostfile)
+        if wanted > there:
+            raise ConfigurationError(
+                f"--hostfile {options.hostfile}: {wanted} ranks need as many slots, it has {there}"
+            )
     if options.submit and options.launcher != "slurm":
         raise ConfigurationError("--submit is for --launcher slurm")
 
