@@ -70,9 +70,10 @@ class Watch:
         silent = self._silent({int(beat["rank"]): beat for beat in beats})
         if silent is not None and len(beats) == self.ranks and all(beat["phase"] == "end" for beat in beats):
             return verdict_of(self.folder, 0, self.number, self.ranks)  # only the launcher does not end
-        if silent is not None:
+        dead = self._dead(beats)
+        if silent is not None and not dead:
             return self._hung(silent, beats, mark)
-        lost = self._lost(beats)
+        lost = sorted(dead) if silent is not None else self._lost(dead)
         if not lost:
             return None
         # A launcher that is slow to end has killed them because of another rank's error.
@@ -93,12 +94,14 @@ class Watch:
     def _deadline(self, phase: str) -> float:
         return self.deadlines.get(phase, max(self.deadlines.values()))
 
-    def _lost(self, beats: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Ranks whose process has been gone for a while, without an error or the mark of the end."""
+    def _dead(self, beats: Sequence[Mapping[str, Any]]) -> set[int]:
+        """Ranks of this host whose process is gone, without an error or the mark of the end."""
         running = [beat for beat in beats if beat["phase"] != "end" and sessions.is_here(beat)]
         dead = {int(beat["rank"]) for beat in running if not sessions.is_alive(int(beat["pid"]))}
-        if dead:
-            dead -= {error.get("rank") for error in read_all(self.folder, "error")}
+        return dead - {error.get("rank") for error in read_all(self.folder, "error")} if dead else dead
+
+    def _lost(self, dead: set[int]) -> list[int]:
+        """Those that have been gone for longer than a launcher needs to see it."""
         now = time.time()
         self._lost_since = {rank: self._lost_since.get(rank, now) for rank in dead}
         return sorted(r for r, since in self._lost_since.items() if now - since > self._deadline("lost"))
@@ -113,11 +116,7 @@ class Watch:
                 positions[rank] = where
         states = {}
         for beat in filter(sessions.is_here, beats):
-            if beat["phase"] == "end":
-                continue
-            if not sessions.is_alive(int(beat["pid"])):
-                states[int(beat["rank"])] = "its process is gone"
-            elif sessions.is_stopped(int(beat["pid"])):
+            if beat["phase"] != "end" and sessions.is_stopped(int(beat["pid"])):
                 states[int(beat["rank"])] = "its process is stopped"
         return hang(seconds, self.ranks, beats, positions, states)
 
