@@ -1,0 +1,69 @@
+"""Three hundred configurations in one sweep, a third of them with a fault: every row, and nothing that grows."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench import supervise
+from bench.configuration import Configuration
+from bench.matrix.lanes import LanedSweep
+from tests.bench.light_sweep import TINY, job
+from tests.bench.light_worker import BEFORE
+from tests.bench.test_faults import CASES, DEADLINES, started_by
+
+LIGHT, REAL = 300, 30
+SLACK = 40 * 2**20
+"""Bytes by which the parent may grow over a third of the rows: each stays in memory with its results."""
+
+
+class Soak(LanedSweep):
+    """Notes, before each row, what this process holds."""
+
+    faults: Mapping[Configuration, str] = {}
+    seen: list[tuple[int, int]]
+
+    def _job(self, configuration: Configuration) -> supervise.Job:
+        me = psutil.Process()
+        self.seen.append((me.memory_info().rss, me.num_fds()))
+        if configuration in self.faults:
+            return job(self.faults[configuration])
+        return supervise.Job(environment={"CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.slow
+def test_a_night_of_rows_ends_with_all_of_them(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    cases = [
+        case
+        for case in CASES
+        if not case.elastic and case.phase not in ("start", BEFORE) and case.fault != "gigabyte_log"
+    ]
+    light = [replace(TINY, random_seed=number) for number in range(LIGHT)]
+    chosen = {cell: chance.choice(cases) for cell in chance.sample(light, LIGHT // 3)}
+    real = [
+        replace(TINY, num_gpus=1, seq_len=16, steps=1, warmup=1, num_layers=1, random_seed=number)
+        for number in range(REAL)
+    ]
+    patient = {**dict.fromkeys(DEADLINES, 6.0), "start": 60.0, "lost": 0.5}  # a busy machine is no fault
+    faulty = Soak(light, tmp_path, processes=1, quiet=True, lanes=4, skip=False, deadlines=patient)
+    faulty.faults = {cell: f"{chosen[cell].phase}:{chosen[cell].fault}" if cell in chosen else "" for cell in light}
+    plain = Soak(real, tmp_path, processes=1, quiet=True, lanes=2)
+    faulty.seen = plain.seen = seen = []
+    rows = [*faulty.run(), *plain.run()]
+    assert len(rows) == LIGHT + REAL
+    for cell, row in zip([*light, *real], rows, strict=True):
+        assert row["status"] == (chosen[cell].status if cell in chosen else "ok"), row["message"]
+    assert started_by(os.getpid()) == []
+    third = LIGHT // 3
+    middle, last = seen[third : 2 * third], seen[2 * third : LIGHT]
+    # Peaks: while long logs are copied, each lane holds the end of one.
+    assert max(rss for rss, _ in last) - max(rss for rss, _ in middle) < SLACK
+    assert abs(last[-1][1] - middle[-1][1]) < 20
+    assert psutil.Process().num_fds() < 60
