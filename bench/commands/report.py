@@ -15,6 +15,7 @@ from bench.cli import OK, USAGE
 from bench.compare.series import InputError
 from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
+from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, Row, collect
 from bench.report.scaling import TARGET, Fit, fits
@@ -26,7 +27,7 @@ SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench report`."""
     p = argparse.ArgumentParser(prog="python -m bench report", description=__doc__, allow_abbrev=False)
-    p.add_argument("paths", nargs="+", type=Path, metavar="DIR")
+    p.add_argument("paths", nargs="+", type=Path, metavar="DIR", help="results, logs, a matrix: directories, files")
     p.add_argument("--format", choices=FORMATS, help="default: by the name of --output, else text")
     p.add_argument("--output", type=Path, metavar="FILE", help="write there and not to standard output")
     p.add_argument("--plots", type=Path, metavar="DIR", help="write each chart there as PNG and SVG")
@@ -117,7 +118,9 @@ def _sections(found: Collection) -> list[tuple[str, list[list[str]], list[str]]]
         for run in found.curves
         if run.loss
     ]
+    crossed = [(f"Compatibility: {one.kind}", one.table(), list(HEADINGS)) for one in found.matrices]
     return [
+        *crossed,
         ("Training runs", curves, ["run", "steps", "first loss", "last loss"]),
         ("Scaling with layers: cost = head + per layer × layers", [_fit_row(fit) for fit in fits(found.rows)],
          ["setting", "quantity", "depths", "head", "per layer", f"{TARGET} layers", "deeper: fit, measured, error"]),

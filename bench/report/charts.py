@@ -144,13 +144,14 @@ def _losses(found: Collection) -> list[Chart]:
         if len(row.losses) > 1:
             key = (*(getattr(row.configuration, field) for field in DECISIVE), row.configuration.dp)
             sets[key].append(Run(names.get(id(row), row.label), loss=Series.of("loss", row.losses)))
-    curves = [run for run in found.curves if run.loss and len(run.loss.values) > 1]
-    drawn: list[Chart] = []
     largest = sorted(sets.values(), key=len, reverse=True)[:MOST_LOSSES]
-    for number, runs in enumerate([curves, *largest]):
-        if len(runs) > 1:
-            pairs = [compare(runs[0], other, Limits()) for other in runs[1:]]
-            if any(pair.alignment for pair in pairs):
-                title = "Losses of one training set-up" if number else "Losses of training runs"
-                drawn.append(Chart(f"losses_{len(drawn) + 1}", f"{title}, {len(runs)} runs", draw(pairs)))
+    sources = [
+        (f"Losses of training runs in {'/'.join(source.parts[-2:])}", runs) for source, runs in found.runs.items()
+    ]
+    drawn: list[Chart] = []
+    for title, runs in (*sources, *(("Losses of one training set-up", runs) for runs in largest)):
+        long = [run for run in runs if run.loss and len(run.loss.values) > 1]
+        pairs = [compare(long[0], other, Limits()) for other in long[1:]]
+        if any(pair.alignment for pair in pairs):
+            drawn.append(Chart(f"losses_{len(drawn) + 1}", f"{title}, {len(long)} runs", draw(pairs)))
     return drawn

@@ -11,6 +11,7 @@ from typing import Any
 from bench.report.charts import Chart
 from bench.report.claims import answers
 from bench.report.columns import COLUMNS
+from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, Row
 from bench.report.scaling import TARGET, fits
@@ -39,7 +40,8 @@ def render(found: Collection, charts: Sequence[Chart], title: str) -> str:
         title=title, rows=found.rows, columns=columns, sort_key=sort_key, notes=found.notes, target=TARGET,
         charts=[(chart.title, chart.svg()) for chart in charts], fits=fits(found.rows), answers=answers(found.rows),
         memory=memory_errors(found.rows), grid=grid(found.rows), logs=logs(found.rows),
-        environments=environments(found.rows), good=GOOD,
+        environments=environments(found.rows), good=GOOD, matrices=found.matrices,
+        matrix_headings=HEADINGS,
     )  # fmt: skip
 
 

@@ -11,10 +11,8 @@ from typing import Any
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, parse
+from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import PHASES
-
-LOG_TAIL = 6_000
-"""Characters of a log that a report shows."""
 
 
 @dataclass
@@ -69,24 +67,23 @@ class Row:
 
     def log_tail(self) -> str:
         """The end of the log, empty where there is none."""
-        if self.log is None:
-            return ""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(0, 2)
-                file.seek(max(file.tell() - LOG_TAIL, 0))
-                return file.read().decode("utf-8", errors="replace")
-        except OSError:
-            return ""
+        return "" if self.log is None else tail(self.log)
 
 
 @dataclass
 class Collection:
-    """All that was found: rows, loss curves that belong to no row, and notes on what was passed over."""
+    """All that was found: rows, loss curves that belong to no row, matrices, and notes on what was passed over."""
 
     rows: list[Row] = field(default_factory=list)
-    curves: list[Run] = field(default_factory=list)
+    runs: dict[Path, list[Run]] = field(default_factory=dict)
+    """Loss curves by what holds them: a folder of logs, or one file."""
+    matrices: list[Matrix] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def curves(self) -> list[Run]:
+        """All loss curves that belong to no row."""
+        return [run for runs in self.runs.values() for run in runs]
 
 
 def collect(paths: Sequence[Path]) -> Collection:
@@ -103,9 +100,9 @@ def collect(paths: Sequence[Path]) -> Collection:
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
             _add(file, found)
-    if not found.rows and not found.curves:
+    if not (found.rows or found.curves or found.matrices):
         where = ", ".join(map(str, paths))
-        raise InputError(f"{where}: no result.json, no .jsonl of results and no training log in it")
+        raise InputError(f"{where}: no result.json, no matrix.json, no .jsonl of results and no training log in it")
     return found
 
 
@@ -114,6 +111,7 @@ def _files(folder: Path) -> Iterator[Path]:
     yield from (file for file in folder.rglob("*.jsonl") if not file.with_name("result.json").is_file())
     yield from folder.rglob("*.log")
     yield from folder.rglob("result.json")
+    yield from folder.rglob("matrix.json")
 
 
 def _add(file: Path, found: Collection) -> None:
@@ -121,7 +119,7 @@ def _add(file: Path, found: Collection) -> None:
         if file.suffix == ".jsonl":
             _add_lines(file, found)
         elif file.suffix == ".log":
-            found.curves += [run for run in read(file) if run.loss]
+            _add_curves(file, file.parent, found)
         else:
             _add_result(file, json.loads(file.read_text(encoding="utf-8")), found)
     except InputError as error:
@@ -136,10 +134,18 @@ def _add_lines(file: Path, found: Collection) -> None:
     for value in rows:
         _add_result(file, value, found)
     if not rows and any("losses" in value or "loss" in value for value in values):
-        found.curves += [run for run in read(file) if run.loss]
+        _add_curves(file, file, found)
+
+
+def _add_curves(file: Path, holder: Path, found: Collection) -> None:
+    if curves := [run for run in read(file) if run.loss]:
+        found.runs.setdefault(holder, []).extend(curves)
 
 
 def _add_result(file: Path, value: Any, found: Collection) -> None:
+    if is_matrix(value):
+        _add_matrix(file, value, found)
+        return
     if not isinstance(value, dict) or not is_row(value):
         found.notes.append(f"{file}: not a result that this version reads")
         return
@@ -147,6 +153,13 @@ def _add_result(file: Path, value: Any, found: Collection) -> None:
         found.rows.append(to_row(value, file))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         found.notes.append(f"{file}: the result of {value.get('label')} is incomplete ({error!r})")
+
+
+def _add_matrix(file: Path, value: dict[str, Any], found: Collection) -> None:
+    try:
+        found.matrices.append(to_matrix(value, file))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        found.notes.append(f"{file}: the matrix is incomplete ({error!r})")
 
 
 def to_row(result: dict[str, Any], source: Path) -> Row:
