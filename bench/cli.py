@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -26,7 +29,7 @@ COMMANDS = {
 DEFAULT = "run"
 """The command of `python -m bench FLAGS`, and of `python -m bench` alone."""
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, USAGE, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
 
 def usage() -> str:
@@ -52,9 +55,36 @@ def main(arguments: Sequence[str]) -> int:
     command = importlib.import_module(f"bench.commands.{name.replace('-', '_')}")
     try:
         status: int = command.main(rest)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        if not _reader_has_gone():
+            raise
+        _drop_output()
+        return NO_READER
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        print(f"bench: cannot write{f' {error.filename}' * bool(error.filename)}: {error.strerror}", file=sys.stderr)
+        return USAGE
     return status
+
+
+def _reader_has_gone() -> bool:
+    """Whether standard output is a pipe whose other end is closed, as after `| head`."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that the end of the process does not fail on it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def _without_local_rank(arguments: Sequence[str]) -> Sequence[str]:

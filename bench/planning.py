@@ -84,11 +84,12 @@ def variant_name(backend: str, zero_stage: int | None) -> str:
 
 
 def sizes(gpus: int) -> Iterator[tuple[int, int]]:
-    """The (tp, ring) pairs to look at: all whose product fits, or only divisors of a large world."""
-    candidates = [n for n in range(1, gpus + 1) if gpus <= DENSE_SEARCH or gpus % n == 0]
+    """The (tp, ring) pairs to look at: all whose product fits, or only those that divide a large world."""
+    dense = gpus <= DENSE_SEARCH
+    candidates = [n for n in range(1, gpus + 1) if dense or gpus % n == 0]
     for tp in candidates:
         for ring in candidates:
-            if tp * ring <= gpus:
+            if tp * ring <= gpus and (dense or gpus % (tp * ring) == 0):
                 yield tp, ring
 
 
@@ -99,7 +100,7 @@ def plan(request: Request) -> tuple[list[Plan], list[Refusal]]:
     """
     legal: list[Plan] = []
     refused: list[Refusal] = []
-    helps: dict[tuple[str, int, int], str] = {}
+    helps: dict[tuple[str, int, int], str] = {}  # by constraint, tp and ring
     for backend, stage in request.variants:
         for tp, ring in sizes(request.gpus):
             report = check(_quantities(request, backend, stage, tp, ring), propose=False)
@@ -132,8 +133,12 @@ def _refusal(
     request: Request, backend: str, stage: int | None, tp: int, ring: int,
     first: Violation, helps: dict[tuple[str, int, int], str],
 ) -> Refusal:  # fmt: skip
-    # What mends a size is mostly the same for every backend, and finding it is the slow part.
+    # What mends a size is mostly the same for every backend, and finding it is the slow part: in a large world,
+    # with its thousands of refusals, only the first of each constraint is explained.
     key = (first.constraint.id, tp, ring)
+    explained = request.gpus > DENSE_SEARCH and any(known == first.constraint.id for known, _, _ in helps)
+    if key not in helps and explained:
+        return Refusal(backend, stage, tp, ring, first.constraint.id, first.message, "")
     if key not in helps:
         helps[key] = explain(first, _quantities(request, backend, stage, tp, ring)).help()
     return Refusal(backend, stage, tp, ring, first.constraint.id, first.message, helps[key])

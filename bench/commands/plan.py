@@ -21,6 +21,7 @@ else:
     import tomli as tomllib
 
 BACKENDS = ("deepspeed", "fsdp2", "ddp")
+_MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
 _PRESETS = Path(__file__).resolve().parent.parent / "presets.toml"
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
 
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _request(options: argparse.Namespace) -> Request:
+    if options.gpus > _MOST_GPUS:
+        raise UsageError(f"--gpus {options.gpus}: at most {_MOST_GPUS} are planned for")
     if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
         raise UsageError(
             f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "

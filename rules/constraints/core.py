@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from rules.constraints.quantities import (
     CHOICES,
+    PARALLEL_SIZES,
     Quantities,
     data_parallel,
     describe,
@@ -265,4 +266,8 @@ def _upwards(constraint: Constraint, q: Quantities, quantity: str, present: int)
         if name != quantity and isinstance(size, int) and not isinstance(size, bool):
             period *= max(size, 1)
     start = max(present, 0) + 1
-    return range(start, start + min(_MAX_STEPS, max(period, 256)))
+    steps = min(_MAX_STEPS, max(period, 256))
+    if quantity in PARALLEL_SIZES and q.world_size is not None:
+        # No group holds more ranks than there are, but a small world may itself be the mistake.
+        steps = min(steps, max(q.world_size, 256))
+    return range(start, start + steps)

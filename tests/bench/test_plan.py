@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -217,3 +218,31 @@ def test_it_runs_without_torch() -> None:
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     assert "8.03B parameters" in run.stdout
+
+
+def planned(gpus: int, **streams: object) -> subprocess.CompletedProcess[str]:
+    """`bench plan` for the given number of GPUs in a process of its own."""
+    command = [sys.executable, "-m", "bench", "plan", "--model", "llama-3.1-8b", "--gpus", str(gpus)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.run(command, cwd=ROOT, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_worlds_of_many_divisors_and_absurd_ones() -> None:
+    large = planned(10_000)
+    assert large.returncode == 0
+    assert "set tp to 4 or 8" in large.stdout
+    absurd = planned(10**30)
+    assert absurd.returncode == 2
+    assert absurd.stderr.splitlines() == [f"bench plan: --gpus {10**30}: at most 1000000 are planned for"]
+
+
+def test_output_that_nobody_takes() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        gone = planned(8, stdout=pipe)
+    assert (gone.returncode, gone.stderr) == (141, "")
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as disk:
+            full = planned(8, stdout=disk)
+        assert (full.returncode, full.stderr) == (2, "bench: cannot write: No space left on device\n")
