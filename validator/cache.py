@@ -9,6 +9,8 @@ Three files per working directory and set of enabled rules, all named after a fi
   It is opened only if a run is not known whole.
 - `*.rules`: what there is to know of our rules without importing their modules.
 
+And for each table in TOML that was read its content, under the digest of its bytes (`*.table`).
+
 *Trust.* What is read decides what is reported, so nothing is read from a folder that another user owns or may write
 to; then there is no cache. *Damage.* Each file begins with a digest of the rest; whatever does not fit, or is not
 made of what a cache is made of, is dropped without a word and made again; unpickling makes nothing but records.
@@ -209,6 +211,23 @@ class Cache:
         if self.usable:
             _store(self._base + ".rules", marshal.dumps(rows))
 
+    def table(self, key: bytes) -> dict[str, Any] | None:
+        """The content of a TOML file whose bytes have this digest, wherever it lies."""
+        body = _load(self._table(key)) if self.usable else None
+        try:
+            table = marshal.loads(body) if body is not None else None
+        except Exception:  # bytes that are no marshal may raise anything
+            return None
+        return table if isinstance(table, dict) else None
+
+    def save_table(self, key: bytes, table: dict[str, Any]) -> None:
+        if self.usable:
+            with contextlib.suppress(ValueError):  # dates
+                _store(self._table(key), marshal.dumps(table))
+
+    def _table(self, key: bytes) -> str:
+        return os.path.join(self.folder, f"{key.hex()}.table")
+
     # -- facts ---------------------------------------------------------------------------------------------
 
     def open_facts(self) -> None:
@@ -282,7 +301,7 @@ def _prune(path: str) -> None:
             files = [
                 (entry.stat(), entry.path)
                 for entry in scan
-                if entry.name.endswith((".runs", ".facts", ".rules", ".tmp"))
+                if entry.name.endswith((".runs", ".facts", ".rules", ".table", ".tmp"))
             ]
         files.sort(key=lambda each: each[0].st_mtime_ns)
         size = sum(status.st_size for status, _ in files)

@@ -38,6 +38,7 @@ _ORDER = {  # families, so that two processes that begin at the two ends share l
         ("interface", "options", "names", "source", "loading", "compilation", "launch", "parallelism", "distributed")
     )
 }
+_FEW = 10  # files
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
 
@@ -217,7 +218,7 @@ def _examined(
         else:
             pickled[entry.path] = (content, known)
             records[entry.path] = record
-    for path, content, data, record in _made(missing, run, keep=cache is not None):
+    for path, content, data, record in _made(missing, run, cache is not None, {each.path: each for each in sources}):
         records[path] = record
         if data and not record.errors:
             pickled[path] = (content, data)
@@ -228,7 +229,9 @@ def _examined(
     return sources, records
 
 
-def _made(missing: list[tuple[Entry, bytes]], run: Check, keep: bool) -> Iterator[tuple[str, bytes, bytes, Record]]:
+def _made(
+    missing: list[tuple[Entry, bytes]], run: Check, keep: bool, sources: dict[str, SourceFile]
+) -> Iterator[tuple[str, bytes, bytes, Record]]:
     """(path, digest, pickled record, record) of each file, in the processes that it is worth."""
     size = sum(entry.stamp[0] for entry, _ in missing if entry.problem is None)
     count = min(run.jobs, 1 + size // _WORTH_A_PROCESS)
@@ -236,13 +239,17 @@ def _made(missing: list[tuple[Entry, bytes]], run: Check, keep: bool) -> Iterato
         yield from _made_in_processes(missing, run, count)
         return
     for entry, content in missing:
-        content, data, record = _one(entry, content, run.rules, keep)
+        # the tree of a file that was just changed is wanted again; those of a whole project would fill the memory
+        source = sources[entry.path] if len(missing) < _FEW else None
+        content, data, record = _one(entry, content, run.rules, keep, source)
         yield entry.path, content, data, record
 
 
-def _one(entry: Entry, content: bytes, rules: list[LoadedRule], keep: bool) -> tuple[bytes, bytes, Record]:
+def _one(
+    entry: Entry, content: bytes, rules: list[LoadedRule], keep: bool, source: SourceFile | None = None
+) -> tuple[bytes, bytes, Record]:
     """The record of a file under the digest of what was really read (it may have changed since)."""
-    source = SourceFile(entry.path, entry.absolute)
+    source = source or SourceFile(entry.path, entry.absolute)
     record = examine(source, entry.problem, rules)
     problem = record.facts.problem
     if problem is None or problem.kind not in ("size", "unreadable"):

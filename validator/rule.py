@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -39,8 +38,7 @@ FAMILIES = {
 }
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """The identity of a rule. `tokens`: a file that contains none of them cannot violate it. `languages`: of the
     files that it reads (`validator.languages`); a project rule is asked if there is one of them."""
 
@@ -80,8 +78,7 @@ class Later(NamedTuple):
         return getattr(importlib.import_module(self.module), self.name)(*arguments)
 
 
-@dataclass(frozen=True)
-class LoadedRule:
+class LoadedRule(NamedTuple):
     """A rule with the functions and texts of the module that declares it.
 
     Where only the index of the rules was read, there is no module, no text, and the functions are `Later` ones.
@@ -95,5 +92,5 @@ class LoadedRule:
     check_project: Callable[..., Iterator[Finding]] | None = None
     check_suppressions: Callable[..., Iterator[Finding]] | None = None
     fix: Callable[..., Any] | None = None
-    incorrect: tuple[str, ...] = field(default=())
-    correct: tuple[str, ...] = field(default=())
+    incorrect: tuple[str, ...] = ()
+    correct: tuple[str, ...] = ()

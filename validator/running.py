@@ -97,8 +97,9 @@ def analyse(
     store: cache.Cache | None = None,
 ) -> Checked:
     """Run the rules. Raises UsageError for a selector that no rule answers to."""
-    from validator import checker
+    from validator import checker, tables
 
+    tables.keep_in(store)
     run = check_of(settings, whole, store)
     result = checker.check(entries, digests, run, store)
     return Checked(findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors)

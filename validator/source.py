@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
+from validator.cache import digest
 from validator.reading import regular
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SourceFile:
     def digest(self) -> str:
         """BLAKE2b-128 of the bytes, in hexadecimal."""
         if self._digest is None:
-            self._digest = hashlib.blake2b(self.data, digest_size=16).hexdigest()
+            self._digest = digest(self.data).hex()
         return self._digest
 
     @property

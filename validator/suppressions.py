@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import io
 import re
-import tokenize
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.finding import Finding
@@ -140,6 +139,8 @@ def _parsed(comment: str) -> list[tuple[str, tuple[str, ...], str, int, int]]:
 
 def _scan(text: str) -> tuple[list[tuple[int, int, str, bool]], list[_Line]]:
     """Comments as (line, column from 0, text, alone on its line), and the logical lines."""
+    import tokenize
+
     comments: list[tuple[int, int, str, bool]] = []
     lines: list[_Line] = []
     depth, first, word = 0, 0, ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from typing import Any, ClassVar
+
+from validator.cache import Cache, digest
 
 MAX_TOML = 1_000_000  # bytes
 _MAX_DOTS = 200
@@ -47,4 +49,23 @@ def load_toml(path: str) -> dict[str, Any]:
     """The content of a TOML file. Raises OSError, or ValueError with the path in its text."""
     from validator.reading import regular
 
-    return parse_toml(path, regular(path, MAX_TOML + 1))
+    data = regular(path, MAX_TOML + 1)
+    if _Known.cache is None:
+        return parse_toml(path, data)
+    key = digest(data)
+    table = _Known.cache.table(key)
+    if table is None:
+        table = parse_toml(path, data)
+        _Known.cache.save_table(key, table)
+    return table
+
+
+class _Known:
+    """Where tables that were read before are kept: the standard library's parser is slow, and to import too."""
+
+    cache: ClassVar[Cache | None] = None
+
+
+def keep_in(cache: Cache | None) -> None:
+    """Keep the content of the tables that are read from now on in a cache, or in none."""
+    _Known.cache = cache

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from validator import cache, checker, cli, records, registry
+from validator import cache, checker, cli, records, registry, tables
 from validator.facts.model import FileFacts
 from validator.finding import Edit, Finding, Fix, Related, Span
 
@@ -165,6 +165,26 @@ def test_the_index_holds_what_the_modules_declare(tree: Path) -> None:
         for name in ("check_file", "check_project", "check_suppressions", "fix"):
             assert (getattr(known, name) is None) == (getattr(later, name) is None)
     assert errors == []
+
+
+def test_tables_are_parsed_once_and_again_when_damaged(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "t.toml").write_text('[a]\nb = [1, "x", true]\n')
+    (tree / "dated.toml").write_text("day = 2024-01-01\n")
+    parsed: list[str] = []
+    real = tables.parse_toml
+    monkeypatch.setattr(tables, "parse_toml", lambda path, data: parsed.append(path) or real(path, data))
+    tables.keep_in(cache.Cache("x"))
+    try:
+        for _ in range(2):
+            assert tables.load_toml("t.toml") == {"a": {"b": [1, "x", True]}}
+        assert parsed == ["t.toml"]
+        for path in (tree.parent / "cache").glob("*.table"):
+            forged(path, lambda held: [held])
+        assert tables.load_toml("t.toml") == {"a": {"b": [1, "x", True]}}
+        assert tables.load_toml("dated.toml") == tables.load_toml("dated.toml")
+        assert parsed == ["t.toml", "t.toml", "dated.toml", "dated.toml"]
+    finally:
+        tables.keep_in(None)
 
 
 class Evil:
