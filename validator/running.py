@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from typing import Any
 
 from validator import cache, config, discovery, streams
@@ -122,6 +123,11 @@ def check_of(settings: config.Config, whole: bool, store: cache.Cache | None = N
     return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole, tuple(errors))
 
 
+_PLACE = re.compile(
+    r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL
+)  # as findings are shown, the column being no matter
+
+
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     """What the analysis of the whole project knows of one line."""
     from validator.analysis.why import why
@@ -129,11 +135,13 @@ def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     from validator.project import Project
     from validator.source import SourceFile
 
-    path, _, line = options.why.rpartition(":")
-    if not path or not (line.isascii() and line.isdecimal() and len(line) < 10) or int(line) < 1:
+    match = _PLACE.fullmatch(options.why)
+    if match is None or int(match[2]) < 1:
         raise UsageError(f"--why takes FILE:LINE, not {options.why!r}")
-    place = os.path.normpath(path).replace(os.sep, "/")
+    path, line = match[1], match[2]
     entries = discovery.discover(options.paths or ["."], settings, options.output)
+    same = [e.path for e in entries if e.absolute == os.path.abspath(path).replace(os.sep, "/")]
+    place = same[0] if same else os.path.normpath(path).replace(os.sep, "/")
     if place in (entry.path for entry in entries) and language(place) != "python":
         raise UsageError(f"--why: {place} is no Python, of which alone lines can be told")
     project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)

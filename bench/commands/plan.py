@@ -203,7 +203,8 @@ def _names(group: list[Refusal]) -> list[str]:
 
 
 _NOTES = (
-    "GB are 10⁹ bytes per GPU; GPU GB is the sum of the parts with fragmentation and the CUDA context.",
+    "GB are 10⁹ bytes per GPU, in the moment of a step that takes most: its end of the forward pass, its backward pass",
+    "or the optimizer. GPU GB is the sum of the parts with fragmentation and the CUDA context.",
     "speed is an estimate of tokens per second against the best row; MB are sent per token and GPU.",
 )
 

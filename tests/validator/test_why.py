@@ -34,6 +34,14 @@ def test_conditions_and_collectives_of_a_line(capsys: pytest.CaptureFixture[str]
     assert "silent: all ranks take the same way" in told
 
 
+@pytest.mark.parametrize("place", ["train.py:6:9", "{here}/train.py:6", "../{name}/train.py:6"])
+def test_a_place_as_editors_and_findings_write_it(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--why", place.format(here=tmp_path, name=tmp_path.name)]) == 0
+    assert capsys.readouterr().out.startswith("train.py:6 in save\n")
+
+
 @pytest.mark.parametrize("place", ["train.py", "train.py:0", "train.py:x", "train.py:99", "other.py:1"])
 def test_a_place_that_is_not_there(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--why", place]) == 2
