@@ -123,9 +123,8 @@ def check_of(settings: config.Config, whole: bool, store: cache.Cache | None = N
     return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole, tuple(errors))
 
 
-_PLACE = re.compile(
-    r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL
-)  # as findings are shown, the column being no matter
+# as findings show places; the column says no more
+_PLACE = re.compile(r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL)
 
 
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
