@@ -35,7 +35,7 @@ _WORTH_A_FORK = 20  # files from which on half of the project rules run in a pro
 _ORDER = {  # families, so that two processes that begin at the two ends share little
     family: place
     for place, family in enumerate(
-        ("interface", "options", "names", "source", "loading", "compilation", "launch", "parallelism", "distributed")
+        ("options", "parallelism", "source", "launch", "compilation", "loading", "names", "interface", "distributed")
     )
 }
 _FEW = 10  # files
