@@ -303,3 +303,15 @@ def test_a_thousand_classes_in_one_line_are_read_in_seconds(here: Path) -> None:
     assert "MP501" in hanging
     assert "`step` → `…` → `step`" in hanging
     assert len(hanging) < 400
+
+
+def test_functions_that_loop_over_each_other_come_to_an_end(here: Path) -> None:
+    n = 300
+    pairs = (
+        f"def f{i}(rank, x):\n    if rank == {i}:\n        g{(i + 1) % n}(rank, x)\n        f{(i + 7) % n}(rank, x)\n"
+        f"    dist.barrier()\ndef g{i}(rank, x):\n    while x:\n        f{(i + 3) % n}(rank, x)\n"
+        f"        g{(i + 11) % n}(rank, x)\n        dist.all_reduce(x)\n"
+        for i in range(n)
+    )
+    (here / "mutual.py").write_text("import torch.distributed as dist\n" + "".join(pairs))
+    assert process("--no-cache", "--isolated", "mutual.py", stdout=subprocess.PIPE).returncode in (0, 1)

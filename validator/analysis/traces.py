@@ -68,6 +68,7 @@ class Inlining:
         self.after = after
         self.copies: dict[int, Trace] = {}
         self.room = _ROOM
+        self._loops: Inlining | None = None
         self.params = {p.name: p.default for p in target.facts.params}
         self.arguments = bind(target, call)
         self.unpacks = any(a.keyword in ("*", "**") for a in call.args)
@@ -86,12 +87,20 @@ class Inlining:
         if isinstance(trace, Step):
             return Step(self._seen(trace.op), self.copy(trace.rest))
         if isinstance(trace, Repeat):
-            return Repeat(Inlining(self.target, self.call, RETURN).copy(trace.body), self.copy(trace.rest))
+            return Repeat(self._of_loops().copy(trace.body), self.copy(trace.rest))
         decided = self._decided(trace.condition)
         if decided is not None:
             return self.copy(trace.yes if decided else trace.no)
         condition = trace.condition._replace(text=self._text(trace.condition.text))
         return Fork(condition, self.copy(trace.yes), self.copy(trace.no))
+
+    def _of_loops(self) -> Inlining:
+        """What copies the bodies of loops, which go on with nothing: one for all, or loops in loops multiply."""
+        if self.after is RETURN:
+            return self
+        if self._loops is None:
+            self._loops = Inlining(self.target, self.call, RETURN)
+        return self._loops
 
     def _decided(self, condition: Condition) -> bool | None:
         """The value of `param` or `param is None` where the call, or the default, tells it."""
