@@ -14,7 +14,7 @@ from bench.stacks import Frame
 RULES = "MP5,MP4"
 """Codes of rules about ranks and groups."""
 
-HANGS = ("MP501", "MP502", "MP503", "MP504", "MP505", "MP506", "MP510", "MP513")
+HANGS = ("MP501", "MP502", "MP503", "MP504", "MP505", "MP506", "MP507", "MP508", "MP510", "MP513")
 """Rules whose subject is a collective that not all ranks reach alike."""
 
 
