@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import is_aside, text_of, within
 from validator.facts.model import Call
 from validator.finding import Finding
 from validator.project import Method, Project
@@ -51,8 +51,17 @@ def _over_world(function: Method, call: Call) -> bool:
     replicas = call.keyword("num_replicas") or (call.positional[1] if len(call.positional) > 1 else None)
     if replicas is None:
         return not any(a.keyword == "**" for a in call.args)
-    made = [row.value for row in function.facts.assigns if row.target == replicas.value]
-    return all(_WORLD.search(value) for value in made or [replicas.value])
+    rows = [row for row in function.facts.assigns if row.target == replicas.value]
+    if any(
+        _of_group(c) and within(c.at, at) for c in function.facts.calls for at in (replicas.at, *(r.at for r in rows))
+    ):
+        return False
+    return all(_WORLD.search(value) for value in [row.value for row in rows] or [replicas.value])
+
+
+def _of_group(call: Call) -> bool:
+    """`get_world_size(group)`, which is not of all ranks."""
+    return call.method == "get_world_size" and bool(call.args) and call.args[0].value != "None"
 
 
 def _shared(function: Method) -> str:
@@ -79,6 +88,19 @@ class Strategy:
 ]
 
 CORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_attn_size, dp_group):
+        self.ring_attn_size = ring_attn_size
+        self.dp_group = dp_group
+
+    def sampler(self, dataset):
+        world_size = dist.get_world_size(self.dp_group)
+        return DistributedSampler(dataset, num_replicas=world_size, rank=dist.get_rank(self.dp_group))
+""",
     """
 import torch.distributed as dist
 from torch.utils.data.distributed import DistributedSampler

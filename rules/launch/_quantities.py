@@ -263,7 +263,9 @@ def _follow_file(framework: Framework, result: Configuration, files: _Files) -> 
     kind = framework if path.endswith(".toml") else named("deepspeed.json")
     inside = _in_file(kind, *found)
     for quantity, said in inside.items():
-        result.said.setdefault(quantity, said)
+        known = result.said.get(quantity)
+        if known is None or (kind is framework and known.span is None):  # the program's own file beats a default
+            result.said[quantity] = said
     if kind is not framework and inside:
         result.implied["backend"] = "deepspeed"
 

@@ -156,6 +156,19 @@ class FSDP2Strategy:
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+class FSDP2Strategy:
+    def setup(self):
+        sizes = (self.dp_size, self.ring_attn_size, self.tp_size)
+        self.mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("dp", "cp", "tp"))
+        self.mesh["dp", "cp"]._flatten("fsdp")
+
+    def wrap(self, model):
+        return fully_shard(model, mesh=self.mesh["fsdp"])
+""",
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
 def wrap(model, dp_size, tp_size):
     mesh = init_device_mesh("cuda", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))
     return fully_shard(model, mesh=mesh["dp"])

@@ -3,7 +3,8 @@
 What it does
     Reports `x[rank * n : (rank + 1) * n]` where `n` is a length divided by a number of ranks, and
     `x.chunk(ranks)[rank]`, in a function that neither tests the remainder, nor pads, nor treats the last rank apart,
-    and whose callers do not either. Functions of autograd are left alone: who calls them is not known.
+    and whose callers do not either. Functions of autograd are left alone: who calls them is not known. So are shares
+    of a parameter where the project pads to a multiple somewhere: the way from there is not followed.
 
 Why is this bad
     With slices the remainder belongs to no rank: its tokens or samples are never trained. `chunk` gives the last ranks
@@ -35,6 +36,7 @@ RULE = Rule("MP426", "share-unchecked", "warning", "0.1.0", tokens=("rank",))
 _RANK = re.compile(r"(^|_)rank$|_rank\(\)$|^get_rank\(\)$|_rank$")
 _PARTICIPANTS = MODEL_PARALLEL | {"world", "dp"}
 _TREATED = re.compile(r"%|pad|divis|ceil|remainder|drop_last|extras?\b|leftover|even", re.IGNORECASE)
+_MULTIPLE = re.compile(r"%\s*(self\.)?\w*multiple|pad_to_multiple")
 
 
 class Share(NamedTuple):
@@ -52,8 +54,16 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for function in module.functions.values():
             share = next(_shares(project, function), None)
-            if share is not None and not _treated(project, function):
+            if share is not None and not _treated(project, function) and not _padded_before(project, function, share):
                 yield _report(function, share)
+
+
+def _padded_before(project: Project, function: Method, share: Share) -> bool:
+    """Whether what is shared was given to the function, by a project that pads to a multiple."""
+    name = re.split(r"[.\[(]", share.whole)[0]
+    if all(param.name != name for param in function.facts.params):
+        return False
+    return any(_MULTIPLE.search(m.source.text) for m in project.modules.values() if not is_aside(m.path))
 
 
 def _shares(project: Project, function: Method) -> Iterator[Share]:
@@ -190,6 +200,23 @@ def shard_hidden(hidden, tp_group):
 ]
 
 CORRECT = [
+    """
+# file: ring.py
+import torch.distributed as dist
+
+def shard_sequence(sequences, ring_attn_group):
+    rank, ring_attn_size = dist.get_rank(ring_attn_group), dist.get_world_size(ring_attn_group)
+    length = sequences.numel() // ring_attn_size
+    return sequences[:, rank * length : (rank + 1) * length]
+# file: dataset.py
+import torch.nn.functional as F
+
+class PackedDataset:
+    def collate(self, input_ids):
+        if self.multiple_of > 1 and input_ids.numel() % self.multiple_of != 0:
+            input_ids = F.pad(input_ids, (0, self.multiple_of - input_ids.numel() % self.multiple_of))
+        return input_ids
+""",
     """
 import torch.distributed as dist
 

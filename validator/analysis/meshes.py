@@ -61,6 +61,18 @@ class Meshes:
             found.update(a.value.strip("\"'") for a in call.args)
         return frozenset(found)
 
+    @cached_property
+    def _whole(self) -> dict[str, tuple[str, ...]]:
+        """The dimensions that each flattened one is made of."""
+        found: dict[str, tuple[str, ...]] = {}
+        for function, call in self.project.calls("_flatten"):
+            node = call_node(function, call)
+            over = node.func.value if node is not None and isinstance(node.func, ast.Attribute) else None
+            keys = _keys(over.slice) if isinstance(over, ast.Subscript) else None
+            for argument in call.args if keys else ():
+                found[argument.value.strip("\"'")] = keys or ()
+        return found
+
     def _made(self, function: Method, call: Call) -> Mesh | None:
         node = call_node(function, call)
         if node is None:
@@ -117,7 +129,8 @@ class Meshes:
                 return [Part(p.mesh, named or p.keys) for p in owner] if owner is not None else None
             return None
         if isinstance(node, ast.Subscript):
-            owner, keys = self.part(function, node.value, depth), _keys(node.slice)
+            owner, asked = self.part(function, node.value, depth), _keys(node.slice)
+            keys = tuple(k for key in asked for k in self._whole.get(key, (key,))) if asked else None
             return [Part(p.mesh, keys) for p in owner] if owner and keys else None
         if isinstance(node, ast.Name | ast.Attribute):
             return self.parts(function, path_of(node), depth + 1) or None
