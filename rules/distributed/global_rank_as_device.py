@@ -90,6 +90,8 @@ def _global_rank(project: Project, function: Method, text: str) -> str:
     if row.kind == "call" and project.dotted(function, row.value) == "torch.distributed.get_rank":
         call = next((c for c in function.facts.calls if c.target == row.value and c.at[:2] >= row.at[:2]), None)
         return "" if call is not None and call.args else f"{row.value}()"
+    if row.kind != "call" or row.value != "int":
+        return ""  # something was done with it, such as the remainder by the devices of a node
     node = next(
         (c for c in function.facts.calls if row.at[:2] <= c.at[:2] and c.at[2:] <= row.at[2:] and c.target == "int"),
         None,
@@ -152,6 +154,14 @@ import torch.distributed as dist
 def setup():
     rank = dist.get_rank() % torch.cuda.device_count()
     torch.cuda.set_device(rank)
+""",
+    """
+import os
+import torch
+
+def setup():
+    local = int(os.environ["RANK"]) % torch.cuda.device_count()
+    torch.cuda.set_device(local)
 """,
     """
 import torch

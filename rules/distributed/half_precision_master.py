@@ -27,6 +27,7 @@ from validator.rule import Rule
 RULE = Rule("MP524", "half-precision-master", "warning", "0.1.0", tokens=("fully_shard",))
 
 _HALF = re.compile(r"^torch\.(bfloat16|float16|half)$")
+_FULL = re.compile(r"(^|\.)float32$|^torch\.float$")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -55,20 +56,21 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _half(function: Method, model: str, shard: Call) -> Call | None:
-    """The call that brings the model to half precision before it is sharded."""
-    for call in function.facts.calls:
-        if call.at >= shard.at:
-            continue
+    """The call that brings the model to half precision before it is sharded, and which none takes back."""
+    found: Call | None = None
+    for call in sorted((c for c in function.facts.calls if c.at < shard.at), key=lambda c: c.at):
         made = any(row.target == model and within(call.at, row.at) for row in function.facts.assigns)
         on_model = call.receiver == model and (made or call.use == "discard")
         if on_model and (
             call.method in ("bfloat16", "half") or call.method == "to" and any(_HALF.match(a.value) for a in call.args)
         ):
-            return call
+            found = call
+        elif on_model and (call.method == "float" or any(_FULL.search(a.value) for a in call.args)):
+            found = None
         dtype = call.keyword("torch_dtype") or call.keyword("dtype")
         if made and call.method == "from_pretrained" and dtype is not None and _HALF.match(dtype.value):
-            return call
-    return None
+            found = call
+    return found
 
 
 def _optimizer(project: Project, function: Method, model: str, shard: Call) -> Call | None:
@@ -112,5 +114,16 @@ def build_reference(path):
     model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16)
     fully_shard(model)
     return model.eval()
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoModelForCausalLM
+
+def build(path, device):
+    model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16).to(device)
+    model = model.to(torch.float32)
+    fully_shard(model)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-6)
 """,
 ]

@@ -243,6 +243,15 @@ def test_other_frameworks(text: str, wrong: tuple[str, str], constraint: str, tm
     assert constraint in violations(edited(text, wrong), tmp_path)
 
 
+@pytest.mark.parametrize(("tp", "fits"), [(4, True), (3, False)])
+def test_what_the_programs_file_says_beats_the_programs_default(tp: int, fits: bool, tmp_path: Path) -> None:
+    files = {
+        "run.sh": "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file cfg.toml\n",
+        "cfg.toml": f"[parallelism]\ndata_parallel_shard_degree = 2\ntensor_parallel_degree = {tp}\n",
+    }
+    assert (checked(files, ("MP705",), tmp_path) == []) == fits
+
+
 def test_configuration_files_that_a_command_names_are_read(tmp_path: Path) -> None:
     files = {
         "run.sh": "torchrun --nproc_per_node 8 sft.py --per_device_train_batch_size 4 "
