@@ -130,7 +130,10 @@ class Cache:
 
     def _loaded(self, suffix: str) -> Any:
         """What a file of this cache holds, of whatever shape; None where there is none."""
-        body = _load(self._base + suffix) if self.usable else None
+        return self._held(self._base + suffix)
+
+    def _held(self, path: str) -> Any:
+        body = _load(path) if self.usable else None
         try:
             return marshal.loads(body) if body is not None else None
         except Exception:  # bytes that are no marshal may raise anything
@@ -213,11 +216,7 @@ class Cache:
 
     def table(self, key: bytes) -> dict[str, Any] | None:
         """The content of a TOML file whose bytes have this digest, wherever it lies."""
-        body = _load(self._table(key)) if self.usable else None
-        try:
-            table = marshal.loads(body) if body is not None else None
-        except Exception:  # bytes that are no marshal may raise anything
-            return None
+        table = self._held(self._table(key))
         return table if isinstance(table, dict) else None
 
     def save_table(self, key: bytes, table: dict[str, Any]) -> None:

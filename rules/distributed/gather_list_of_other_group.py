@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from validator.analysis.collectives import WORLD, dimension, group_of
 from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside
+from validator.analysis.places import is_aside, within
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -78,11 +78,7 @@ def _size(function: Method, text: str) -> str | None:
     rows = [row for row in function.facts.assigns if row.target == text]
     if len(rows) != 1 or rows[0].kind != "call" or not rows[0].value.endswith("get_world_size"):
         return None
-    calls = (
-        c
-        for c in function.facts.calls
-        if c.target == rows[0].value and rows[0].at[:2] <= c.at[:2] and c.at[2:] <= rows[0].at[2:]
-    )
+    calls = (c for c in function.facts.calls if c.target == rows[0].value and within(c.at, rows[0].at))
     made = next(calls, None)
     if made is None or "." not in made.target:
         return None

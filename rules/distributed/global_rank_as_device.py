@@ -18,7 +18,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
+from validator.analysis.places import is_aside, within
 from validator.facts.model import Call
 from validator.finding import Finding
 from validator.project import Method, Project
@@ -93,7 +93,7 @@ def _global_rank(project: Project, function: Method, text: str) -> str:
     if row.kind != "call" or row.value != "int":
         return ""  # something was done with it, such as the remainder by the devices of a node
     node = next(
-        (c for c in function.facts.calls if row.at[:2] <= c.at[:2] and c.at[2:] <= row.at[2:] and c.target == "int"),
+        (c for c in function.facts.calls if within(c.at, row.at) and c.target == "int"),
         None,
     )
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.places import within
 from validator.analysis.sharding import Sharding
 from validator.facts.model import Assign, At, Call
 from validator.project import ClassDef, Method, Project
@@ -87,6 +88,9 @@ def _overlap(row: At, made: At, at: At) -> bool:
 def _bound(function: Method, call: Call) -> Iterator[str]:
     """The names that an assignment gives to what a call returns; of several the first."""
     for row in function.facts.assigns:
-        inside = row.at[:2] <= call.at[:2] and call.at[2:] <= row.at[2:]
-        if inside and (row.kind == "call" or row.kind.startswith("unpack:0/")) and row.value.startswith(call.target):
+        if (
+            within(call.at, row.at)
+            and (row.kind == "call" or row.kind.startswith("unpack:0/"))
+            and row.value.startswith(call.target)
+        ):
             yield row.target

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from validator.analysis.binding import bind
 from validator.analysis.options import Options, Parser
+from validator.analysis.places import within
 from validator.facts.model import Argument, Assign, At, Call, Guard
 from validator.project import ClassDef, Method, Project, Value
 
@@ -198,7 +199,7 @@ class Namespaces:
     def _part(self, function: Method, row: Assign) -> Namespaced:
         """`ds = getattr(args, "ds", None)`."""
         for call in function.facts.calls:
-            inside = row.at[:2] <= call.at[:2] and call.at[2:] <= row.at[2:]
+            inside = within(call.at, row.at)
             if inside and call.target == "getattr" and len(call.args) > 1 and call.args[0].kind == "path":
                 name = call.args[1].value.strip("'\"")
                 held = self.of(function, call.args[0].value)
@@ -313,10 +314,7 @@ class Namespaces:
                 if held and name.kind == "const" and name.value[:1] in "'\"":
                     how = "test" if call.target == "hasattr" else "default" if len(call.args) > 2 else "attribute"
                     kept = how == "test" or any(
-                        row.kind == "call"
-                        and row.value == "getattr"
-                        and row.at[:2] <= call.at[:2]
-                        and call.at[2:] <= row.at[2:]
+                        row.kind == "call" and row.value == "getattr" and within(call.at, row.at)
                         for row in function.facts.assigns
                     )
                     yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, how, kept)
@@ -397,7 +395,7 @@ class Namespaces:
     def _only_shown(self, function: Method, at: At) -> bool:
         """Whether the place lies inside a call that logs, prints or stores what it gets."""
         for call in function.facts.calls:
-            inside = call.at[:2] <= at[:2] and at[2:] <= call.at[2:] and call.at != at
+            inside = within(at, call.at) and call.at != at
             if inside and _SHOWS.search(call.target) and call.target not in ("set", "type", "id"):
                 return True
         return False

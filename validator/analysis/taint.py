@@ -389,7 +389,7 @@ class Taints:
     @cached_property
     def _seeds(self) -> bool:
         """Whether the project seeds its generators, so that ranks may well draw the same numbers."""
-        return any(call.method in _SEEDING for function in self.project.functions() for call in function.facts.calls)
+        return bool(self.project.calls(*_SEEDING))
 
     @cached_property
     def _reduced(self) -> dict[Method, set[str]]:
