@@ -18,6 +18,7 @@ else:
 from rules.models import ModelFacts, from_config, resolve
 
 SCHEMA = 1
+FILE = "configuration.json"
 PRESETS = Path(__file__).with_name("presets.toml")
 
 
@@ -115,6 +116,16 @@ def graph_mode(backend: str, zero_stage: int, compile: str) -> str:
     `DeepspeedStrategy` makes each layer one leaf that is gathered whole and compiles what lies between its hooks.
     """
     return "none" if backend == "deepspeed" and zero_stage == 3 and compile == "blocks" else compile
+
+
+def store(configuration: Configuration, folder: Path) -> None:
+    """Write a configuration where the ranks that work in a folder read it."""
+    (folder / FILE).write_text(configuration.to_json(), encoding="utf-8")
+
+
+def stored(folder: Path) -> Configuration:
+    """The configuration that `store` wrote there."""
+    return parse(json.loads((folder / FILE).read_text(encoding="utf-8")))
 
 
 def parse(values: Mapping[str, Any]) -> Configuration:

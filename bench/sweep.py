@@ -10,7 +10,7 @@ from typing import Any
 from bench import environment, gpu_memory, results, supervise
 from bench.agreement import mismatches
 from bench.availability import lacking
-from bench.configuration import Configuration, graph_mode, model_facts
+from bench.configuration import Configuration, graph_mode, model_facts, store
 from bench.domination import dominates
 from bench.launch.engine import Launcher
 from bench.locks import Locks
@@ -189,7 +189,7 @@ class Sweep:
         """An empty result directory with what the ranks read."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+        store(configuration, folder)
 
     def _show(self, phase: str, done: int, total: int) -> None:
         """Called at every poll of the process group that runs."""

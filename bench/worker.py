@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -14,7 +13,8 @@ from typing import Any
 import torch
 
 from bench import losses, measure
-from bench.configuration import Configuration, parse
+from bench.configuration import Configuration, stored
+from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
@@ -236,14 +236,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="the result directory, which holds configuration.json")
     parser.add_argument("number", type=int, help="which process of several this is")
     options = parser.parse_args(arguments)
-    values = json.loads((options.folder / "configuration.json").read_text(encoding="utf-8"))
-    work(parse(values), options.folder, options.number)
+    work(stored(options.folder), options.folder, options.number)
     return 0
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Backends' exit hooks have nothing left to do once the group is gone, and some of them hang.
-    os._exit(status)
+    end(main(sys.argv[1:]))

@@ -17,8 +17,9 @@ from typing import Any
 
 from bench import availability, environment, results, supervise
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
+from bench.ending import end
 from bench.replay import records
 from bench.suite.flags import positive
 from bench.sweep import refusal
@@ -138,7 +139,7 @@ def _interrupt(number: int, frame: object) -> None:
 def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
     shutil.rmtree(folder)
     folder.mkdir()
-    (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+    store(configuration, folder)
     on_cpu = configuration.device == "cpu" or not environment.gpus()
     preload = ("bench.strategies.deepspeed", "deepspeed") if configuration.backend == "deepspeed" else ()
     job = supervise.Job("bench.replay.worker", fork=on_cpu, preload=preload)
@@ -183,8 +184,7 @@ def _one_rank(configuration: Configuration, folder: Path, quiet: bool) -> int:
     work(configuration, folder, 0, show_nothing if quiet else show)
     if int(os.environ["RANK"]) == 0:
         _finish(configuration, folder, supervise.Verdict("ok"))
-    sys.stdout.flush()
-    os._exit(OK)  # the group is gone, and some backends' exit hooks hang without it
+    end(OK)
 
 
 def _finish(configuration: Configuration, folder: Path, verdict: supervise.Verdict) -> None:

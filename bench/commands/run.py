@@ -18,6 +18,7 @@ from bench.configuration import Configuration, ConfigurationError, hash_inputs, 
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import effective, notice, sharding_disabled
+from bench.ending import end
 from bench.launch import flags as launch
 
 if sys.version_info >= (3, 11):
@@ -365,8 +366,7 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
         results.write_json(folder / "result.json", result)
         results.write_suite(folder / "benchmarks.json", result)
         print(render([result]))
-    sys.stdout.flush()
-    os._exit(OK)  # the group is gone, and some backends' exit hooks hang without it
+    end(OK)
 
 
 def _dry_run(configurations: list[Configuration], gpus: int) -> int:

@@ -13,6 +13,7 @@ from bench import environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
+from bench.ending import end
 from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import Interrupted, refusal
@@ -95,8 +96,7 @@ def _one_rank(settings: Settings, cell: Cell, options: argparse.Namespace) -> in
     work(configuration, folder, 0)
     if first:
         print(render([_finish(configuration, folder)]))
-    sys.stdout.flush()
-    os._exit(OK)  # the group is gone, and some backends' exit hooks hang without it
+    end(OK)
 
 
 def _finish(configuration: Configuration, folder: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import supervise
 from bench.cli import FAILED, INTERRUPTED, OK
-from bench.configuration import Configuration
+from bench.configuration import Configuration, store
 from bench.results import PHASES
 
 FILE = "debug.json"
@@ -41,7 +41,7 @@ def run(configuration: Configuration, orders: Orders) -> int:
     job = supervise.Job("bench.debug.worker", foreground=True)
     with tempfile.TemporaryDirectory(prefix="bench-debug-") as name:
         folder = Path(name)
-        (folder / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+        store(configuration, folder)
         (folder / FILE).write_text(json.dumps(asdict(orders)), encoding="utf-8")
         try:
             verdict = supervise.run_group(folder, 0, configuration.num_gpus, lambda *_: None, job=job)

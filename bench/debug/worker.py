@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from bdb import BdbQuit
@@ -14,10 +13,11 @@ from typing import Any, NoReturn
 
 from bench import worker
 from bench.cli import OK
-from bench.configuration import Configuration, parse
+from bench.configuration import Configuration, stored
 from bench.debug import pause
 from bench.debug.session import FILE, Orders
 from bench.debug.shapes import log_shapes
+from bench.ending import end
 from bench.heartbeat import Heartbeat
 from bench.training import Phase, StepResult, train_step
 
@@ -72,25 +72,19 @@ def one_rank(configuration: Configuration, orders: Orders) -> NoReturn:
             work(configuration, Path(folder), 0, orders)
         except BdbQuit:
             sys.settrace(None)  # no failure: a launcher would show it at length, and start anew where it was told to
-    sys.stdout.flush()
-    os._exit(OK)
+    end(OK)
 
 
 def main(arguments: list[str]) -> int:
     """`python -m bench.debug.worker FOLDER NUMBER`."""
     folder = Path(arguments[0])
-    values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
     orders = Orders(**json.loads((folder / FILE).read_text(encoding="utf-8")))
     try:
-        work(parse(values), folder, int(arguments[1]), orders)
+        work(stored(folder), folder, int(arguments[1]), orders)
     except BdbQuit:
         sys.settrace(None)  # the folder says how the run ended
     return 0
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # As in `bench.worker`: backends' exit hooks have nothing left to do, and some of them hang.
-    os._exit(status)
+    end(main(sys.argv[1:]))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 
 GPU_BYTES, CPU_BYTES = 256 * 2**20, 8 * 2**20
@@ -76,6 +77,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    os._exit(status)
+    end(main(sys.argv[1:]))

@@ -17,6 +17,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+from bench.ending import end
 from bench.launch import exits
 
 HEAVY = ("torch", "torch.distributed.fsdp", "transformers.models.llama.modeling_llama")
@@ -43,9 +44,7 @@ def _rank(module: Any, arguments: list[str], rank: int, size: int, port: int) ->
         status = int(module.main(arguments))
     except BaseException:
         traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    end(status)
 
 
 def _fork(module: Any, arguments: list[str], size: int, port: int) -> list[int]:
@@ -135,5 +134,4 @@ if __name__ == "__main__":
         status = main(sys.argv[1:])
     except KeyboardInterrupt:
         status = 130
-    sys.stdout.flush()
-    os._exit(status)
+    end(status)

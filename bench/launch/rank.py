@@ -16,6 +16,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.ending import end
+
 SECONDS = 300.0
 POLL = 0.1
 
@@ -81,6 +83,4 @@ if __name__ == "__main__":
         status = main(sys.argv[1:])
     except Exception:
         traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    end(status)

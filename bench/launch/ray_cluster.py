@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.configuration import ConfigurationError
+from bench.ending import end
 from bench.heartbeat import SUPERVISOR, die_with_parent
 from bench.launch.exits import VARIABLE, record
 
@@ -178,7 +179,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    end(main(sys.argv[1:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -15,7 +14,8 @@ from typing import Any
 import torch
 
 from bench import measure
-from bench.configuration import Configuration, parse
+from bench.configuration import Configuration, stored
+from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import to_inputs
@@ -146,14 +146,9 @@ def work(configuration: Configuration, folder: Path, number: int, show: Show = s
 def main(arguments: list[str]) -> int:
     """`python -m bench.replay.worker FOLDER NUMBER`."""
     folder = Path(arguments[0])
-    values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
-    work(parse(values), folder, int(arguments[1]))
+    work(stored(folder), folder, int(arguments[1]))
     return 0
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # As in `bench.worker`: backends' exit hooks have nothing left to do, and some of them hang.
-    os._exit(status)
+    end(main(sys.argv[1:]))

@@ -18,7 +18,7 @@ else:
     import tomli as tomllib
 
 from bench import supervise
-from bench.configuration import PRESETS, Configuration, ConfigurationError
+from bench.configuration import PRESETS, Configuration, ConfigurationError, store
 from bench.suite.settings import Settings
 
 READY = "ready.json"
@@ -128,7 +128,7 @@ def prepare_seed(configuration: Configuration, output: Path, progress: supervise
     def make(folder: Path) -> None:
         work = folder / "made"
         work.mkdir()
-        (work / "configuration.json").write_text(configuration.to_json(), encoding="utf-8")
+        store(configuration, work)
         verdict = supervise.run_group(work, 0, 1, progress, job=supervise.Job("bench.suite.seed"))
         if verdict.status != "ok":
             kept = output.resolve() / "seed.log.txt"

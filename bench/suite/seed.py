@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from pathlib import Path
 
-from bench.configuration import Configuration, parse
+from bench.configuration import Configuration, stored
+from bench.ending import end
 from bench.heartbeat import Heartbeat, reported
 from bench.model import build_actor
 from bench.strategies import processes
@@ -32,13 +31,10 @@ def main(arguments: list[str]) -> int:
     heartbeat = Heartbeat(folder, 0)
     with reported(heartbeat):
         heartbeat.beat("load")
-        values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
-        write_seed(parse(values), folder / "checkpoint")
+        write_seed(stored(folder), folder / "checkpoint")
         (folder / f"run.{number}.json").write_text("{}", encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    os._exit(status)
+    end(main(sys.argv[1:]))

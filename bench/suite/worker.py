@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import measure
-from bench.configuration import Configuration, parse
+from bench.configuration import Configuration, stored
+from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.model import attention_context
 from bench.strategies import processes
@@ -119,14 +120,9 @@ def work(configuration: Configuration, folder: Path, number: int) -> None:
 def main(arguments: list[str]) -> int:
     """`python -m bench.suite.worker FOLDER NUMBER`."""
     folder = Path(arguments[0])
-    values = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
-    work(parse(values), folder, int(arguments[1]))
+    work(stored(folder), folder, int(arguments[1]))
     return 0
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # As in `bench.worker`: backends' exit hooks have nothing left to do, and some of them hang.
-    os._exit(status)
+    end(main(sys.argv[1:]))
