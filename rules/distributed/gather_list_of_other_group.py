@@ -19,8 +19,9 @@ from collections.abc import Iterator
 
 from validator.analysis.collectives import WORLD, dimension, group_of
 from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside, within
-from validator.facts.model import Call
+from validator.analysis.groups import Groups
+from validator.analysis.places import call_bound, is_aside
+from validator.facts.model import Assign, Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
@@ -42,7 +43,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             group = group_of(row, call)
             made = _made_for(function, call)
-            if made is None or not _differ(function, group, made[0]):
+            if made is None or not _differ(function, group, made[0]) or _is_whole(project, function, group):
                 continue
             yield RULE.finding(
                 function.path,
@@ -53,6 +54,12 @@ def check_project(project: Project) -> Iterator[Finding]:
                 related=[Related(function.path, made[1], "the list is made here")],
                 context=f"{function.qualname}:{row.name}",
             )
+
+
+def _is_whole(project: Project, function: Method, group: str) -> bool:
+    """Whether a group is the only dimension of its mesh, and so the whole job."""
+    origin = project.analysis(Groups).origin(function, group)
+    return origin is not None and origin.kind == "all"
 
 
 def _named(group: str) -> str:
@@ -75,12 +82,20 @@ def _size(function: Method, text: str) -> str | None:
     """The group that a source text is the size of."""
     if match := _SIZE.search(text):
         return WORLD if match["group"] in ("", "None") else match["group"]
-    rows = [row for row in function.facts.assigns if row.target == text]
-    if len(rows) != 1 or rows[0].kind != "call" or not rows[0].value.endswith("get_world_size"):
-        return None
-    calls = (c for c in function.facts.calls if c.target == rows[0].value and within(c.at, rows[0].at))
-    made = next(calls, None)
-    if made is None or "." not in made.target:
+    own = function.own_object
+    if own is not None and function.cls is not None and text.startswith(f"{own}."):
+        inside = [method for owner in function.cls.mro for method in owner.every_method()]
+    else:
+        inside = [function]
+    rows = [(method, row) for method in inside for row in method.facts.assigns if row.target == text]
+    groups = {_counted(method, row) for method, row in rows}
+    return groups.pop() if len(groups) == 1 and (len(rows) == 1 or len(inside) > 1) else None
+
+
+def _counted(function: Method, row: Assign) -> str | None:
+    """The group whose ranks an assignment counts; None where it counts something else."""
+    made = call_bound(function, row) if row.kind == "call" and row.value.endswith(".get_world_size") else None
+    if made is None:
         return None
     return made.args[0].value if made.args and made.args[0].value != "None" else WORLD
 
@@ -113,9 +128,48 @@ def collect(value, dp_group, cp_group):
     dist.all_gather_object(values, value, group=dp_group)  # error: MP516
     return values
 """,
+    """
+import torch
+import torch.distributed as dist
+
+class Strategy:
+    def setup(self, mesh):
+        self.world_size = dist.get_world_size()
+        self.dp_group = mesh["dp"].get_group()
+
+    def gather(self, tensor):
+        parts = [torch.zeros_like(tensor) for _ in range(self.world_size)]
+        dist.all_gather(parts, tensor, group=self.dp_group)  # error: MP516
+        return torch.cat(parts)
+""",
 ]
 
 CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Strategy:
+    def setup(self, mesh):
+        self.dp_group = mesh["dp"].get_group()
+        self.world_size = dist.get_world_size(self.dp_group)
+
+    def gather(self, tensor):
+        parts = [torch.zeros_like(tensor) for _ in range(self.world_size)]
+        dist.all_gather(parts, tensor, group=self.dp_group)
+        return torch.cat(parts)
+
+class DataParallel:
+    def setup(self):
+        self.world_size = dist.get_world_size()
+        self.dp_group = init_device_mesh("cuda", (self.world_size,), mesh_dim_names=("dp",))["dp"].get_group()
+
+    def gather(self, tensor):
+        parts = [torch.zeros_like(tensor) for _ in range(self.world_size)]
+        dist.all_gather(parts, tensor, group=self.dp_group)
+        return torch.cat(parts)
+""",
     """
 import torch
 import torch.distributed as dist

@@ -129,9 +129,28 @@ class Attention(nn.Module):
         self.num_heads = config.num_attention_heads // tp_size  # error: MP418
         self.num_key_value_heads = config.num_key_value_heads // tp_size
 """,
+    """
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+def split_attention(block, tp_mesh):
+    block.attention.num_heads = block.attention.num_heads // tp_mesh.size()  # error: MP418
+    parallelize_module(block, tp_mesh, {"attention.wq": ColwiseParallel()})
+""",
 ]
 
 CORRECT = [
+    """
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+def split_attention(block, tp_mesh, config):
+    if config.num_heads % tp_mesh.size():
+        raise ValueError(f"{tp_mesh.size()} ranks do not divide {config.num_heads} heads")
+    block.attention.num_heads = block.attention.num_heads // tp_mesh.size()
+    parallelize_module(block, tp_mesh, {"attention.wq": ColwiseParallel()})
+
+def samples_of_rank(num_heads, data_mesh):
+    return num_heads // data_mesh.size()
+""",
     """
 import torch.distributed as dist
 from ulysses import gather_heads_scatter_seq, gather_seq_scatter_heads, get_ulysses_sequence_parallel_world_size

@@ -280,6 +280,7 @@ class Dimensions:
                     return self.size(mesh.function, mesh.shape[index])
                 finally:
                     self._depth -= 1
+        key = _dimension_of(owner) if key is None and dim is None else key
         return Size((Factor(tag_of(f"{key}_size") if isinstance(key, str) else "", text),))
 
     # -- names ---------------------------------------------------------------------------------------------
@@ -390,6 +391,12 @@ def _named(node: ast.Call) -> str | None:
     if owner is None or not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         return None
     return f"{path_of(owner)}.{key.value}"
+
+
+def _dimension_of(owner: ast.expr) -> str | None:
+    """The dimension that the name of a mesh says it is: `tp` of `self.tp_mesh`; None for meshes of several."""
+    found = re.fullmatch(r"([a-z]+|[a-z]+_parallel)_(device_)?mesh", path_of(owner).rpartition(".")[2])
+    return found[1] if found else None
 
 
 def _first(node: ast.expr) -> ast.expr:
