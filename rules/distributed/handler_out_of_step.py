@@ -149,6 +149,55 @@ def train(model, batches):
             torch.cuda.empty_cache()
             continue
 """,
+    """
+import deepspeed
+import torch
+
+class Strategy:
+    def prepare(self, model, optimizer):
+        engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer)
+        return engine, optimizer
+
+    def backward(self, loss, model):
+        model.backward(loss)
+
+class Trainer:
+    def __init__(self, strategy: Strategy, model):
+        self.strategy = strategy
+        self.model = model
+
+    def fit(self, batches):
+        for batch in batches:
+            loss = self.model(batch)
+            try:
+                self.strategy.backward(loss, self.model)
+            except torch.cuda.OutOfMemoryError:  # error: MP507
+                continue
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+def shard(model):
+    for layer in model.layers:
+        fully_shard(layer)
+    return fully_shard(model)
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+
+    def evaluate(self, batches):
+        for batch in batches:
+            try:
+                self.model(batch)
+            except torch.cuda.OutOfMemoryError:  # error: MP507
+                continue
+
+def main(model, batches):
+    model = shard(model)
+    Trainer(model).evaluate(batches)
+""",
 ]
 
 CORRECT = [
@@ -200,5 +249,24 @@ def train(model, batch):
     except torch.cuda.OutOfMemoryError:
         print("out of memory: use smaller batches")
         raise
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def __init__(self, model, draft):
+        self.model = fully_shard(model)
+        self.draft = draft
+
+    def propose(self, batches):
+        for batch in batches:
+            try:
+                self.draft(batch)
+            except torch.cuda.OutOfMemoryError:
+                continue
+
+def train(model, draft, loss, batches):
+    return Trainer(model, draft).propose(batches)
 """,
 ]
