@@ -109,8 +109,14 @@ def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tupl
         return None if refused is None else refused[0]
 
     axes = AXES if availability.installed("deepspeed") else {**AXES, "backend": ("ddp", "fsdp2")}
+
+    def measured(cell: Cell) -> bool:
+        old = None if options.force else results.read_result(cell.configuration.directory(options.output))
+        return old is not None and old["status"] != "interrupted"
+
     possible, refused = cells.product(base, axes, reason)
-    return cells.cover(possible, options.strength, options.max_cells), cells.never(possible, refused, options.strength)
+    chosen = cells.cover(possible, options.strength, options.max_cells, measured)
+    return chosen, cells.never(possible, refused, options.strength)
 
 
 def _interrupt(number: int, frame: object) -> None:

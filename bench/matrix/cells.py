@@ -84,14 +84,22 @@ def _subsets(settings: frozenset[Setting], strength: int) -> set[frozenset[Setti
     return {frozenset(part) for part in itertools.combinations(ordered, strength)}
 
 
-def cover(possible: Sequence[tuple[Cell, frozenset[Setting]]], strength: int, limit: int = MAX_CELLS) -> list[Cell]:
+def cover(
+    possible: Sequence[tuple[Cell, frozenset[Setting]]], strength: int, limit: int = MAX_CELLS,
+    measured: Callable[[Cell], bool] = lambda cell: False,
+) -> list[Cell]:  # fmt: skip
     """Few cells in which every combination of `strength` settings occurs that occurs in any, at most `limit`.
 
-    Greedy: always the cell with the most combinations that are still missing; the first of several.
+    Those already `measured` come first. Then greedy: always the cell with the most combinations that are still
+    missing; the first of several.
     """
     parts = [(cell, _subsets(settings, strength)) for cell, settings in possible]
     missing = set().union(*(subsets for _, subsets in parts)) if parts else set()
     chosen: list[Cell] = []
+    for cell, subsets in parts:
+        if measured(cell) and len(chosen) < limit:
+            chosen.append(cell)
+            missing -= subsets
     while missing and len(chosen) < limit:
         cell, subsets = max(parts, key=lambda part: len(part[1] & missing))
         chosen.append(cell)

@@ -80,6 +80,10 @@ def test_the_cover_holds_every_combination_that_can_occur(strength: int) -> None
     assert set().union(*(parts(settings[name]) for name in chosen)) == occurring
     assert len(chosen) < len(possible) / 2
     assert len(cover(possible, strength, limit=5)) == 5
+    last = {cell for cell, _ in possible[-3:]}
+    again = cover(possible, strength, limit=10_000, measured=last.__contains__)
+    assert set(again[:3]) == last
+    assert set().union(*(parts(settings[cell.name]) for cell in again)) == occurring
     lost = [set(one.settings) for one in never(possible, refused, strength)]
     assert all({("backend", "ddp"), ("compile", "deepcompile")} <= one or
                {("backend", "fsdp2"), ("compile", "deepcompile")} <= one for one in lost)  # fmt: skip
