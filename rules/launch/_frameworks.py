@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -26,6 +26,7 @@ class Framework:
     backend: str = ""
     programs: tuple[str, ...] = ()
     marks: frozenset[str] = frozenset()
+    kin: tuple[frozenset[str], ...] = ()
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     products: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
@@ -33,10 +34,22 @@ class Framework:
     absent: Mapping[str, Any] = field(default_factory=dict)
 
     def is_of(self, program: str, options: Iterable[str]) -> bool:
-        """Whether a program is of this kind: by its name, or by an option that it is given."""
-        if any(fnmatch.fnmatchcase(program, pattern) for pattern in self.programs):
+        """Whether a program is of this kind: by its name, or by an option that it is given.
+
+        `program` is a module (`openrlhf.cli.train_sft`) or a path to one, in whatever folder it lies.
+        """
+        if any(fnmatch.fnmatchcase(name, pattern) for name in _names(program) for pattern in self.programs):
             return True
         return not self.marks.isdisjoint(options)
+
+
+def _names(program: str) -> Iterator[str]:
+    """The names that a program may have: a path is a module below any of its folders."""
+    yield program
+    if program.endswith(".py"):
+        parts = program.removesuffix(".py").split("/")
+        for start in range(len(parts)):
+            yield ".".join(parts[start:])
 
 
 @lru_cache(maxsize=1)
@@ -62,6 +75,7 @@ def _framework(row: dict[str, Any]) -> Framework:
         backend=row.get("backend", ""),
         programs=tuple(row.get("programs", ())),
         marks=frozenset(row.get("marks", ())),
+        kin=tuple(frozenset(each) for each in row.get("kin", ())),
         flags={quantity: tuple(names) for quantity, names in row.get("flags", {}).items()},
         switches=switches,
         products={q: tuple(tuple(factor) for factor in factors) for q, factors in row.get("products", {}).items()},

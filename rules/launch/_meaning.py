@@ -75,7 +75,7 @@ def _openrlhf(given: Configuration, framework: Framework, launch: Launch) -> Con
     if backend == "fsdp2":
         given.drop("zero_stage", "hpz", "offload_optimizer")
     given.drop("tp_deepspeed", "tp_fsdp2")
-    if "actor_gpus" in given.said and launch.name.endswith(("ppo_ray", "ppo")):
+    if "actor_gpus" in given.said and (launch.parser is not None or launch.name.endswith(("ppo_ray", "ppo"))):
         _openrlhf_ppo(given)
     else:
         given.drop(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rules import models
 from rules.constraints import CHOICES
-from rules.launch import _meaning
+from rules.launch import _meaning, _offers, _own
 from rules.launch._common import origin
 from rules.launch._configuration import Configuration, Said
 from rules.launch._frameworks import Framework, frameworks, named
@@ -17,8 +17,9 @@ from validator.analysis.composed import Composition, Compositions, Node
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
 from validator.analysis.options import UNKNOWN, Parser
+from validator.analysis.programs import Programs
 from validator.facts.config_files import Setting, Settings
-from validator.project import Project
+from validator.project import Module, Project
 
 _TEXTS = frozenset({
     "backend", "dtype", "attn", "optimizer", "advantage", "model", "critic_model", "compile", "config_file",
@@ -45,7 +46,7 @@ def _launched(project: Project, files: _Files, launch: Launch, line: CommandLine
     composition = project.analysis(Compositions).of(launch) if launch.parser is None else None
     options = {given.name for given in line.given} | {each.text.partition("=")[0] for each in launch.arguments}
     program = launch.module.name if launch.module is not None else launch.program.text
-    framework = next((each for each in frameworks() if each.is_of(program, options)), None)
+    framework = next((each for each in frameworks() if each.is_of(program, options) or _forked(each, launch)), None)
     place = launch.program.place
     span = (place.line, place.column, place.line, max(launch.program.end, place.column + 1))
     result = Configuration(launch.name, "", place.path, span, {}, open=line.open)
@@ -57,11 +58,46 @@ def _launched(project: Project, files: _Files, launch: Launch, line: CommandLine
             result.implied["backend"] = framework.backend
         _follow_file(framework, result, files)
     _processes(launch, result, files)
+    if framework is None and launch.module is not None:
+        _own_program(project, files, result, launch.module, launch, line, composition)
     _model(result, files)
     if framework is not None:
         yield from _meaning.refined(result, framework, launch, line)
     elif result.said:
         yield result
+
+
+def _forked(framework: Framework, launch: Launch) -> bool:
+    """Whether a program offers what those of a framework offer, and no sizes beside them."""
+    if launch.parser is None or not framework.kin:
+        return False
+    offered = frozenset(launch.parser.flags)
+    known = {flag for flags in framework.flags.values() for flag in flags}
+    known |= {flag for switches in framework.switches.values() for flag in switches}
+    others = (option for option in launch.parser.options if known.isdisjoint(option.flags))
+    return any(each <= offered for each in framework.kin) and not any(
+        _own.meaning(tuple(option.dest.split("."))) in ("?", "tp", "pp", "ring", "ulysses") for option in others
+    )
+
+
+def _own_program(
+    project: Project, files: _Files, result: Configuration, module: Module, launch: Launch, line: CommandLine,
+    composition: Composition | None,
+) -> None:  # fmt: skip
+    """What the options of a program mean that is none of those known by name, but is in the project."""
+    programs = project.analysis(Programs)
+    if composition is not None:
+        offers = _offers.of_composition(launch, composition)
+    else:
+        offers = _offers.of_options(launch, line)
+        for name in _offers.files_named(line):
+            found = files.by_path(name, launch.path)
+            if found is not None and found[1].get("zero_optimization") is None:
+                beside = _offers.of_file(*found, programs.settings(module))
+                words = {row.path for row in offers.rows}
+                kept = [row for row in beside.rows if row.path not in words]  # the command line wins
+                offers = _offers.Offers([*offers.rows, *kept], offers.complete and beside.complete)
+    _own.understood(result, offers.rows, complete=offers.complete, text=lambda: programs.text(module))
 
 
 def _by_flags(framework: Framework, parser: Parser | None, line: CommandLine) -> dict[str, Said]:

@@ -4,7 +4,8 @@ What it does
     Reads what a launch script (with the launcher's processes and nodes, the program's options, the configuration
     files that it names) or a configuration file says of parallel sizes, batches and settings, adds the shape of a
     known model, and reports each constraint of the table that does not hold, with the nearest values that would do.
-    What is not known is never guessed.
+    A program of the project that no table lists is read too: its own options, or the keys of its configuration, mean
+    what their names can only mean (`tp_size`, `global_batch_size`). What is not known is never guessed.
 
 Why is this bad
     The job fails after it was queued and the model was loaded, or trains something else than it says.
@@ -91,6 +92,71 @@ def _change(proposal: Proposal, configuration: Configuration) -> str:
     return f"set `{said.flag}` to {' or '.join(map(str, proposal.values))}"
 
 
+_OWN = """# file: mine/__init__.py
+# file: mine/train.py
+import argparse
+
+import torch
+
+
+def steps(args):
+    dp = torch.distributed.get_world_size() // (args.cp_size * args.tp_size)
+    return args.train_batch_size // (args.micro_batch_size * dp)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model_name_or_path", required=True)
+    parser.add_argument("--tp_size", type=int, default=1)
+    parser.add_argument("--cp_size", type=int, default=1)
+    parser.add_argument("--train_batch_size", type=int, default=64)
+    parser.add_argument("--micro_batch_size", type=int, default=1)
+    steps(parser.parse_args())
+"""
+
+_HYDRA = """# file: rl/__init__.py
+# file: rl/main.py
+import hydra
+
+
+@hydra.main(config_path="conf", config_name="base", version_base=None)
+def main(config):
+    print(config)
+# file: rl/conf/base.yaml
+actor:
+  model_path: Qwen/Qwen2.5-7B-Instruct
+  ulysses_size: 1
+rollout:
+  tensor_parallel_size: 2
+"""
+
+_FILE = """# file: pre/__init__.py
+# file: pre/train.py
+import argparse
+import tomllib
+from dataclasses import dataclass
+
+from torch.distributed.fsdp import fully_shard
+
+
+@dataclass
+class Config:
+    n_heads: int = 32
+    global_batch: int = 64
+    local_batch: int = 1
+    tp: int = 1
+    cp: int = 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config")
+    with open(parser.parse_args().config, "rb") as file:
+        print(Config(**{k: v for part in tomllib.load(file).values() for k, v in part.items()}), fully_shard)
+# file: run.sh
+torchrun --nproc_per_node 8 -m pre.train --config ${CONFIG:-conf.toml}
+"""
+
 INCORRECT = (
     """# file: train.sh
 set -x
@@ -121,6 +187,27 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \\
   }
 }
 """,
+    _OWN
+    + """# file: run.sh
+torchrun --nnodes 2 --nproc_per_node 8 -m mine.train --model_name_or_path Qwen/Qwen2.5-7B \\
+    --cp_size 2 --train_batch_size 100 --micro_batch_size 4  # error: MP705
+torchrun --nproc_per_node 8 mine/train.py --model_name_or_path Qwen/Qwen2.5-7B \\
+    --tp_size 3  # error: MP705, MP705
+""",
+    _HYDRA
+    + """# file: run.sh
+python3 -m rl.main \\
+    actor.ulysses_size=8 \\  # error: MP705
+    rollout.tensor_parallel_size=3  # error: MP705, MP705
+""",
+    _FILE
+    + """# file: conf.toml
+[model]
+n_heads = 32
+
+[parallel]
+tp = 3  # error: MP705, MP705
+""",
 )
 
 CORRECT = (
@@ -139,5 +226,34 @@ ray job submit --address="http://127.0.0.1:8265" -- python3 -m openrlhf.cli.trai
     --train_batch_size 192 --micro_train_batch_size 8 --rollout_batch_size 192 --n_samples_per_prompt 8
 # file: ds_config.json
 {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}
+""",
+    _OWN
+    + """# file: run.sh
+torchrun --nnodes 2 --nproc_per_node 8 -m mine.train --model_name_or_path Qwen/Qwen2.5-7B \\
+    --cp_size 2 --train_batch_size 96 --micro_batch_size 4
+torchrun --nproc_per_node $GPUS -m mine.train --model_name_or_path $MODEL --tp_size 3 --train_batch_size 7
+# file: mine/per_device.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--train_batch_size", type=int, help="of each device")
+parser.add_argument("--sp_size", type=int, default=1)
+parser.add_argument("--ref_tp_size", type=int, default=1)
+print(parser.parse_args())
+# file: other.sh
+torchrun --nproc_per_node 8 -m mine.per_device --train_batch_size 7 --sp_size 3 --ref_tp_size 5
+""",
+    _HYDRA
+    + """# file: run.sh
+python3 -m rl.main actor.ulysses_size=4 rollout.tensor_parallel_size=4
+python3 -m rl.main actor.ulysses_size=$SP actor.model_path=$MODEL rollout.tensor_parallel_size=3
+""",
+    _FILE
+    + """# file: conf.toml
+[model]
+n_heads = 32
+[parallel]
+tp = 4
+cp = -1
 """,
 )
