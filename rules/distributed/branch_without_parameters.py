@@ -21,9 +21,10 @@ import ast
 from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
+from validator.analysis.conditions import Taint
 from validator.analysis.places import is_aside
 from validator.analysis.sharding import Wrapped, Wrapping
-from validator.analysis.taint import Taint, Taints
+from validator.analysis.taint import Taints
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project

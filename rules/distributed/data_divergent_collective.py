@@ -2,8 +2,9 @@
 
 What it does
     The comparison of MP501 for branches and loops that test rank-local data: the contents of the batch, an optional
-    input that some samples lack (`images is not None`), `.item()` of a tensor that no collective has reduced, the
-    clock, how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
+    input that some samples lack (`images is not None`), what a tensor holds that no collective has reduced (`.item()`,
+    `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the batch, the clock,
+    how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
     or remove while others still look for it. Values that a collective has made equal on all ranks do not count, nor do
     files that merely lie on storage, which counts as shared.
 
@@ -91,6 +92,29 @@ def convert(model, out: Path):
         return
     dist.all_reduce(model)
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def fit(model, criterion, loader, total):
+    for inputs, targets in loader:
+        if (targets != -100).sum() == 0:  # error: MP502
+            continue
+        dist.all_reduce(total)
+
+def train(model, criterion, loader, total):
+    for inputs, targets in loader:
+        loss = criterion(model(inputs), targets)
+        if not torch.isfinite(loss):  # error: MP502
+            continue
+        dist.all_reduce(total)
+
+def watch(model, loader, total, limit):
+    for step, pair in enumerate(loader):
+        loss = model(**pair).loss
+        if loss > limit:
+            dist.all_reduce(total)  # error: MP502
+""",
 ]
 
 CORRECT = [
@@ -162,6 +186,34 @@ import torch.distributed as dist
 def log(step, interval, stats):
     if step % interval == 0:
         dist.all_reduce(stats)
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def mean(tensor):
+    dist.all_reduce(tensor=tensor, op=dist.ReduceOp.AVG)
+    return tensor
+
+def fit(model, criterion, loader, total, limit):
+    for step, (inputs, targets) in enumerate(loader):
+        loss = criterion(model(inputs), targets)
+        loss.backward()
+        grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+        if not torch.isfinite(grad_norm) or step > limit or inputs.shape[0] == 0:
+            continue
+        loss = mean(loss)
+        if loss.item() > limit:
+            dist.all_reduce(total)
+
+def stop(model, loader, total):
+    for pair in loader:
+        loss = model(**pair).loss
+        flag = torch.isnan(loss).float()
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        if flag.item() > 0:
+            continue
+        dist.all_reduce(total)
 """,
 ]
 

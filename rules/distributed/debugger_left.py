@@ -31,7 +31,7 @@ from validator.project import Method, Project
 from validator.rule import Rule
 
 if TYPE_CHECKING:
-    from validator.analysis.taint import Taint
+    from validator.analysis.conditions import Taint
 
 RULE = Rule(
     "MP520",

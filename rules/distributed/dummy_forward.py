@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.taint import OPTIONAL_DATA
+from validator.analysis.own_data import OPTIONAL_DATA
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project

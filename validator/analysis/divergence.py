@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.collectives import WORLD, dimension
+from validator.analysis.conditions import MEMBERS, Taint
 from validator.analysis.effects import Effects, Loop, Tracer
-from validator.analysis.taint import MEMBERS, Taint
 from validator.analysis.traces import BREAK, NEXT, RAISE, RETURN, End, Fork, Op, Repeat, Step, Trace
 from validator.facts.control import terminates
 from validator.facts.model import At

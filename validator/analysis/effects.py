@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.collectives import Collective, group_of
+from validator.analysis.conditions import Condition, normal
 from validator.analysis.engines import Engines
 from validator.analysis.implicit import is_managing, runs
-from validator.analysis.taint import Condition, Taints, normal
+from validator.analysis.taint import Taints
 from validator.analysis.traces import BREAK, NEXT, RAISE, RETURN, End, Fork, Inlining, Op, Repeat, Step, Trace
 from validator.facts.model import At, Call
 from validator.facts.text import path_of

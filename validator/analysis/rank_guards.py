@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from validator.analysis.conditions import Taint
 from validator.analysis.places import every_guard
-from validator.analysis.taint import Taint, Taints
+from validator.analysis.taint import Taints
 from validator.facts.model import Guard
 from validator.project import Method, Project
 

@@ -13,30 +13,17 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 from validator.analysis.collectives import Table, dimension, table
+from validator.analysis.conditions import MEMBERS, Condition, Taint, normal
+from validator.analysis.own_data import BATCH_NAMES, LIBRARIES, OPTIONAL_DATA, REVEALING, OwnData
 from validator.errors import UsageError
 from validator.facts.model import Assign, At, Call
 from validator.facts.text import path_of
 from validator.project import Method, Project, Value
 
 _DEPTH = 8
-MEMBERS = "<members>"  # in place of a group: the test is whether the rank is among some ranks
 _SIZES = ("size", "shape", "dim", "ndim", "world_size", "dtype", "device")
-# methods whose result tells something of the contents of a tensor that is each rank's own
-_CONTENT = frozenset({"item", "tolist", "any", "all"})
-# names that public trainers give to what each rank reads for itself
-BATCH_NAMES = frozenset({
-    "batch", "batches", "inputs", "images", "image", "videos", "video", "pixel_values", "pixel_values_videos",
-    "input_ids", "attention_mask", "labels", "sequences", "micro_batch", "mini_batch", "experience", "experiences",
-    "samples", "multi_modal_inputs", "multimodal_inputs", "unfinished_sequences", "next_tokens",
-})  # fmt: skip
-# of these, what a sample may lack altogether: absent on the ranks whose batch holds none
-OPTIONAL_DATA = frozenset({
-    "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
-    "multi_modal_inputs", "multimodal_inputs", "audio", "audios",
-})  # fmt: skip
 # functions that return as many elements as the data have of some kind
 _SELECTING = frozenset({"nonzero", "masked_select", "argwhere"})
 _BATCH = re.compile(r"(^|_)(batch|rollout_data|experience|sample|inputs)$")
@@ -56,27 +43,8 @@ _SEEDING = frozenset(
 )
 
 
-class Taint(NamedTuple):
-    """Why a value differs between ranks. `dim`: the mesh dimension of the coordinate, empty for the global rank."""
-
-    kind: str  # rank or local
-    dim: str
-    group: str  # text of the process group whose rank is tested, if one is named
-    why: str  # source text of what differs
-
-
-class Condition(NamedTuple):
-    """A test as the comparison of its arms needs it.
-
-    `assume`: the uniform parts that must have this value for the ranks to disagree (in `a is None or rank == 0`
-    they disagree only where `a is None` is false).
-    """
-
-    text: str
-    positive: bool  # whether the test holds when `text` does
-    taint: Taint | None
-    assume: tuple[tuple[str, bool], ...]
-    member: bool = False  # `rank in ranks`: holds for every member of a group of those ranks
+# the parameters whose tensors a collective makes alike, as callers name them
+_REDUCED_BY = (None, "tensor", "output_tensor", "object_list", "tensor_list", "input_tensor")
 
 
 class Taints:
@@ -89,6 +57,7 @@ class Taints:
         self._returns: dict[Method, Taint | None] = {}
         self._values: dict[tuple[str, At], ast.expr | None] = {}
         self._depth = 0
+        self._own_data = OwnData(self)
 
     # -- conditions ----------------------------------------------------------------------------------------
 
@@ -143,7 +112,7 @@ class Taints:
             return taint._replace(group=MEMBERS) if taint is not None and taint.kind == "rank" else taint
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
             return self._present(node.left, function)
-        return self._children(node, function)
+        return self._children(node, function) or self._own_data.loss(node, function)
 
     def _present(self, node: ast.expr, function: Method) -> Taint | None:
         """`x is None` differs between ranks where x is a parameter that carries each rank's own data."""
@@ -167,7 +136,7 @@ class Taints:
 
     def _call(self, node: ast.Call, function: Method) -> Taint | None:
         target = path_of(node.func)
-        fact = self._fact(node, function)
+        fact = self.fact(node, function)
         dotted = self.project.dotted(function, target)
         name = target.rpartition(".")[2]
         if self.is_uniform_collective(function, target):
@@ -198,8 +167,8 @@ class Taints:
             return Taint("rank", self._dimension_of_argument(fact, target), "", f"{target}()")
         if isinstance(node.func, ast.Attribute) and (name == "numel" or ast.unparse(node).endswith(".size(0)")):
             return self.expression(node.func.value, function)
-        if name in _CONTENT and isinstance(node.func, ast.Attribute):
-            return self._content(node.func.value, function)
+        if name in REVEALING and (isinstance(node.func, ast.Attribute) or dotted.startswith(LIBRARIES)):
+            return self._own_data.revealed(node, dotted, function)
         arguments = [*node.args, *(k.value for k in node.keywords)]
         if dotted and name not in (
             "int",
@@ -223,7 +192,7 @@ class Taints:
         from validator.analysis.files import FileRaces, asked
 
         asking, path = asked(self.project, function, target, path_of(node.args[0]) if node.args else "")
-        fact = self._fact(node, function) if asking else None
+        fact = self.fact(node, function) if asking else None
         if fact is None or not self.project.analysis(FileRaces).raced(function, asking, path, fact.at):
             return None
         return Taint("local", "", "", ast.unparse(node))
@@ -235,17 +204,6 @@ class Taints:
             return False
         owner = getter.value.id
         return bool(_BATCH.search(owner)) and any(p.name == owner for p in function.facts.params)
-
-    def _content(self, node: ast.expr, function: Method) -> Taint | None:
-        """`.item()` on data of the batch that no collective has reduced."""
-        for name in ast.walk(node):
-            if isinstance(name, ast.Name):
-                if name.id in BATCH_NAMES and not self.reduced(function, name.id):
-                    return Taint("local", "", "", name.id)
-                taint = self.path(function, name.id)
-                if taint is not None:
-                    return taint
-        return None
 
     def _rank_call(self, node: ast.Call, target: str) -> Taint:
         argument = next((k.value for k in node.keywords if k.arg == "group"), node.args[0] if node.args else None)
@@ -398,7 +356,8 @@ class Taints:
             for call in function.facts.calls:
                 if self.is_uniform_collective(function, call.target):
                     names = found.setdefault(function, set())
-                    names.update(a.value.partition(".")[0] for a in call.args if a.kind == "path" and a.keyword is None)
+                    given = (a.value for a in call.args if a.kind == "path" and a.keyword in _REDUCED_BY)
+                    names.update(path.partition(".")[0] for path in given)
         return found
 
     def is_uniform_collective(self, function: Method, target: str) -> bool:
@@ -411,7 +370,8 @@ class Taints:
                 row = entry[0]
         return row is not None and row.uniform
 
-    def _fact(self, node: ast.Call, function: Method) -> Call | None:
+    def fact(self, node: ast.Call, function: Method) -> Call | None:
+        """The fact of a call in the syntax of a function."""
         if not hasattr(node, "lineno"):
             return None
         line, column = node.lineno, node.col_offset + 1
@@ -480,15 +440,3 @@ def _speaks_of_ranks(function: Method) -> bool:
         i.module.startswith(("torch.distributed", "deepspeed", "megatron", "accelerate")) or i.name == "distributed"
         for i in function.module.facts.imports
     )
-
-
-def normal(test: ast.expr) -> tuple[str, bool]:
-    """A test as (text, whether the text is meant affirmatively), so that `x is not None` negates `x is None`."""
-    positive = True
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, positive = test.operand, not positive
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        flipped = {ast.IsNot: ast.Is(), ast.NotEq: ast.Eq(), ast.NotIn: ast.In()}.get(type(test.ops[0]))
-        if flipped is not None:
-            return ast.unparse(ast.Compare(test.left, [flipped], test.comparators)), not positive
-    return ast.unparse(test), positive

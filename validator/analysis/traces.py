@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from validator.analysis.binding import bind
 from validator.analysis.collectives import WORLD
-from validator.analysis.taint import Condition
+from validator.analysis.conditions import Condition
 from validator.facts.model import At, Call
 from validator.project import Method
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from validator.analysis.conditions import Condition
 from validator.analysis.divergence import Divergences, report
 from validator.analysis.effects import Effects, Tracer
-from validator.analysis.taint import Condition
 from validator.analysis.traces import RETURN, End, Fork, Op, Repeat, Step, Trace
 from validator.project import Method, Project
 
