@@ -3,7 +3,8 @@
 What it does
     Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs`, and a call that asks for the
     reentrant kind (`use_reentrant=True`, for either function), in a function that wraps a model in FSDP or
-    `fully_shard`; the latter also where the function compiles or sets up a ring of sequence parts.
+    `fully_shard`, itself or through a helper (`model = strategy.shard(model)`), and of an attribute that holds such a
+    model; the latter also where the function compiles or sets up a ring of sequence parts.
 
 Why is this bad
     The reentrant kind (still the default of transformers before 5) runs the forward again inside an own backward pass:
@@ -19,9 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from validator.analysis.places import is_aside
 from validator.analysis.sharding import Sharding
+from validator.analysis.wrapped import ENGINE, Wrapped
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -39,53 +42,70 @@ _RING = re.compile(
 _REENTRANT = re.compile(r"""['"]use_reentrant['"]: True|use_reentrant=True""")
 
 
+class Taken(NamedTuple):
+    """The call that takes a model, and the function that it stands in."""
+
+    function: Method
+    call: Call
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     for function, call in project.calls("gradient_checkpointing_enable", "checkpoint"):
         if is_aside(function.path):
             continue
         if call.method == "gradient_checkpointing_enable" and not call.args and "super()" not in call.target:
-            wrap = _wrapping(project, function)
+            wrap = _wrapping(project, function, call)
             if wrap is not None:
                 yield _report(function, call, wrap, f"`{call.target}()` asks for no kind of checkpointing")
-        if _asks_for_reentrant(call):
-            wrap = _wrapping(project, function) or _compiling(project, function) or _ringing(function)
+        if _asks_for_reentrant(function, call):
+            wrap = _wrapping(project, function, call) or _compiling(project, function) or _ringing(function)
             if wrap is not None:
                 yield _report(function, call, wrap, f"`{call.target}` asks for the reentrant kind of checkpointing")
 
 
-def _asks_for_reentrant(call: Call) -> bool:
+def _asks_for_reentrant(function: Method, call: Call) -> bool:
     if call.method == "checkpoint":
         reentrant = call.keyword("use_reentrant")
         return reentrant is not None and reentrant.value == "True"
     options = call.keyword("gradient_checkpointing_kwargs") or (call.positional[0] if call.positional else None)
-    return options is not None and bool(_REENTRANT.search(options.value))
+    if options is None:
+        return False
+    rows = [row.value for row in function.facts.assigns if row.target == options.value and row.at < call.at]
+    return bool(_REENTRANT.search(rows[0] if len(rows) == 1 else options.value))
 
 
-def _wrapping(project: Project, function: Method) -> Call | None:
-    """The call that shards the model in the same function."""
-    sharding = project.analysis(Sharding)
+def _wrapping(project: Project, function: Method, call: Call) -> Taken | None:
+    """The call that shards the model, in the same function or where an attribute gets it."""
+    sharding, wrapped = project.analysis(Sharding), project.analysis(Wrapped)
     if function in sharding.calls:
-        return sharding.calls[function][0]
-    return next((c for c in function.facts.calls if c.method in _WRAPPERS), None)
+        return Taken(function, sharding.calls[function][0])
+    own = next((c for c in function.facts.calls if c.method in _WRAPPERS), None)
+    own = own or next((shard for shard, path in wrapped.given(function) if path == call.receiver), None)
+    if own is not None:
+        return Taken(function, own)
+    held = wrapped.ever(function, call.receiver) if call.method != "checkpoint" else []
+    return next((Taken(row.where, row.call) for row in held if row.kind != ENGINE), None)
 
 
-def _compiling(project: Project, function: Method) -> Call | None:
-    return next((c for c in function.facts.calls if project.dotted(function, c.target) in _COMPILING), None)
+def _compiling(project: Project, function: Method) -> Taken | None:
+    found = (c for c in function.facts.calls if project.dotted(function, c.target) in _COMPILING)
+    return next((Taken(function, call) for call in found), None)
 
 
-def _ringing(function: Method) -> Call | None:
+def _ringing(function: Method) -> Taken | None:
     """The call that spreads attention over a ring of ranks, each with a part of the sequence."""
-    return next((c for c in function.facts.calls if _RING.search(c.method)), None)
+    return next((Taken(function, c) for c in function.facts.calls if _RING.search(c.method)), None)
 
 
-def _report(function: Method, call: Call, wrap: Call, what: str) -> Finding:
+def _report(function: Method, call: Call, wrap: Taken, what: str) -> Finding:
+    where = "where" if wrap.function is function else f"and in `{wrap.function.qualname}`"
     return RULE.finding(
         function.path,
         call.at,
-        f"{what} in `{function.qualname}`, where `{wrap.method}` takes the model: the reentrant kind does not go"
+        f"{what} in `{function.qualname}`, {where} `{wrap.call.method}` takes the model: the reentrant kind does not go"
         " with it",
         help='pass `gradient_checkpointing_kwargs={"use_reentrant": False}` (`use_reentrant=False` to `checkpoint`)',
-        related=[Related(function.path, wrap.at[0], f"`{wrap.method}` is called here")],
+        related=[Related(wrap.function.path, wrap.call.at[0], f"`{wrap.call.method}` is called here")],
         context=f"{function.qualname}:{call.target}",
     )
 
@@ -120,6 +140,29 @@ def ring(model, group):
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})  # error: MP604
     return model
 """,
+    """
+from torch.distributed.fsdp import fully_shard
+
+class Strategy:
+    def shard(self, model):
+        return fully_shard(model)
+
+def main(model, args):
+    strategy = Strategy()
+    options = {"use_reentrant": True}
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)  # error: MP604
+    if args.sharded:
+        model = strategy.shard(model)
+    return model
+
+class Worker:
+    def __init__(self, model):
+        self.model = model
+        self.model.gradient_checkpointing_enable({"use_reentrant": True})  # error: MP604
+
+    def prepare(self):
+        fully_shard(self.model)
+""",
 ]
 
 CORRECT = [
@@ -137,5 +180,18 @@ import deepspeed
 def build(model):
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
     return deepspeed.initialize(model=model)
+""",
+    """
+from torch.distributed.fsdp import fully_shard
+
+class Strategy:
+    def shard(self, model):
+        return fully_shard(model)
+
+def main(model, draft):
+    options = {"use_reentrant": False}
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    draft.gradient_checkpointing_enable({"use_reentrant": True})
+    return Strategy().shard(model), draft
 """,
 ]

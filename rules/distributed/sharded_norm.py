@@ -2,8 +2,8 @@
 
 What it does
     Reports the result of `torch.nn.utils.clip_grad_norm_` kept under a name in a class or script that shards its
-    model with `fully_shard`, where nothing turns it into a full tensor (`.full_tensor()`) or asks whether it
-    is a DTensor.
+    model with `fully_shard`, or is handed a model sharded so, where neither it nor the function that calls it turns it
+    into a full tensor (`.full_tensor()`) or asks whether it is a DTensor.
 
 Why is this bad
     Over FSDP2 parameters the norm is a DTensor with a partial placement: what a rank logs of it is the norm of its
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from validator.analysis.places import is_aside, text_of, within
 from validator.analysis.sharding import Sharding
+from validator.analysis.wrapped import SHARDED, Wrapped
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project, guarded_by
@@ -26,39 +27,47 @@ from validator.rule import Rule
 
 RULE = Rule("MP526", "sharded-norm", "warning", "0.1.0", tokens=("clip_grad_norm_",))
 
+_WORDS = ("full_tensor", "DTensor", "to_local", "is_fsdp1")
+
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding = project.analysis(Sharding)
     for function, call in project.calls("clip_grad_norm_"):
         if is_aside(function.path) or guarded_by(call.guards, "isinstance", "fsdp"):
             continue
         if project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
             continue
         name = next((r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), "")
-        place = _sharding(sharding, function) if name else None
-        text = text_of(function) if place else ""
-        if (
-            not place
-            or any(word in text for word in ("full_tensor", "DTensor", "to_local", "is_fsdp1"))
-            or text.count(name) < 2
-        ):
-            continue
-        where, shard = place
-        yield RULE.finding(
-            function.path,
-            call.at,
-            f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
-            " and is used as if it were whole",
-            help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
-            related=[Related(where.path, shard.at[0], "the model is sharded here")],
-            context=f"{function.qualname}:{name}",
-        )
+        place = _sharding(project, function, call) if name else None
+        if place is not None and text_of(function).count(name) >= 2 and not _knows_of_shards(project, function):
+            yield _report(function, call, name, *place)
 
 
-def _sharding(sharding: Sharding, function: Method) -> tuple[Method, Call] | None:
-    """The call that shards the model of the class of a function, or of the function itself."""
+def _sharding(project: Project, function: Method, call: Call) -> tuple[Method, Call] | None:
+    """The call that shards the model whose gradients are clipped, or a model of the class of the function."""
+    model = call.args[0].value.removesuffix(".parameters") if call.args else ""
+    held = project.analysis(Wrapped).at(function, model, call.at) if model else []
+    sharded = next(((row.where, row.call) for row in held if row.kind == SHARDED), None)
+    calls = project.analysis(Sharding).calls
     inside = function.cls.every_method() if function.cls is not None else [function]
-    return next(((method, sharding.calls[method][0]) for method in inside if method in sharding.calls), None)
+    return sharded or next(((method, calls[method][0]) for method in inside if method in calls), None)
+
+
+def _knows_of_shards(project: Project, function: Method) -> bool:
+    """Whether the function, or one that it returns the norm to, speaks of DTensors."""
+    places = [function, *(caller for caller, _ in project.types.callers.get(function, ()))]
+    return any(word in text_of(place) for place in places for word in _WORDS)
+
+
+def _report(function: Method, call: Call, name: str, where: Method, shard: Call) -> Finding:
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
+        " and is used as if it were whole",
+        help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
+        related=[Related(where.path, shard.at[0], "the model is sharded here")],
+        context=f"{function.qualname}:{name}",
+    )
 
 
 INCORRECT = [
@@ -74,6 +83,25 @@ class Recipe:
     def step(self, log):
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)  # error: MP526
         log["grad_norm"] = norm
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Actor:
+    def __init__(self, module):
+        self.module = module
+
+    def update(self, metrics):
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)  # error: MP526
+        metrics["grad_norm"] = norm.item()
+
+class Worker:
+    def build(self, module):
+        for layer in module.layers:
+            fully_shard(layer)
+        fully_shard(module)
+        self.actor = Actor(module)
 """,
 ]
 
@@ -109,5 +137,33 @@ from torch.distributed.fsdp import fully_shard
 def train(model):
     fully_shard(model)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Critic:
+    def __init__(self, module):
+        self.module = module
+
+    def update(self, metrics):
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
+        metrics["grad_norm"] = norm.item()
+
+class Actor:
+    def __init__(self, module):
+        self.module = module
+
+    def step(self):
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
+        return norm
+
+    def update(self, metrics):
+        metrics["grad_norm"] = self.step().full_tensor().item()
+
+class Worker:
+    def build(self, module, value_head):
+        fully_shard(module)
+        self.models = [Actor(module), Critic(value_head)]
 """,
 ]

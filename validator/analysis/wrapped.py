@@ -7,6 +7,7 @@ at one caller of a function is taken to hold one: the answer is of what may be, 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -22,6 +23,7 @@ SHARDED, FSDP, ENGINE = "fully_shard", "FSDP", "engine"
 
 _FSDP = frozenset({"FSDP", "FullyShardedDataParallel"})
 _BEFORE: At = (0, 0, 0, 0)
+_AFTER: At = (sys.maxsize, 0, sys.maxsize, 0)
 _WHOLE = -1  # the result of a call itself, not an element of it
 _SAME = frozenset({"to", "cuda", "cpu", "train", "eval", "requires_grad_", "float", "bfloat16"})  # return their model
 
@@ -59,12 +61,15 @@ class Wrapped:
         return self._valid(function, path, at)
 
     def given(self, function: Method) -> Iterator[tuple[Call, str]]:
-        """The calls of a function that wrap a model given to them, with its path: wrappers and helpers alike."""
+        """The calls of a function by which FSDP takes a model, with its path: of wrappers and of helpers alike."""
         self._facts  # noqa: B018
         for call in function.facts.calls:
-            for path, held in self._wraps(function, call):
-                if held is not None:
-                    yield call, path
+            for path in self._wraps(function, call):
+                yield call, path
+
+    def ever(self, function: Method, path: str) -> list[Held]:
+        """What a path may hold when a function is left."""
+        return self.at(function, path, _AFTER)
 
     def makes_engines(self, cls: ClassDef) -> bool:
         """Whether a class, or a base of it, makes DeepSpeed engines."""
@@ -110,23 +115,23 @@ class Wrapped:
 
     def _wrap(self, function: Method, call: Call, held: Held) -> None:
         """A wrapper was called: what it was given (where it works in place) and what it returns are wrapped."""
-        if held.kind == SHARDED and call.args and call.args[0].kind == "path":
-            self._in_place(function, call.args[0].value, held)
+        if held.kind != ENGINE and call.args and call.args[0].kind == "path":
+            follow = self._in_place if held.kind == SHARDED else self._share
+            follow(function, call.args[0].value, held)
         self._result(function, call, 0 if held.kind == ENGINE else _WHOLE, held)
 
-    def _wraps(self, function: Method, call: Call) -> Iterator[tuple[str, Held | None]]:
-        """The paths that a call is given and wraps."""
+    def _wraps(self, function: Method, call: Call) -> Iterator[str]:
+        """The paths that a call is given and that FSDP takes in it."""
         kind = self._kinds.get((function, call.at))
-        if kind is not None and kind != ENGINE and call.args and call.args[0].kind == "path":
-            yield call.args[0].value, Held(kind, call.at, function, call)
+        if kind in (SHARDED, FSDP) and call.args and call.args[0].kind == "path":
+            yield call.args[0].value
         elif kind is None and call.method in self._sharers:
             for target in self.project.types.targets(function, call):
-                for name, held in self._shares.get(target, {}).items():
-                    argument = bind(target, call).get(name)
-                    if argument is not None and argument.kind == "path":
-                        yield argument.value, held
+                arguments = bind(target, call)
+                found = (arguments[name] for name in self._shares.get(target, ()) if name in arguments)
+                yield from (argument.value for argument in found if argument.kind == "path")
 
-    @property
+    @cached_property
     def _sharers(self) -> frozenset[str]:
         return frozenset(method.name for method in self._shares)
 
@@ -166,12 +171,18 @@ class Wrapped:
             own = self._own(function, name)
             if own and function.cls is not None:
                 self._keep(function, function.cls, own, held)
-        if any(p.name == path for p in function.facts.params) and path not in self._shares.get(function, {}):
-            self._shares.setdefault(function, {})[path] = held
-            for caller, call in self._callers(function):
-                argument = bind(function, call).get(path)
-                if argument is not None and argument.kind == "path":
-                    self._in_place(caller, argument.value, held._replace(at=call.at))
+        self._share(function, path, held)
+
+    def _share(self, function: Method, path: str, held: Held) -> None:
+        """A function wraps its parameter, so that its callers' models are wrapped."""
+        if path in self._shares.get(function, {}) or not any(p.name == path for p in function.facts.params):
+            return
+        self._shares.setdefault(function, {})[path] = held
+        for caller, call in self._callers(function):
+            argument = bind(function, call).get(path)
+            if argument is not None and argument.kind == "path":
+                follow = self._in_place if held.kind == SHARDED else self._share
+                follow(caller, argument.value, held._replace(at=call.at))
 
     def _keep(self, function: Method, cls: ClassDef, name: str, held: Held) -> None:
         """An attribute was sharded in place, after what its object, or the function, had bound to it."""
