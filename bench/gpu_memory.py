@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +14,11 @@ SLACK = 512
 
 
 def used() -> list[int]:
-    """MiB in use on every GPU of this host, by anyone; empty without `nvidia-smi`."""
+    """MiB in use, by anyone, on every GPU that this process may use; empty without `nvidia-smi`."""
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        command.append(f"--id={visible}")  # on the others, neighbours come and go
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
         return [int(line) for line in done.stdout.split()]

@@ -23,8 +23,13 @@ send batch_isend_irecv destroy_process_group init_process_group new_group wait_t
 COLLECTIVES = frozenset(WAITING.split())
 """Functions of torch.distributed in which a rank waits for others; wrappers of the same name count as well."""
 
-NATIVE = {"_engine_run_backward": "backward"}
-"""Innermost calls from which Python sees no further: DDP's reducer waits for gradients in C++ below `backward`."""
+NATIVE = {
+    "_engine_run_backward": "backward",
+    "_verify_param_shape_across_processes": "all_gather",
+    "_sync_params_and_buffers": "broadcast",
+}
+"""Innermost calls from which Python sees no further, as DDP makes them: its reducer waits for gradients in C++ below
+`backward`, and its constructor compares shapes and sends rank 0's parameters."""
 
 STARTED = ("_bootstrap", "_bootstrap_inner")
 """The outermost calls of a thread that Python has started."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bench.commands.run import main
 from bench.domination import dominates
-from bench.gpu_memory import wait_until_free
+from bench.gpu_memory import used, wait_until_free
 from bench.logs import CappedLog
 from bench.sessions import oom_kills
 from bench.stacks import Position, position
@@ -189,6 +189,11 @@ Current thread 0x00007f2 (most recent call first):
   File "/home/me/train/loop.py", line 40 in step
   File "<frozen runpy>", line 88 in _run_code
 """
+DDP_INIT = """Current thread 0x00007f2 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/distributed/utils.py", line 286 in _verify_param_shape_across_processes
+  File "/venv/lib/python3.11/site-packages/torch/nn/parallel/distributed.py", line 1064 in __init__
+  File "/home/me/train/loop.py", line 12 in build
+"""
 PY_SPY = """Process 12: python train.py
 Python v3.12.1 (/usr/bin/python3.12)
 
@@ -201,6 +206,7 @@ Thread 12 (idle): "MainThread"
 
 def test_stacks_tell_who_waits_where() -> None:
     assert position(GLOO) == Position("all_reduce", "train/loop.py:40 in step")
+    assert position(DDP_INIT) == Position("all_gather", "train/loop.py:12 in build")
     assert position(PY_SPY) == Position("", "torch/storage.py:3 in read")
     assert position("") == position("no dump\n") == Position()
 
@@ -271,6 +277,17 @@ def test_advice_offers_only_what_is_left() -> None:
     assert "--zero-stage 3" not in smaller(replace(TINY, backend="deepspeed", zero_stage=3))
     assert "--gradient-checkpointing" not in smaller(replace(TINY, gradient_checkpointing=True))
     assert "--micro-batch-size" not in smaller(replace(TINY, micro_batch_size=1))
+
+
+def test_gpu_memory_is_that_of_visible_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\ncase "$*" in *--id=1*) echo 20;; *) echo 10; echo 20;; esac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert used() == [10, 20]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert used() == [20]
 
 
 def test_gpu_memory_is_waited_for() -> None:
