@@ -13,11 +13,12 @@ from validator.analysis.command_line import CommandLine
 from validator.analysis.composed import Composition, Node
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
-from validator.analysis.options import UNKNOWN, Option
+from validator.analysis.options import UNKNOWN, Option, Parser
 from validator.analysis.programs import UNKNOWN as COMPUTED
 from validator.analysis.programs import SettingsClass
 from validator.facts.config_files import MAPPING, Settings
 
+_FILES = (".toml", ".yaml", ".yml", ".json")
 _OFF = ("enabled", "enable")
 
 
@@ -133,16 +134,19 @@ def fills(settings: Settings, classes: list[SettingsClass]) -> list[SettingsClas
 
 
 def _covers(settings_class: SettingsClass, keys: set[str]) -> bool:
-    known = keys & set(settings_class.fields)
-    return len(known) >= 1 and len(known) >= 0.75 * len(keys)
+    strangers = len(keys - set(settings_class.fields))
+    return strangers <= max(1, len(keys) // 4) and len(keys) - strangers > strangers
 
 
-def files_named(line: CommandLine) -> Iterator[str]:
-    """The configuration files that a command line names, as written."""
+def files_named(line: CommandLine, parser: Parser | None) -> Iterator[str]:
+    """The configuration files that a command line names, as written, or that its program takes where it names none."""
     words = [value for given in line.given for value in given.values]
     for each in [*words, *(field for field, _ in line.stray)]:
-        if each.known and each.text.endswith((".toml", ".yaml", ".yml", ".json")) and not each.text.startswith("-"):
-            yield each.text.partition("=")[2] if "=" in each.text else each.text
+        if each.known and each.text.endswith(_FILES) and not each.text.startswith("-"):
+            yield each.text.rpartition("=")[2]
+    for option in parser.options if parser is not None and not line.open else ():
+        if isinstance(option.default, str) and option.default.endswith(_FILES) and line.last(*option.flags) is None:
+            yield option.default
 
 
 __all__ = ["Offers", "files_named", "fills", "of_composition", "of_file", "of_options"]

@@ -32,7 +32,7 @@ _SPELLINGS = {
 
 def configurations(project: Project) -> Iterator[Configuration]:
     """Every configuration that the files of a project say."""
-    files = _Files(project)
+    files = Files(project)
     for launch, line in project.analysis(CommandLines).all:
         yield from _launched(project, files, launch, line)
     for path, settings in files.settings.items():
@@ -42,7 +42,7 @@ def configurations(project: Project) -> Iterator[Configuration]:
 # -- launches ----------------------------------------------------------------------------------------------
 
 
-def _launched(project: Project, files: _Files, launch: Launch, line: CommandLine) -> Iterator[Configuration]:
+def _launched(project: Project, files: Files, launch: Launch, line: CommandLine) -> Iterator[Configuration]:
     composition = project.analysis(Compositions).of(launch) if launch.parser is None else None
     options = {given.name for given in line.given} | {each.text.partition("=")[0] for each in launch.arguments}
     program = launch.module.name if launch.module is not None else launch.program.text
@@ -81,7 +81,7 @@ def _forked(framework: Framework, launch: Launch) -> bool:
 
 
 def _own_program(
-    project: Project, files: _Files, result: Configuration, module: Module, launch: Launch, line: CommandLine,
+    project: Project, files: Files, result: Configuration, module: Module, launch: Launch, line: CommandLine,
     composition: Composition | None,
 ) -> None:  # fmt: skip
     """What the options of a program mean that is none of those known by name, but is in the project."""
@@ -90,7 +90,7 @@ def _own_program(
         offers = _offers.of_composition(launch, composition)
     else:
         offers = _offers.of_options(launch, line)
-        for name in _offers.files_named(line):
+        for name in _offers.files_named(line, launch.parser):
             found = files.by_path(name, launch.path)
             if found is not None and found[1].get("zero_optimization") is None:
                 beside = _offers.of_file(*found, programs.settings(module))
@@ -227,7 +227,7 @@ def _by_node(quantity: str, key: str, node: Node) -> Said | None:
 # -- processes, models, files ------------------------------------------------------------------------------
 
 
-def _processes(launch: Launch, result: Configuration, files: _Files) -> None:
+def _processes(launch: Launch, result: Configuration, files: Files) -> None:
     if launch.engine == "accelerate":
         _accelerate(launch, result, files)
         return
@@ -259,7 +259,7 @@ def _launcher_said(launch: Launch, value: Field, number: int | None) -> Said:
     return Said(number, flag, place.path, at, why, related=tuple(origin(value)))
 
 
-def _accelerate(launch: Launch, result: Configuration, files: _Files) -> None:
+def _accelerate(launch: Launch, result: Configuration, files: Files) -> None:
     if (file := launch.launcher_option("config_file")) is not None:
         settings = files.find(file, launch.path)
         if settings is not None:
@@ -269,7 +269,7 @@ def _accelerate(launch: Launch, result: Configuration, files: _Files) -> None:
             result.said[quantity] = _launcher_said(launch, given, given.integer())
 
 
-def _model(result: Configuration, files: _Files) -> None:
+def _model(result: Configuration, files: Files) -> None:
     """The shape of the model that is named."""
     said = result.said.pop("model", None)
     if said is None:
@@ -287,7 +287,7 @@ def _model(result: Configuration, files: _Files) -> None:
             result.said.setdefault(quantity, said._replace(value=None, why=why))
 
 
-def _follow_file(framework: Framework, result: Configuration, files: _Files) -> None:
+def _follow_file(framework: Framework, result: Configuration, files: Files) -> None:
     """What a configuration file that the command names says; options win."""
     named_file = result.said.pop("config_file", None)
     if named_file is None or not isinstance(named_file.value, str):
@@ -337,7 +337,7 @@ def _standing_alone(path: str, settings: Settings) -> Iterator[Configuration]:
     yield from _meaning.refined_file(result, framework)
 
 
-class _Files:
+class Files:
     """The configuration files of a project, by path."""
 
     def __init__(self, project: Project) -> None:
@@ -380,4 +380,4 @@ class _Files:
             return None
 
 
-__all__ = ["CHOICES", "Configuration", "Said", "configurations"]
+__all__ = ["CHOICES", "Configuration", "Files", "Said", "configurations"]

@@ -3,6 +3,9 @@
 What it does
     Reports keys of DeepSpeed's JSON and accelerate's YAML configuration that are unknown and close to a known one, in
     the sections whose keys are fixed. Unknown keys that resemble none are left alone: a newer version may have them.
+    In a configuration file that a launch hands to a program of the project, it reports a key that occurs nowhere in
+    the program, beside one of nearly the same name that the program has (a field of the settings class that the file
+    fills, or a key that its code reads) and that the file leaves out.
 
 Why is this bad
     DeepSpeed's `zero_optimization` and accelerate refuse the file when the job starts; elsewhere the setting is left
@@ -23,15 +26,18 @@ from typing import NamedTuple
 
 from validator.facts.config_files import Setting, Settings
 from validator.finding import Finding
+from validator.project import Module, Project
 from validator.rule import Rule
 from validator.source import SourceFile
 
 RULE = Rule(
-    "MP711", "misspelt-key", "error", "0.1.0", tokens=("zero_optimization", "compute_environment"),
-    languages=("json", "yaml"),
+    "MP711", "misspelt-key", "error", "0.1.0",
+    tokens=("zero_optimization", "compute_environment", "parallel", "batch", "seq_len"),
+    languages=("json", "yaml", "toml"),
 )  # fmt: skip
 
 _NEAR = 0.8
+_SECTION = 2  # keys that a program reads, which make the section theirs its own
 
 
 class Schema(NamedTuple):
@@ -56,6 +62,66 @@ def schemas() -> tuple[Schema, ...]:
     return tuple(
         Schema(r["name"], r["language"], tuple(r["marks"]), {k: tuple(v) for k, v in r["keys"].items()}) for r in rows
     )
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for path, settings, module in _own_files(project):
+        for setting, near, owner in _unread(project, settings, module):
+            if (path, setting.path) not in seen:
+                seen.add((path, setting.path))
+                yield RULE.finding(
+                    path,
+                    setting.at,
+                    f"`{module.name}` has no key `{setting.path[-1]}`, but `{near}`{owner}",
+                    help=f"name it `{near}`",
+                    context=".".join(setting.path),
+                )
+
+
+def _own_files(project: Project) -> Iterator[tuple[str, Settings, Module]]:
+    """The configuration files that launches hand to programs of the project."""
+    if not any("settings" in source.facts.extra for source in project.files.values()):
+        return
+    from rules.launch._offers import files_named
+    from rules.launch._quantities import Files
+    from validator.analysis.command_line import CommandLines
+
+    files = Files(project)
+    for launch, line in project.analysis(CommandLines).all:
+        for name in files_named(line, launch.parser) if launch.module is not None else ():
+            found = files.by_path(name, launch.path)
+            if found is not None and launch.module is not None and not _is_known(*found):
+                yield *found, launch.module
+
+
+def _is_known(path: str, settings: Settings) -> bool:
+    """Whether a file is another program's: one of the schemas, or the shape of a model."""
+    known = any(all(settings.get(mark) for mark in schema.marks) for schema in schemas())
+    return known or path.endswith("config.json") or settings.get("defaults") is not None
+
+
+def _unread(project: Project, settings: Settings, module: Module) -> Iterator[tuple[Setting, str, str]]:
+    """The keys that the program does not have, each with the one that is meant and where that is."""
+    import difflib
+
+    from rules.launch._offers import fills
+    from validator.analysis.programs import Programs
+
+    programs = project.analysis(Programs)
+    words = programs.words(module)
+    scalars = [each for each in settings.settings if each.kind == "scalar" and each.path[-1].isidentifier()]
+    strangers = [each for each in scalars if each.path[-1] not in words]
+    filled = fills(settings, programs.settings(module)) if strangers else []
+    present = {each.path[-1] for each in settings.settings}
+    for each in strangers:
+        beside = [other.path[-1] for other in scalars if other.path[:-1] == each.path[:-1] and other is not each]
+        known = {name: f", a field of `{c.cls.facts.name}`" for c in filled for name in c.fields}
+        if not known and len(beside) >= _SECTION and all(name in words for name in beside):
+            known = dict.fromkeys(programs.keys(module), ", which it reads")
+        near = difflib.get_close_matches(each.path[-1], sorted(known.keys() - present), 1, _NEAR)
+        if near and (filled or near[0].rstrip("s") != each.path[-1].rstrip("s")):
+            yield each, near[0], known[near[0]]
 
 
 def check_file(source: SourceFile) -> Iterator[Finding]:
@@ -91,6 +157,47 @@ def _report(
     )
 
 
+_PROGRAM = """# file: pre/__init__.py
+# file: pre/train.py
+import argparse
+import tomllib
+
+from pre.settings import Config
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", default="conf.toml")
+with open(parser.parse_args().config, "rb") as file:
+    raw = tomllib.load(file)
+known = Config.__dataclass_fields__
+print(Config(**{k: v for part in raw.values() for k, v in part.items() if k in known}))
+# file: pre/settings.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Config:
+    seq_len: int = 8192
+    local_batch: int = 1
+    global_batch: int = 64
+    betas: tuple = field(default=(0.9, 0.95))
+# file: run.sh
+torchrun --nproc_per_node 8 -m pre.train --config conf.toml
+"""
+
+_READER = """# file: plain/__init__.py
+# file: plain/train.py
+import sys
+
+import yaml
+
+with open(sys.argv[1]) as file:
+    config = yaml.safe_load(file)
+train = config["train"]
+print(train["seq_len"], train["learning_rate"], train.get("warmup_steps", 0), config["optimizer"])
+# file: run.sh
+torchrun --nproc_per_node 8 plain/train.py conf.yaml
+"""
+
 INCORRECT = (
     """# file: ds_config.json
 {
@@ -111,6 +218,20 @@ num_procesess: 8  # error: MP711
 fsdp_config:
   fsdp_version: 2
   fsdp_reshard_after_foward: true  # error: MP711
+""",
+    _PROGRAM
+    + """# file: conf.toml
+[training]
+seq_len = 4096
+local_bach = 2  # error: MP711
+global_batch = 128
+""",
+    _READER
+    + """# file: conf.yaml
+train:
+  seq_len: 4096
+  learning_rate: 1.0e-5
+  warm_up_steps: 100  # error: MP711
 """,
 )
 
@@ -133,5 +254,29 @@ num_processes: 8
 fsdp_config:
   fsdp_version: 2
   my_own_key: true
+""",
+    _PROGRAM
+    + """# file: conf.toml
+[training]
+seq_len = 4096
+local_batch = 2
+global_batch = 128
+[notes]
+author = "somebody"
+# file: other.toml
+[training]
+seq_len = 4096
+local_bach = 2
+""",
+    _READER
+    + """# file: conf.yaml
+train:
+  seq_len: 4096
+  learning_rate: 1.0e-5
+  warmup_steps: 100
+  warmup_stepss_of_others: 5
+optimizer:
+  learning_rates: 3
+  fused: true
 """,
 )

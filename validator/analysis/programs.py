@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from validator.project import ClassDef, Method, Module, Project, Value
 UNKNOWN = object()  # a default that is computed
 
 _MOST = 400
+_KEY = re.compile(r"[\[(][\"']([A-Za-z_]\w*)[\"'][\]),]|\.([A-Za-z_]\w*)\b(?!\s*\()")
 _SETTINGS = ("dataclass", "dataclasses.dataclass", "define", "attrs.define", "attr.s", "pydantic.dataclasses.dataclass")
 _SETTINGS_BASES = ("pydantic.BaseModel", "pydantic_settings.BaseSettings", "typing.NamedTuple")
 
@@ -31,6 +33,7 @@ class Programs:
         self.project = project
         self._modules: dict[Module, tuple[Module, ...]] = {}
         self._texts: dict[Module, str] = {}
+        self._words: dict[Module, frozenset[str]] = {}
 
     def modules(self, entry: Module) -> tuple[Module, ...]:
         """The modules that an entry point imports, itself first; at most 400."""
@@ -52,6 +55,17 @@ class Programs:
         if entry not in self._texts:
             self._texts[entry] = "\n".join(module.source.text for module in self.modules(entry))
         return self._texts[entry]
+
+    def words(self, entry: Module) -> frozenset[str]:
+        """Every name and word of its source."""
+        if entry not in self._words:
+            self._words[entry] = frozenset(re.findall(r"[A-Za-z_]\w*", self.text(entry)))
+        return self._words[entry]
+
+    def keys(self, entry: Module) -> frozenset[str]:
+        """The names by which its source reads keys or attributes of something: `x["name"]`, `.get("name")`, `.name`."""
+        found = _KEY.findall(self.text(entry))
+        return frozenset(name for names in found for name in names if name)
 
     def settings(self, entry: Module) -> list[SettingsClass]:
         """The settings classes of a program."""
