@@ -3,7 +3,9 @@
 What it does
     Reports `loss.backward()` in a loop whose optimizer steps once in several turns (`if (i + 1) % accumulation == 0:`),
     or after a loop over micro-batches, where the loss is a mean (`outputs.loss`, `….mean()`, `cross_entropy(…)`,
-    `loss_fn(…)`) and neither it nor the gradients are divided by the number of turns.
+    `loss_fn(…)`) and neither it nor the gradients are divided by the number of turns. Reports the same of a method that
+    takes the gradients of its parameter, in a class with a method that lets the optimizer step once in several turns,
+    where a caller gives it such a loss (`strategy.backward(loss, model)`).
 
 Why is this bad
     Gradients of the turns add up. Each loss is a mean over its own micro-batch, so the sum is as many times too large
@@ -21,6 +23,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from validator.analysis.binding import bind
 from validator.analysis.bindings import Bindings, own_nodes
 from validator.analysis.places import is_aside, text_of
 from validator.facts.text import path_of
@@ -55,6 +58,50 @@ def check_project(project: Project) -> Iterator[Finding]:
         for count, taken in _accumulated(function):
             if not _divides(function, count) and _is_mean(project, bindings, function, taken):
                 yield _report(function, taken, count)
+    yield from _by_methods(project, bindings)
+
+
+def _by_methods(project: Project, bindings: Bindings) -> Iterator[Finding]:
+    """A strategy: one method takes the gradients of a loss that it is given, another lets the optimizer step."""
+    for function in dict.fromkeys(f for f, call in project.calls("backward") if not call.args and f.cls is not None):
+        names = {p.name for p in function.facts.params}
+        given = [t for t in _taken(function.node.body) if t.loss in names] if function.node is not None else []
+        count = _turns_of_class(function) if given and not is_aside(function.path) else ""
+        if not count or _divides(function, count) or _scales(function):
+            continue
+        for taken in given:
+            losses = list(_given(project, function, taken.loss))
+            if any(_is_mean(project, bindings, caller, Taken(taken.call, name)) for caller, name in losses) and not any(
+                _divides_by(text_of(caller), count) for caller, _ in losses
+            ):
+                yield _report(function, taken, count)
+
+
+def _turns_of_class(function: Method) -> str:
+    """The number of turns after which another method of the class lets an optimizer step; empty where none does."""
+    assert function.cls is not None
+    for method in function.cls.every_method():
+        if any(c.method == "step" and _OPTIMIZER.search(c.receiver) for c in method.facts.calls):
+            tests = (n.test for n in own_nodes(method.node) if isinstance(n, ast.If)) if method.node else ()
+            if count := next((found for test in tests if (found := _turns(test))), ""):
+                return count
+    return ""
+
+
+def _scales(function: Method) -> bool:
+    """Whether a method of the class scales gradients, or a bound tells FSDP to."""
+    assert function.cls is not None
+    texts = [text_of(method) for method in function.cls.every_method()]
+    return any(_SCALED.search(text) or "divide_factor" in text for text in texts)
+
+
+def _given(project: Project, function: Method, name: str) -> Iterator[tuple[Method, str]]:
+    """The functions that call a method, each with the name of the loss that it gives."""
+    for caller, call in project.calls(function.name):
+        if function in project.types.targets(caller, call) and not is_aside(caller.path):
+            argument = bind(function, call).get(name)
+            if argument is not None and argument.kind == "path":
+                yield caller, argument.value
 
 
 def _accumulated(function: Method) -> Iterator[tuple[str, Taken]]:
@@ -146,9 +193,13 @@ def _steps(node: ast.AST) -> bool:
 
 def _divides(function: Method, count: str) -> bool:
     """Whether the function, its class, or what it calls divides by the number of turns."""
-    text = function.module.source.text if function.cls is not None else text_of(function)
+    return _divides_by(function.module.source.text if function.cls is not None else text_of(function), count)
+
+
+def _divides_by(text: str, count: str) -> bool:
+    """Whether a text divides by a number; a floor division scales no loss."""
     tail = re.escape(count.rpartition(".")[2])
-    if re.search(rf"/=?\s*\(?[\w.]*{tail}|[*/]\s*len\(|(1\.?0?|[\w.]+)\s*/\s*(max\()?[\w.]*{tail}", text):
+    if re.search(rf"(?<!/)/=?(?!/)\s*\(?[\w.]*{tail}|[*/]\s*len\(|(1\.?0?|[\w.]+)\s*/\s*(max\()?[\w.]*{tail}", text):
         return True
     return (
         count.startswith("len(") and re.search(r"/=?\s*(len\(|[\w.]*(num|count|accum|n_micro|total))", text) is not None
@@ -226,6 +277,36 @@ class Trainer:
     def compute_loss(self, batch):
         return self.model(batch).mean()
 """,
+    """
+import torch
+
+class Strategy:
+    def __init__(self, args, dp_size):
+        self.turn = 0
+        self.accumulated_gradient = args.batch_size // args.micro_batch_size // dp_size
+        self.rounds = args.turns // self.accumulated_gradient
+
+    def backward(self, loss, model):
+        self.turn += 1
+        loss.backward()  # error: MP423
+
+    def optimizer_step(self, optimizer):
+        if self.turn % self.accumulated_gradient != 0:
+            return
+        optimizer.step()
+
+class Trainer:
+    def __init__(self, strategy: Strategy, model, optimizer):
+        self.strategy = strategy
+        self.model = model
+        self.optimizer = optimizer
+
+    def fit(self, batches):
+        for batch in batches:
+            loss = self.model(**batch).loss
+            self.strategy.backward(loss, self.model)
+            self.strategy.optimizer_step(self.optimizer)
+""",
 ]
 
 CORRECT = [
@@ -277,5 +358,57 @@ def epochs(model, loader, optimizer):
         loss = model(batch).mean()
         loss.backward()
         optimizer.step()
+""",
+    """
+import torch
+
+class Strategy:
+    def backward(self, loss, model):
+        self.turn += 1
+        loss.backward()
+
+    def optimizer_step(self, optimizer):
+        if self.turn % self.accumulated_gradient == 0:
+            optimizer.step()
+
+class Scaling(Strategy):
+    def backward(self, loss, model):
+        (loss / self.accumulated_gradient).backward()
+
+class Trainer:
+    def __init__(self, strategy: Strategy, model, optimizer):
+        self.strategy = strategy
+        self.model = model
+        self.optimizer = optimizer
+
+    def fit(self, batches):
+        for batch in batches:
+            loss = self.model(**batch).loss / self.strategy.accumulated_gradient
+            self.strategy.backward(loss, self.model)
+            self.strategy.optimizer_step(self.optimizer)
+""",
+    """
+import torch
+
+class EveryTurn:
+    def backward(self, loss, model):
+        loss.backward()
+
+    def optimizer_step(self, optimizer, turn, log_every):
+        optimizer.step()
+        if turn % log_every == 0:
+            print(turn)
+
+class Trainer:
+    def __init__(self, strategy: EveryTurn, model, optimizer):
+        self.strategy = strategy
+        self.model = model
+        self.optimizer = optimizer
+
+    def fit(self, batches):
+        for turn, batch in enumerate(batches):
+            loss = self.model(**batch).loss
+            self.strategy.backward(loss, self.model)
+            self.strategy.optimizer_step(self.optimizer, turn, 10)
 """,
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from validator.analysis.wrapped import ENGINE, FSDP, SHARDED, Wrapped
-from validator.facts.model import Call
+from validator.facts.model import At, Call
 from validator.project import Method, Project
 
 # What each kind does together with the other ranks. A forward of an engine gathers parameters under ZeRO-3 only: what
@@ -38,14 +38,18 @@ class Engines:
         ):
             if path and any(name in _METHODS[held.kind] for held in self.wrapped.at(function, path, call.at)):
                 return name
-        return call.method if self._of_strategy(function, call) else ""
+        return call.method if call.method in _METHODS[ENGINE] and self._of_strategy(function, call.receiver) else ""
 
-    def _of_strategy(self, function: Method, call: Call) -> bool:
-        """Whether a method of a class that makes DeepSpeed engines calls its parameter `model` as one of them."""
+    def is_engine(self, function: Method, path: str, at: At) -> bool:
+        """Whether a path holds a DeepSpeed engine at a place."""
+        held = self.wrapped.at(function, path, at)
+        return any(row.kind == ENGINE for row in held) or self._of_strategy(function, path)
+
+    def _of_strategy(self, function: Method, path: str) -> bool:
+        """Whether a path is the parameter `model` of a method whose class makes DeepSpeed engines."""
         return (
-            call.method in _METHODS[ENGINE]
-            and function.cls is not None
-            and _ENGINE_NAME.search(call.receiver) is not None
-            and any(p.name == call.receiver for p in function.facts.params)
+            function.cls is not None
+            and _ENGINE_NAME.search(path) is not None
+            and any(p.name == path for p in function.facts.params)
             and self.wrapped.makes_engines(function.cls)
         )
