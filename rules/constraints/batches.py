@@ -69,6 +69,19 @@ TABLE: tuple[Constraint, ...] = (
         sources=("deepspeed 0.19.8 runtime/config.py:602 _batch_assertion",),
     ),
     Constraint(
+        id="batch-parts",
+        rule="train_batch_size % (micro_batch_size × grad_accum) == 0, whatever the world",
+        given=("train_batch_size", "grad_accum"),
+        needs=("train_batch_size", "micro_batch_size", "grad_accum"),
+        # Where the replicas are known, grad-accum-product says more.
+        holds=lambda q: data_parallel(q) is not None
+        or divides((q.micro_batch_size or 0) * (q.grad_accum or 0), q.train_batch_size or 0),
+        message="train_batch_size {train_batch_size} is not a multiple of micro_batch_size {micro_batch_size} × "
+        "grad_accum {grad_accum}: no number of data-parallel ranks makes it up",
+        adjust=("train_batch_size", "grad_accum", "micro_batch_size"),
+        sources=("deepspeed 0.19.8 runtime/config.py:602 _batch_assertion",),
+    ),
+    Constraint(
         id="mini-batch-at-most-batch",
         rule="train_batch_size >= mini_batch_size",
         given=("mini_batch_size",),

@@ -25,6 +25,18 @@ TABLE: tuple[Constraint, ...] = (
         sources=("deepspeed 0.19.8 runtime/config.py:690 _do_error_check",),
     ),
     Constraint(
+        id="one-half-precision",
+        rule="not (fp16 and bf16)",
+        given=("fp16", "bf16"),
+        needs=("fp16", "bf16"),
+        when=(_DEEPSPEED,),
+        holds=lambda q: not (q.fp16 and q.bf16),
+        message="fp16 and bf16 are both enabled: DeepSpeed trains in one of them",
+        adjust=("fp16", "bf16"),
+        candidates={"fp16": (False,), "bf16": (False,)},
+        sources=("deepspeed 0.19.8 runtime/config.py:511",),
+    ),
+    Constraint(
         id="deepspeed-tp-dtype",
         rule="dtype bf16 when tp > 1 with deepspeed",
         needs=("dtype",),

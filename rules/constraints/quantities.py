@@ -68,6 +68,8 @@ class Quantities:
     kv_heads_policy: str | None = None
     zero_stage: int | None = None
     dtype: str | None = None
+    fp16: bool | None = None
+    bf16: bool | None = None
     attn: str | None = None
     packing: bool | None = None
     max_length_type: str | None = None
@@ -140,7 +142,7 @@ NAMES = frozenset(FIELDS)
 
 _SWITCHES = (
     "packing", "dynamic_batch", "sequence_parallel", "vocab_parallel", "offload_optimizer", "offload_param",
-    "asynchronous", "engine_sleep", "partial_rollout", "ring_import_shim", "ring_hf_adapter",
+    "asynchronous", "engine_sleep", "partial_rollout", "ring_import_shim", "ring_hf_adapter", "fp16", "bf16",
 )  # fmt: skip
 
 CHOICES: Mapping[str, tuple[Any, ...]] = {

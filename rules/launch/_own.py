@@ -77,7 +77,7 @@ def _role(words: str) -> str:
 
 
 def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool, text: Callable[[], str]) -> None:
-    """Add to a configuration what the options of its program mean.
+    """Add to a configuration what the options of its program mean; what is said already, wins.
 
     `complete`: the program has no others. `text` gives the program's source, with all that it imports.
     """
@@ -86,7 +86,8 @@ def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool
         found.setdefault(meaning(offer.path), []).append(offer)
     doubtful = [offer for offer in found.pop("?", ()) if not _is_one(offer)]
     found.pop("", None)
-    if not any(size in found for size in (*_SIZES, "engine_tp", "train_batch_size", "zero_stage")):
+    telling = (*_SIZES, "engine_tp", "train_batch_size", "zero_stage")
+    if not any(size in found or size in result.said for size in telling):
         return
     if "mini_batch_size" in found:
         for name in ("train_batch_size", "micro_batch_size", "grad_accum"):

@@ -11,6 +11,7 @@ from rules.constraints import CHOICES
 from rules.launch import _meaning, _offers, _own
 from rules.launch._common import origin
 from rules.launch._configuration import Configuration, Said
+from rules.launch._files import Files
 from rules.launch._frameworks import Framework, frameworks, named
 from validator.analysis.command_line import CommandLine, CommandLines, Given
 from validator.analysis.composed import Composition, Compositions, Node
@@ -92,7 +93,13 @@ def _own_program(
         offers = _offers.of_options(launch, line)
         for name in _offers.files_named(line, launch.parser):
             found = files.by_path(name, launch.path)
-            if found is not None and found[1].get("zero_optimization") is None:
+            if found is None:
+                continue
+            if _is_deepspeeds(found[1]):
+                for quantity, said in _in_file(named("deepspeed.json"), *found).items():
+                    result.said.setdefault(quantity, said)
+                result.implied["backend"] = "deepspeed"
+            else:
                 beside = _offers.of_file(*found, programs.settings(module))
                 words = {row.path for row in offers.rows}
                 kept = [row for row in beside.rows if row.path not in words]  # the command line wins
@@ -320,9 +327,15 @@ def _in_file(framework: Framework, path: str, settings: Settings) -> dict[str, S
     return said
 
 
+def _is_deepspeeds(settings: Settings) -> bool:
+    """Whether a file is a configuration of DeepSpeed, by a key that nothing else has at its top."""
+    marks = ("zero_optimization", "train_micro_batch_size_per_gpu")
+    return any(settings.get(mark) is not None for mark in marks) and settings.get("compute_environment") is None
+
+
 def _standing_alone(path: str, settings: Settings) -> Iterator[Configuration]:
     """A configuration file by itself, whoever uses it."""
-    if settings.get("zero_optimization") is not None and settings.get("compute_environment") is None:
+    if _is_deepspeeds(settings):
         framework = named("deepspeed.json")
         implied = {"backend": "deepspeed"}
     elif settings.get("parallelism_config") is not None and settings.get("num_processes") is not None:
@@ -337,47 +350,4 @@ def _standing_alone(path: str, settings: Settings) -> Iterator[Configuration]:
     yield from _meaning.refined_file(result, framework)
 
 
-class Files:
-    """The configuration files of a project, by path."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self.settings: dict[str, Settings] = {
-            source.path: source.facts.extra["settings"]
-            for source in project.files.values()
-            if "settings" in source.facts.extra
-        }
-        self._by_place = {source.absolute: source.path for source in project.files.values()}
-
-    def find(self, file: Field, script: str) -> tuple[str, Settings] | None:
-        tail = file.text if file.known else file.tail.lstrip("/")
-        return self.by_path(tail, script) if file.known or "/" in file.tail else None
-
-    def by_path(self, tail: str, script: str) -> tuple[str, Settings] | None:
-        """The file that a path means, looked for from the folders around a script."""
-        path = self._nearest(tail, script)
-        return (path, self.settings[path]) if path in self.settings else None
-
-    def _nearest(self, tail: str, script: str) -> str:
-        source = self.project.files.get(script)
-        folder = posixpath.dirname(source.absolute) if source is not None and not tail.startswith("/") else ""
-        while folder:
-            if (found := self._by_place.get(posixpath.normpath(f"{folder}/{tail}"))) is not None:
-                return found
-            above = posixpath.dirname(folder)
-            folder = above if above != folder else ""
-        return self._by_place.get(tail, "")
-
-    def model(self, name: str, script: str) -> models.ModelFacts | None:
-        """The shape in a checkpoint's `config.json` among the files."""
-        found = self.by_path(f"{name.rstrip('/')}/config.json", script)
-        if found is None:
-            return None
-        flat = {each.path[0]: each.value for each in found[1].settings if len(each.path) == 1 and each.kind == "scalar"}
-        try:
-            return models.from_config(flat, name)
-        except models.ModelError:
-            return None
-
-
-__all__ = ["CHOICES", "Configuration", "Files", "Said", "configurations"]
+__all__ = ["CHOICES", "Configuration", "Said", "configurations"]

@@ -187,6 +187,31 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \\
   }
 }
 """,
+    """# file: train.py
+import argparse
+
+import deepspeed
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ds_config", default="ds.json")
+print(deepspeed.initialize(config=parser.parse_args().ds_config))
+# file: ds.json
+{
+  "train_batch_size": 100,  # error: MP705
+  "train_micro_batch_size_per_gpu": 4
+}
+# file: alone.json
+{
+  "train_batch_size": 100,  # error: MP705
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_accumulation_steps": 3,
+  "fp16": {"enabled": true},  # error: MP705
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2}
+}
+# file: run.sh
+deepspeed --num_gpus 8 train.py
+""",
     _OWN
     + """# file: run.sh
 torchrun --nnodes 2 --nproc_per_node 8 -m mine.train --model_name_or_path Qwen/Qwen2.5-7B \\
@@ -226,6 +251,25 @@ ray job submit --address="http://127.0.0.1:8265" -- python3 -m openrlhf.cli.trai
     --train_batch_size 192 --micro_train_batch_size 8 --rollout_batch_size 192 --n_samples_per_prompt 8
 # file: ds_config.json
 {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}
+""",
+    """# file: train.py
+import argparse
+
+import deepspeed
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--ds_config", default="ds.json")
+print(deepspeed.initialize(config=parser.parse_args().ds_config))
+# file: ds.json
+{
+  "train_batch_size": 96, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3,
+  "fp16": {"enabled": "auto"}, "bf16": {"enabled": true}
+}
+# file: shape.json
+{"train_batch_size": 100, "micro_batch_size": 3}
+# file: run.sh
+deepspeed --num_gpus 8 train.py
+deepspeed --num_gpus $GPUS train.py --ds_config other.json
 """,
     _OWN
     + """# file: run.sh

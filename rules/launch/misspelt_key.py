@@ -83,8 +83,8 @@ def _own_files(project: Project) -> Iterator[tuple[str, Settings, Module]]:
     """The configuration files that launches hand to programs of the project."""
     if not any("settings" in source.facts.extra for source in project.files.values()):
         return
+    from rules.launch._files import Files
     from rules.launch._offers import files_named
-    from rules.launch._quantities import Files
     from validator.analysis.command_line import CommandLines
 
     files = Files(project)
