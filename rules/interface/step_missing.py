@@ -4,7 +4,8 @@ What it does
     Looks at everything that an operation of a family member may run: itself, the methods of its object that it
     calls, and the functions of the project below. Reports a member whose `optimizer_step` steps no optimizer, whose
     `save_ckpt` stores no state of optimizer or scheduler, or whatever the contract that fits the family declares;
-    and a method that siblings call from an operation, that this class defines too, and that nothing ever calls here.
+    and a method that siblings call from an operation, that this class defines too, and that nothing ever calls here
+    (unless it does nothing here: `unwrap` that returns the model as it is).
 
 Why is this bad
     Training goes on and learns nothing, or resumes from a checkpoint with a fresh optimizer. Nothing raises.
@@ -113,7 +114,7 @@ def _inferred(project: Project, family: Family) -> Iterator[Finding]:
 def _is_idle(project: Project, family: Family, cls: ClassDef, method: Method) -> bool:
     """Whether nothing in the project calls or reads the method on this class."""
     facts = method.facts
-    if facts.is_property or facts.stub or facts.decorators or method.name.startswith("__"):
+    if facts.is_property or facts.stub or facts.decorators or method.name.startswith("__") or _gives_back(method):
         return False
     uses = project.analysis(Uses)
     if uses.of(family, method.name) or uses.reads(family, method.name):
@@ -124,6 +125,14 @@ def _is_idle(project: Project, family: Family, cls: ClassDef, method: Method) ->
             if function is not method and any(text.endswith(paths) for text in words(function)):
                 return False
     return not any(method.name in c.methods for c in cls.descendants())
+
+
+def _gives_back(method: Method) -> bool:
+    """Whether a method returns an argument as it is, and does nothing else: then nobody misses its call."""
+    facts = method.facts
+    given = {param.name for param in facts.params}
+    back = bool(facts.returns) and all(row.kind == "path" and row.value in given for row in facts.returns)
+    return back and not facts.calls and not facts.assigns
 
 
 def _taken_elsewhere(project: Project, family: Family, cls: ClassDef, step: str) -> tuple[ClassDef, Method] | None:
@@ -147,12 +156,26 @@ def _calls_own(method: Method, step: str) -> Iterator[bool]:
 _RING = "def setup_ring_attn(self, mesh): self.group = mesh.group()\n"
 _BASE = _RING + "def setup_distributed(self, mesh):\n    self.mesh = mesh\n    self.setup_ring_attn(mesh)"
 _USE = "strategy.setup_distributed(args.mesh)"
+_UNWRAP = "def unwrap(self, model):\n    {}return model\n"
+_SAVE = "def save_model(self, model, path):\n    {}.save_pretrained(path)"
+_SAVING = "strategy.save_model(args.model, args.path)"
+_BARE = "model = getattr(model, 'module', model)\n    "
 
 INCORRECT = [
     pair(_BASE, _RING + "def setup_distributed(self, mesh):  # error: MP109\n    self.mesh = mesh", _USE),
+    pair(
+        _UNWRAP.format(_BARE) + _SAVE.format("self.unwrap(model)"),
+        _UNWRAP.format(_BARE) + _SAVE.format("model").replace("path):", "path):  # error: MP109"),
+        _SAVING,
+    ),
 ]
 CORRECT = [
     pair(_BASE, _BASE, _USE),
+    pair(
+        _UNWRAP.format(_BARE) + _SAVE.format("self.unwrap(model)"),
+        _UNWRAP.format("") + _SAVE.format("model"),
+        _SAVING,
+    ),
     pair(_BASE, "def setup_distributed(self, mesh):\n    self.mesh = mesh", _USE),
     pair(
         _BASE,
