@@ -2,10 +2,10 @@
 
 What it does
     Follows what each rank does at a branch that tests who it is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
-    coordinate, an attribute or argument that holds one) and compares the collectives of both ways to the end of the
-    function, through calls, overrides and early exits. Reported where the sequences differ on a group whose ranks
-    take different ways. A barrier that is the first or last statement under a plain test for the rank can be lifted out
-    of it.
+    coordinate, an attribute or argument that holds one, something that only some ranks have, such as a `self.writer`
+    that is None on the others) and compares the collectives of both ways to the end of the function, through calls,
+    overrides and early exits. Reported where the sequences differ on a group whose ranks take different ways. A barrier
+    that is the first or last statement under a plain test for the rank can be lifted out of it.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
@@ -145,6 +145,97 @@ def report(value):
         with Metrics(value):
             print(value)
 """,
+    """
+import torch.distributed as dist
+import wandb
+from torch.utils.tensorboard import SummaryWriter
+
+class Trainer:
+    def __init__(self, args):
+        self.writer = None
+        self.rank = dist.get_rank()
+        if args.log_dir and self.rank == 0:
+            self.writer = SummaryWriter(args.log_dir)
+        if self.rank == 0:
+            self.start(args)
+
+    def start(self, args):
+        wandb.init(project=args.project)
+
+    def mean(self, value):
+        dist.all_reduce(value)  # error: MP501
+        return value
+
+    def log(self, value, step):
+        if self.writer is not None:
+            self.writer.add_scalar("loss", self.mean(value), step)
+
+    def upload(self, value):
+        if wandb.run is None:  # error: MP501
+            return
+        dist.all_reduce(value)
+        wandb.log({"loss": value})
+
+class Progress:
+    def __init__(self):
+        self.bar = print if dist.get_rank() == 0 else None
+
+    def tell(self, count):
+        if self.bar:
+            dist.all_reduce(count)  # error: MP501
+            self.bar(count)
+""",
+    """
+import ray
+import torch.distributed as dist
+
+@ray.remote(num_gpus=1)
+class Worker:
+    def __init__(self, config, rank):
+        self.config = config
+        self.rank = rank
+
+    def save(self, model, path):
+        if self.rank == 0:
+            write(model, path)
+            dist.barrier()  # error: MP501
+
+def start(config, count):
+    workers = [Worker.remote(config, rank) for rank in range(count)]
+    more = []
+    for rank in range(count):
+        more.append(Worker.options(num_cpus=1).remote(config, rank))
+    return workers + more
+""",
+    """
+import torch.distributed as dist
+from torch.utils.tensorboard import SummaryWriter
+
+_WRITER = None
+
+def set_writer(path):
+    global _WRITER
+    if dist.get_rank() == 0:
+        _WRITER = SummaryWriter(path)
+
+def get_writer():
+    return _WRITER
+
+def report(value):
+    writer = get_writer()
+    if writer:
+        dist.all_reduce(value)  # error: MP501
+
+class Late:
+    def setup(self, path):
+        if dist.get_rank() != 0:
+            return
+        self.sink = open(path)
+
+    def tell(self, count):
+        if hasattr(self, "sink"):
+            dist.all_reduce(count)  # error: MP501
+""",
 ]
 
 CORRECT = [
@@ -248,6 +339,55 @@ def merge(layer, lora_rank, world_size):
         dist.barrier()
     if dist.is_initialized() and world_size > 1:
         dist.barrier()
+""",
+    """
+import torch.distributed as dist
+import wandb
+from torch.utils.tensorboard import SummaryWriter
+
+class Trainer:
+    def __init__(self, args):
+        self.writer = None
+        self.sink = None
+        self.sub_group = None
+        self.limits = None
+        self.rank = dist.get_rank()
+        wandb.init(group=args.run)
+        if args.log_dir:
+            self.writer = SummaryWriter(args.log_dir)
+        if self.rank == 0:
+            self.sink = open(args.log)
+        else:
+            self.sink = print
+        if self.rank in args.leaders:
+            self.sub_group = args.group
+        if self.rank == 0:
+            self.limits = args.read()
+        self.limits = self.share(self.limits)
+
+    def share(self, value):
+        box = [value]
+        dist.broadcast_object_list(box)
+        return box[0]
+
+    def log(self, value):
+        if self.writer is not None and wandb.run is not None and self.sink is not None:
+            dist.all_reduce(value)
+        if self.sub_group is not None:
+            dist.all_reduce(value, group=self.sub_group)
+        if self.limits is not None:
+            dist.all_reduce(value)
+""",
+    """
+import torch.distributed as dist
+
+def load(path, rank, model):
+    if rank == 0:
+        dist.all_reduce(model)
+
+def convert(paths, model):
+    for rank in range(len(paths)):
+        load(paths[rank], rank, model)
 """,
 ]
 

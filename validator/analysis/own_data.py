@@ -46,6 +46,9 @@ _REDUCING = re.compile(
 # asked of data these say what all ranks agree on: how large they are, of which kind
 _OUTER = frozenset({"size", "shape", "dim", "ndim", "dtype", "device", "numel", "stride", "config", "meta_info"})
 _ASKING = frozenset({"len", "isinstance", "type", "hasattr", "id", "range", "print"})
+# functions that return as many elements as the data have of some kind
+_SELECTING = frozenset({"nonzero", "masked_select", "argwhere"})
+_BATCH = re.compile(r"(^|_)(batch|rollout_data|experience|sample|inputs)$")
 _DEPTH = 6
 _CALLEES = 2  # calls into which a reduction is looked for
 
@@ -209,3 +212,36 @@ def _pairs(target: ast.expr, value: ast.expr, is_loop: bool) -> Iterator[tuple[s
             yield from _pairs(each, part, is_loop)
     elif isinstance(target, ast.Name):
         yield target.id, _Source(value, is_loop)
+
+
+def absent(node: ast.expr, function: Method) -> Taint | None:
+    """The taint of `x is None` where x is a parameter that some ranks' samples lack: `images`."""
+    if (
+        isinstance(node, ast.Name)
+        and node.id in OPTIONAL_DATA
+        and any(p.name == node.id for p in function.facts.params)
+    ):
+        return _own(node.id)
+    return None
+
+
+def is_optional_entry(node: ast.Call, function: Method) -> bool:
+    """`batch.get("log_probs")`, `map(batch.get, …)`: an entry that the batches of some ranks may lack."""
+    getter = node.args[0] if isinstance(node.func, ast.Name) and node.args else node.func
+    if not (isinstance(getter, ast.Attribute) and getter.attr == "get" and isinstance(getter.value, ast.Name)):
+        return False
+    owner = getter.value.id
+    return bool(_BATCH.search(owner)) and any(p.name == owner for p in function.facts.params)
+
+
+def selects(value: ast.expr) -> bool:
+    """Whether the length of a value depends on what the data of this rank hold: `mask.nonzero()`, `x[x > 0]`."""
+    if isinstance(value, ast.Call):
+        name = path_of(value.func).rpartition(".")[2]
+        return name in _SELECTING or (name == "where" and len(value.args) == 1)
+    if isinstance(value, ast.Subscript):
+        return isinstance(value.slice, ast.Compare)
+    if isinstance(value, ast.ListComp) and len(value.generators) == 1:
+        source = path_of(value.generators[0].iter)
+        return bool(value.generators[0].ifs) and (source in BATCH_NAMES or bool(_BATCH.search(source)))
+    return False

@@ -10,13 +10,14 @@ does not.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from validator.analysis.binding import bind
 from validator.analysis.collectives import Table, dimension, table
 from validator.analysis.conditions import MEMBERS, Condition, Taint, normal
-from validator.analysis.own_data import BATCH_NAMES, LIBRARIES, OPTIONAL_DATA, REVEALING, OwnData
+from validator.analysis.own_data import LIBRARIES, REVEALING, OwnData, absent, is_optional_entry, selects
+from validator.analysis.presence import Presence
 from validator.errors import UsageError
 from validator.facts.model import Assign, At, Call
 from validator.facts.text import path_of
@@ -24,25 +25,15 @@ from validator.project import Method, Project, Value
 
 _DEPTH = 8
 _SIZES = ("size", "shape", "dim", "ndim", "world_size", "dtype", "device")
-# functions that return as many elements as the data have of some kind
-_SELECTING = frozenset({"nonzero", "masked_select", "argwhere"})
-_BATCH = re.compile(r"(^|_)(batch|rollout_data|experience|sample|inputs)$")
 _CLOCK = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
-_RANDOM = frozenset(
-    {
-        "random.random",
-        "random.randint",
-        "random.choice",
-        "random.uniform",
-        "numpy.random.rand",
-        "numpy.random.random",
-    }
-)
-_SEEDING = frozenset(
-    {"seed", "set_seed", "manual_seed", "manual_seed_all", "seed_everything", "enable_full_determinism"}
-)
-
-
+_RANDOM = frozenset({
+    "random.random", "random.randint", "random.choice", "random.uniform", "numpy.random.rand", "numpy.random.random",
+})  # fmt: skip
+_SEEDING = frozenset({
+    "seed", "set_seed", "manual_seed", "manual_seed_all", "seed_everything", "enable_full_determinism",
+})  # fmt: skip
+# builtins whose result differs where their arguments do
+_PLAIN = frozenset({"int", "bool", "str", "float", "len", "min", "max", "abs", "sum", "any", "all", "range"})
 # the parameters whose tensors a collective makes alike, as callers name them
 _REDUCED_BY = (None, "tensor", "output_tensor", "object_list", "tensor_list", "input_tensor")
 
@@ -58,6 +49,7 @@ class Taints:
         self._values: dict[tuple[str, At], ast.expr | None] = {}
         self._depth = 0
         self._own_data = OwnData(self)
+        self._presence = Presence(self)
 
     # -- conditions ----------------------------------------------------------------------------------------
 
@@ -117,16 +109,7 @@ class Taints:
     def _present(self, node: ast.expr, function: Method) -> Taint | None:
         """`x is None` differs between ranks where x is a parameter that carries each rank's own data."""
         taint = self.expression(node, function)
-        return taint if taint is not None else self._batch(node, function)
-
-    def _batch(self, node: ast.expr, function: Method) -> Taint | None:
-        if (
-            isinstance(node, ast.Name)
-            and node.id in OPTIONAL_DATA
-            and any(p.name == node.id for p in function.facts.params)
-        ):
-            return Taint("local", "", "", node.id)
-        return None
+        return taint if taint is not None else absent(node, function)
 
     def _subscript(self, node: ast.Subscript, function: Method) -> Taint | None:
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
@@ -154,9 +137,11 @@ class Taints:
             return Taint("rank", "", "", str(node.args[0].value))
         if dotted in _CLOCK or (dotted in _RANDOM and not self._seeds):
             return Taint("local", "", "", f"{target}()")
+        if target == "hasattr":
+            return self._presence.asked(node, function)
         if (raced := self._raced_file(node, function, target)) is not None:
             return raced
-        if name in ("get", "map") and self._optional_entry(node, function):
+        if name in ("get", "map") and is_optional_entry(node, function):
             # what a batch holds differs between the stages of a pipeline, if between any ranks
             return Taint("local", "pp", "", ast.unparse(node))
         reached = self.project.types.targets(function, fact) if fact is not None else []
@@ -170,20 +155,7 @@ class Taints:
         if name in REVEALING and (isinstance(node.func, ast.Attribute) or dotted.startswith(LIBRARIES)):
             return self._own_data.revealed(node, dotted, function)
         arguments = [*node.args, *(k.value for k in node.keywords)]
-        if dotted and name not in (
-            "int",
-            "bool",
-            "str",
-            "float",
-            "len",
-            "min",
-            "max",
-            "abs",
-            "sum",
-            "any",
-            "all",
-            "range",
-        ):
+        if dotted and name not in _PLAIN:
             return None  # an unknown library function may do anything; being silent is the honest answer
         return _strongest(self.expression(a, function) for a in arguments)
 
@@ -196,14 +168,6 @@ class Taints:
         if fact is None or not self.project.analysis(FileRaces).raced(function, asking, path, fact.at):
             return None
         return Taint("local", "", "", ast.unparse(node))
-
-    def _optional_entry(self, node: ast.Call, function: Method) -> bool:
-        """`batch.get("log_probs")`, `map(batch.get, …)`: an entry that the batches of some ranks may lack."""
-        getter = node.args[0] if isinstance(node.func, ast.Name) and node.args else node.func
-        if not (isinstance(getter, ast.Attribute) and getter.attr == "get" and isinstance(getter.value, ast.Name)):
-            return False
-        owner = getter.value.id
-        return bool(_BATCH.search(owner)) and any(p.name == owner for p in function.facts.params)
 
     def _rank_call(self, node: ast.Call, target: str) -> Taint:
         argument = next((k.value for k in node.keywords if k.arg == "group"), node.args[0] if node.args else None)
@@ -245,17 +209,14 @@ class Taints:
             if method is not None:
                 taint = self.returned(method) if method.facts.is_property else None
                 return taint and taint._replace(why=path)
-            for owner in cls.mro:
-                for definition in owner.every_method():
-                    first = definition.facts.params[0].name if definition.facts.params else "self"
-                    rows = [r for r in definition.facts.assigns if r.target == f"{first}.{name}"]
-                    if taint := _strongest(self._assigned(definition, r) for r in rows):
-                        return taint._replace(
-                            why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else "")
-                        )
+            rows = self.project.types.set_on(cls, name)
+            if taint := _strongest(self._assigned(definition, r) for definition, r in rows):
+                return taint._replace(why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else ""))
+            if taint := self._presence.of(rows):
+                return taint._replace(why=path)
         if name in self.table.rank_attributes or (name in self.table.rank_names and not owners):
             return Taint("rank", dimension(name), "", path)
-        return None
+        return self._presence.of_library(self.project.dotted(function, path)) if not owners else None
 
     def _variable(self, function: Method, name: str) -> Taint | None:
         scope: Method | None = function
@@ -265,9 +226,9 @@ class Taints:
             scope = scope.enclosing
         symbol = self.project.lookup(function, name)
         if isinstance(symbol, Value):
-            return _strongest(
-                self._assigned(symbol.module.top, r) for r in symbol.module.top.facts.assigns if r.target == name
-            )
+            top = symbol.module.top
+            taint = _strongest(self._assigned(top, r) for r in top.facts.assigns if r.target == name)
+            return taint or self._presence.of_module(symbol)
         return None
 
     def _local(self, function: Method, name: str) -> Taint | None:
@@ -279,23 +240,36 @@ class Taints:
         taint = _strongest(self._assigned(function, r) for r in rows)
         if taint is not None and taint.kind == "rank" and not taint.dim:
             taint = taint._replace(dim=dimension(name))
-        if taint is not None or not any(p.name == name for p in function.facts.params):
+        if not any(p.name == name for p in function.facts.params):
+            return taint or self._presence.of([(function, row) for row in rows])
+        if taint is not None:
             return taint
         passed = list(self.project.types.passed(function, name))
         taint = _strongest(
             self.path(caller, value) if not value.endswith("()") else self._text(caller, value)
             for caller, value in passed
         )
-        if taint is None and name in self.table.rank_names and not passed and _speaks_of_ranks(function):
+        alone = not passed or self._per_actor(function, name)
+        if taint is None and name in self.table.rank_names and alone and _speaks_of_ranks(function):
             return Taint("rank", dimension(name), "", name)
         return taint
+
+    def _per_actor(self, function: Method, name: str) -> bool:
+        """Whether each process is given another value: the variable of a loop that starts Ray actors."""
+        calls = [row for row in self.project.types.callers.get(function, ()) if row[1].method == "remote"]
+        given = [(caller, argument.value) for caller, call in calls if (argument := bind(function, call).get(name))]
+        return bool(given) and any(
+            row.target == value and (row.kind in ("for", "unpack:0/2"))
+            for caller, value in given
+            for row in caller.facts.assigns
+        )
 
     def _assigned(self, function: Method, row: Assign) -> Taint | None:
         if row.kind == "path" and not row.value.endswith("]"):
             return self.path(function, row.value) if row.value != row.target else None
         if row.kind in ("call", "other", "path") or row.kind.startswith("unpack"):
             value = self._value(function, row)
-            if value is not None and _selects(value):
+            if value is not None and selects(value):
                 return Taint("local", "", "", row.target)
             if row.kind == "path":
                 return self.path(function, row.value) if row.value != row.target else None
@@ -400,19 +374,6 @@ def _bound_value(statement: str) -> ast.expr | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.NamedExpr):
         return node.value.value
     return node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
-
-
-def _selects(value: ast.expr) -> bool:
-    """Whether the length of a value depends on what the data of this rank hold: `mask.nonzero()`, `x[x > 0]`."""
-    if isinstance(value, ast.Call):
-        name = path_of(value.func).rpartition(".")[2]
-        return name in _SELECTING or (name == "where" and len(value.args) == 1)
-    if isinstance(value, ast.Subscript):
-        return isinstance(value.slice, ast.Compare)
-    if isinstance(value, ast.ListComp) and len(value.generators) == 1:
-        source = path_of(value.generators[0].iter)
-        return bool(value.generators[0].ifs) and (source in BATCH_NAMES or bool(_BATCH.search(source)))
-    return False
 
 
 def _table(extra: tuple[str, ...]) -> Table:

@@ -206,6 +206,11 @@ class Types:
         symbol = self.project.lookup(function, path)
         return self._local(symbol.module.top, symbol.name) if isinstance(symbol, Value) else NOTHING
 
+    def set_on(self, cls: ClassDef, name: str) -> list[tuple[Method, Assign]]:
+        """The assignments to an attribute of a class's objects, in its methods and those of its bases."""
+        rows = (row for owner in cls.mro for row in self._own_values(owner)[1].get(name, ()))
+        return [(method, row) for method, row in rows if row is not None]
+
     # -- callers -------------------------------------------------------------------------------------------
 
     @cached_property
