@@ -80,7 +80,7 @@ def _wrapping(project: Project, function: Method, call: Call) -> Taken | None:
     if function in sharding.calls:
         return Taken(function, sharding.calls[function][0])
     own = next((c for c in function.facts.calls if c.method in _WRAPPERS), None)
-    own = own or next((shard for shard, path in wrapped.given(function) if path == call.receiver), None)
+    own = own or next((row.call for row in wrapped.given(function) if row.path == call.receiver), None)
     if own is not None:
         return Taken(function, own)
     held = wrapped.ever(function, call.receiver) if call.method != "checkpoint" else []

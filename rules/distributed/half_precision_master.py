@@ -2,7 +2,8 @@
 
 What it does
     Reports a function that brings a model to bf16 or fp16 (`torch_dtype=torch.bfloat16`, `.to(torch.bfloat16)`,
-    `.bfloat16()`), shards it with `fully_shard` and makes an optimizer from its parameters.
+    `.bfloat16()`), shards it with `fully_shard`, itself or through a helper (`model = strategy.shard(model)`), and
+    makes an optimizer from its parameters.
 
 Why is this bad
     The optimizer then updates bf16 parameters: updates smaller than 1/256 of a weight vanish. DeepSpeed keeps fp32
@@ -18,7 +19,7 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside, within
-from validator.analysis.sharding import Sharding
+from validator.analysis.wrapped import SHARDED, Wrapped
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -26,18 +27,17 @@ from validator.rule import Rule
 
 RULE = Rule("MP524", "half-precision-master", "warning", "0.1.0", tokens=("fully_shard",))
 
-_HALF = re.compile(r"^torch\.(bfloat16|float16|half)$")
+_HALF = re.compile(r"""^(torch\.(bfloat16|float16|half)|["'](bfloat16|float16)["'])$""")
 _FULL = re.compile(r"(^|\.)float32$|^torch\.float$")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding = project.analysis(Sharding)
-    for function, calls in sharding.calls.items():
+    wrapped = project.analysis(Wrapped)
+    for function in wrapped.givers():
         if is_aside(function.path):
             continue
-        for shard in calls:
-            model = shard.args[0].value if shard.args and shard.args[0].kind == "path" else ""
-            half = _half(function, model, shard) if model else None
+        for shard, model, kind in wrapped.given(function):
+            half = _half(function, model, shard) if kind == SHARDED else None
             optimizer = _optimizer(project, function, model, shard) if half is not None else None
             if half is not None and optimizer is not None:
                 yield RULE.finding(
@@ -60,7 +60,8 @@ def _half(function: Method, model: str, shard: Call) -> Call | None:
     found: Call | None = None
     for call in sorted((c for c in function.facts.calls if c.at < shard.at), key=lambda c: c.at):
         made = any(row.target == model and within(call.at, row.at) for row in function.facts.assigns)
-        on_model = call.receiver == model and (made or call.use == "discard")
+        chained = made and call.receiver.endswith("from_pretrained()")  # `from_pretrained(…).float()`
+        on_model = chained or call.receiver == model and (made or call.use == "discard")
         if on_model and (
             call.method in ("bfloat16", "half") or call.method == "to" and any(_HALF.match(a.value) for a in call.args)
         ):
@@ -90,6 +91,21 @@ from transformers import AutoModelForCausalLM
 def build(path):
     model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16)
     fully_shard(model)  # error: MP524
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-6)
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoModelForCausalLM
+
+class Strategy:
+    def shard(self, model):
+        return fully_shard(model)
+
+def train(path):
+    strategy = Strategy()
+    model = AutoModelForCausalLM.from_pretrained(path, dtype="bfloat16")
+    model = strategy.shard(model)  # error: MP524
     return model, torch.optim.AdamW(model.parameters(), lr=1e-6)
 """,
 ]
@@ -123,6 +139,16 @@ from transformers import AutoModelForCausalLM
 def build(path, device):
     model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16).to(device)
     model = model.to(torch.float32)
+    fully_shard(model)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-6)
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoModelForCausalLM
+
+def build(path):
+    model = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16).to(torch.float32)
     fully_shard(model)
     return model, torch.optim.AdamW(model.parameters(), lr=1e-6)
 """,

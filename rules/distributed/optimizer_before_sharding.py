@@ -42,7 +42,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         helpers = [
             (c, c.args[0].value) for c in sharding.calls.get(function, ()) if c.args and c.args[0].kind == "path"
         ]
-        shards = sorted({*wrapped.given(function), *helpers}, key=lambda row: row[0].at)
+        taken = [(row.call, row.path) for row in wrapped.given(function)]
+        shards = sorted({*taken, *helpers}, key=lambda row: row[0].at)
         for optimizer in optimizers:
             model = _model(function, optimizer)
             later = (c for c, path in shards if path == model and c.at > optimizer.at)

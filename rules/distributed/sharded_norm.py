@@ -15,6 +15,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside, text_of, within
@@ -38,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         name = next((r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), "")
         place = _sharding(project, function, call) if name else None
-        if place is not None and text_of(function).count(name) >= 2 and not _knows_of_shards(project, function):
+        if place is not None and not _knows_of_shards(project, function) and _is_used(project, function, name):
             yield _report(function, call, name, *place)
 
 
@@ -56,6 +57,35 @@ def _knows_of_shards(project: Project, function: Method) -> bool:
     """Whether the function, or one that it returns the norm to, speaks of DTensors."""
     places = [function, *(caller for caller, _ in project.types.callers.get(function, ()))]
     return any(word in text_of(place) for place in places for word in _WORDS)
+
+
+def _is_used(project: Project, function: Method, name: str) -> bool:
+    """Whether anything is done with the norm, here or by a function that it is returned to."""
+    returned = [row.value for row in function.facts.returns if _mentions(row.value, name)]
+    if _uses(function, name) > sum(_mentions(value, name) for value in returned):
+        return True
+    callers = project.types.callers.get(function, []) if returned else []
+    return bool(returned) and not callers or any(_takes(*place, name, returned) for place in callers)
+
+
+def _takes(caller: Method, call: Call, name: str, returned: list[str]) -> bool:
+    """Whether a caller does something with the norm among what it gets."""
+    parts = (value.strip("()").split(",") for value in returned)
+    elements = {index for each in parts for index, part in enumerate(each) if part.strip() == name}
+    rows = [row for row in caller.facts.assigns if within(call.at, row.at) and row.value == call.target]
+    mine = [
+        row for row in rows if not row.kind.startswith("unpack:") or int(row.kind[7:].partition("/")[0]) in elements
+    ]
+    return any(_uses(caller, row.target) for row in mine) if rows else call.use != "discard"
+
+
+def _uses(function: Method, name: str) -> int:
+    """How often a function mentions a name, the bindings of it aside."""
+    return _mentions(text_of(function), name) - sum(row.target == name for row in function.facts.assigns)
+
+
+def _mentions(text: str, name: str) -> int:
+    return len(re.findall(rf"(?<![\w.]){re.escape(name)}\b", text))
 
 
 def _report(function: Method, call: Call, name: str, where: Method, shard: Call) -> Finding:
@@ -102,6 +132,25 @@ class Worker:
             fully_shard(layer)
         fully_shard(module)
         self.actor = Actor(module)
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def __init__(self, model):
+        fully_shard(model)
+        self.model = model
+
+    def step(self, loss):
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)  # error: MP526
+        return loss, norm
+
+    def fit(self, losses):
+        for each in losses:
+            loss, grad_norm = self.step(each)
+            print(loss.item(), grad_norm.item())
 """,
 ]
 
@@ -165,5 +214,24 @@ class Worker:
     def build(self, module, value_head):
         fully_shard(module)
         self.models = [Actor(module), Critic(value_head)]
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def __init__(self, model):
+        fully_shard(model)
+        self.model = model
+
+    def step(self, loss):
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        return loss, norm
+
+    def fit(self, losses):
+        for each in losses:
+            loss, norm = self.step(each)
+            print(loss.item())
 """,
 ]

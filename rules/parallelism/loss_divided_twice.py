@@ -101,7 +101,8 @@ class Twice:
             yield target.qualname, self._within(target)
 
     def _targets(self, function: Method, call: Call) -> list[Method]:
-        return [target for target in self.project.types.targets(function, call) if target.name == "backward"]
+        targets = self.project.types.targets(function, call)
+        return sorted((t for t in targets if t.name == "backward"), key=lambda t: (t.path, t.qualname))
 
     def _of(self, function: Method, owner: str, at: At) -> frozenset[str]:
         accelerators, configurations, engines = _made(function.module)

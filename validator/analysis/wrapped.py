@@ -37,6 +37,14 @@ class Held(NamedTuple):
     call: Call
 
 
+class Given(NamedTuple):
+    """A model that a call wraps. `path`: its name where the call stands. `kind`: `SHARDED` or `FSDP`."""
+
+    call: Call
+    path: str
+    kind: str
+
+
 class Wrapped:
     """Answers for one project, remembered."""
 
@@ -60,12 +68,17 @@ class Wrapped:
             return here or self._attribute(function.cls, path.removeprefix(f"{own}."))
         return self._valid(function, path, at)
 
-    def given(self, function: Method) -> Iterator[tuple[Call, str]]:
-        """The calls of a function by which FSDP takes a model, with its path: of wrappers and of helpers alike."""
+    def given(self, function: Method) -> Iterator[Given]:
+        """The calls of a function by which FSDP takes a model: of wrappers and of helpers alike."""
         self._facts  # noqa: B018
         for call in function.facts.calls:
-            for path in self._wraps(function, call):
-                yield call, path
+            yield from self._wraps(function, call)
+
+    def givers(self) -> list[Method]:
+        """Every function that has such calls."""
+        self._facts  # noqa: B018
+        direct = [function for function, _ in self._wrappers]
+        return list(dict.fromkeys([*direct, *(f for helper in self._shares for f, _ in self._callers(helper))]))
 
     def ever(self, function: Method, path: str) -> list[Held]:
         """What a path may hold when a function is left."""
@@ -120,16 +133,17 @@ class Wrapped:
             follow(function, call.args[0].value, held)
         self._result(function, call, 0 if held.kind == ENGINE else _WHOLE, held)
 
-    def _wraps(self, function: Method, call: Call) -> Iterator[str]:
-        """The paths that a call is given and that FSDP takes in it."""
+    def _wraps(self, function: Method, call: Call) -> Iterator[Given]:
+        """The models that a call is given and that FSDP takes in it."""
         kind = self._kinds.get((function, call.at))
         if kind in (SHARDED, FSDP) and call.args and call.args[0].kind == "path":
-            yield call.args[0].value
+            yield Given(call, call.args[0].value, kind)
         elif kind is None and call.method in self._sharers:
-            for target in self.project.types.targets(function, call):
+            for target in self._targets(function, call):
                 arguments = bind(target, call)
-                found = (arguments[name] for name in self._shares.get(target, ()) if name in arguments)
-                yield from (argument.value for argument in found if argument.kind == "path")
+                for name, held in self._shares.get(target, {}).items():
+                    if name in arguments and arguments[name].kind == "path":
+                        yield Given(call, arguments[name].value, held.kind)
 
     @cached_property
     def _sharers(self) -> frozenset[str]:
@@ -202,7 +216,7 @@ class Wrapped:
     def _pass(self, function: Method, path: str, held: Held, call: Call) -> None:
         if (function, call.at) in self._kinds:
             return
-        for target in self.project.types.targets(function, call):
+        for target in self._targets(function, call):
             if target is function:
                 continue
             for name, argument in bind(target, call).items():
@@ -276,6 +290,10 @@ class Wrapped:
         own = function.own_object
         name = path.removeprefix(f"{own}.") if own is not None and path.startswith(f"{own}.") else ""
         return name if "." not in name and "[" not in name else ""
+
+    def _targets(self, function: Method, call: Call) -> list[Method]:
+        """The functions that a call may reach, in an order that every run has."""
+        return sorted(self.project.types.targets(function, call), key=lambda m: (m.path, m.qualname))
 
     def _callers(self, function: Method) -> Iterable[tuple[Method, Call]]:
         """The calls of a function, those through objects whose class is known included."""
