@@ -12,6 +12,7 @@ from typing import Any
 from bench.availability import INSTALL
 from bench.configuration import Configuration
 from bench.heartbeat import PHASES, read_all
+from bench.sessions import is_here
 from bench.stacks import Position
 
 STATUSES = (
@@ -117,13 +118,13 @@ def verdict_of(folder: Path, returncode: int, number: int, ranks: int = 1, exits
     recorded = {error.get("rank") for error in errors}
     killed = [one for one in exits if -one.code in OWN_SIGNALS and one.rank not in recorded]
     if killed:
-        return _signalled(folder, killed[0])
+        return _signalled(folder, killed)
     own = [error for error in errors if not CONSEQUENCE.search(str(error.get("message")))]
     if own:
         return _recorded(own[0])
     aborted = [one for one in exits if one.code < 0 and one.rank not in recorded]
     if aborted:
-        return _signalled(folder, aborted[0])
+        return _signalled(folder, aborted)
     missing = unfinished(folder, ranks, excluded=recorded) if errors or returncode == 0 else []
     if missing:
         return gone(folder, missing, errors[0] if errors else None)
@@ -132,7 +133,9 @@ def verdict_of(folder: Path, returncode: int, number: int, ranks: int = 1, exits
     if returncode < 0:
         return Verdict("crash", f"killed by {_name(-returncode)}")
     if returncode != 0:
-        return Verdict("crash", f"exit status {returncode} and no recorded error: see the log", "start")
+        return Verdict(
+            "crash", f"exit status {returncode} and no recorded error: see the log", _earliest(folder, ranks)
+        )
     if not (folder / f"run.{number}.json").is_file():
         return Verdict("crash", "exit status 0 without a result")
     return Verdict("ok")
@@ -145,6 +148,12 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
+def _earliest(folder: Path, ranks: int) -> str:
+    """The phase of the rank that has come the least far."""
+    reached = [str(beat["phase"]) for beat in read_all(folder, "heartbeat")]
+    return min(reached, key=PHASES.index) if len(reached) == ranks else "start"
+
+
 def _recorded(error: Mapping[str, Any]) -> Verdict:
     missing = re.fullmatch(r"No module named '([\w.]+)'", str(error.get("message")))
     return Verdict(
@@ -153,9 +162,11 @@ def _recorded(error: Mapping[str, Any]) -> Verdict:
     )  # fmt: skip
 
 
-def _signalled(folder: Path, one: Exit) -> Verdict:
-    phase = next((str(b["phase"]) for b in read_all(folder, "heartbeat") if b.get("rank") == one.rank), "start")
-    return Verdict("crash", f"killed by {_name(-one.code)}", phase, one.rank)
+def _signalled(folder: Path, ended: Sequence[Exit]) -> Verdict:
+    beats = {beat.get("rank"): beat for beat in read_all(folder, "heartbeat")}
+    one, lost = ended[0], [other.rank for other in ended]
+    phase = str(beats[one.rank]["phase"]) if one.rank in beats else "start"
+    return Verdict("crash", f"killed by {_name(-one.code)}{_host_is_lost(one.rank, lost, beats)}", phase, one.rank)
 
 
 def unfinished(folder: Path, ranks: int, excluded: set[Any]) -> list[int]:
@@ -165,13 +176,28 @@ def unfinished(folder: Path, ranks: int, excluded: set[Any]) -> list[int]:
 
 
 def gone(folder: Path, ranks: Sequence[int], consequence: Mapping[str, Any] | None = None) -> Verdict:
-    """The verdict on ranks that ended without finishing and without an error."""
+    """The verdict on ranks that ended without finishing and without an error.
+
+    Where the error of another rank speaks of a lost peer, that rank's launcher has ended the others of its host: the
+    peer was elsewhere.
+    """
     beats = {beat.get("rank"): beat for beat in read_all(folder, "heartbeat")}
-    first = ranks[0]
+    complaining = {beats[e.get("rank")].get("host") for e in read_all(folder, "error") if e.get("rank") in beats}
+    lost = [r for r in ranks if r in beats and beats[r].get("host") not in complaining] or list(ranks)
+    first = lost[0]
     phase = str(beats[first]["phase"]) if first in beats else "start"
     then = "" if consequence is None else f"; then rank {consequence.get('rank')}: {consequence.get('message')}"
-    return Verdict("crash", f"ended before it had finished, in {_stage(beats.get(first))}, and left no error{then}",
-                   phase, first)  # fmt: skip
+    words = f"ended before it had finished, in {_stage(beats.get(first))}, and left no error"
+    return Verdict("crash", f"{words}{_host_is_lost(first, lost, beats)}{then}", phase, first)
+
+
+def _host_is_lost(first: int, lost: Sequence[int], beats: Mapping[Any, Mapping[str, Any]]) -> str:
+    """Words for the end of all ranks of a host, where there are other hosts."""
+    host = beats.get(first, {}).get("host")
+    there = [rank for rank, beat in beats.items() if beat.get("host") == host]
+    if host is None or len(there) == len(beats) or not set(there) <= set(lost):
+        return ""
+    return f"; no rank of {host} is left ({ranges(there)}): is that host up?"
 
 
 def _stage(beat: Mapping[str, Any] | None) -> str:
@@ -239,6 +265,8 @@ def _about(
     if rank not in by_rank:
         return states.get(rank, "it never reported")
     parts = [f"in {_stage(by_rank[rank])}"]
+    if by_rank[rank].get("host") and not is_here(by_rank[rank]):
+        parts.append(f"on {by_rank[rank]['host']}")
     if rank in states:
         parts.append(states[rank])
     elif rank in positions and positions[rank].where:
