@@ -17,6 +17,9 @@ STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
 STEADY = 0.05
 MAX_WARMUP_FACTOR = 4
+LEAST_WARMUP = {"deepcompile": 7}
+"""Steps by compile mode. DeepCompile compiles again at its sixth step, with what it has seen of the memory (`WARMUP` in
+deepspeed/compile, DeepSpeed 0.19.8)."""
 
 
 class Clock:

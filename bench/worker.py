@@ -115,7 +115,7 @@ class Run:
         """At least `warmup` steps, and on until three in a row are alike (at most four times as many)."""
         clock = measure.Clock(self.strategy.device)
         times: list[dict[str, float]] = []
-        least = self.configuration.warmup
+        least = max(self.configuration.warmup, measure.LEAST_WARMUP.get(self.configuration.compile, 0))
         self.begin()
         while len(times) < least * measure.MAX_WARMUP_FACTOR:
             self.step(clock.phase)

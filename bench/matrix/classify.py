@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ CLASSES = {
     "unsupported": "unsupported", "nan": "wrong loss", "interrupted": "interrupted",
     "loss_mismatch": "wrong loss", "skipped": "out of memory",
 }  # fmt: skip
+SLOW_STEP = 10
 WORKS = ("ok", "graph breaks", "slow path")
 
 
@@ -47,11 +49,19 @@ def classify(row: Mapping[str, Any], reference: Sequence[float] | None) -> Outco
             step = compared.first_beyond
             detail = f"step {step}: {losses[step - 1]:.5f}, eager in fp32: {reference[step - 1]:.5f}"
             return Outcome("wrong loss", detail, difference)
-    slow = _slow_path(row)
+    slow = _slow_path(row) or _slow_steps(row)
     if slow:
         return Outcome("slow path", slow, difference)
     breaks = int(row["summary"]["effective"]["graphs"]["graph_breaks"])
     return Outcome("graph breaks", f"{breaks} graph breaks", difference) if breaks else Outcome("ok", "", difference)
+
+
+def _slow_steps(row: Mapping[str, Any]) -> str:
+    """Whether some timed steps took far longer than the rest, as those do that compile for another length."""
+    steps = [sum(step.values()) for step in row["runs"][0]["times"]]
+    usual = statistics.median(steps)
+    late = sum(step > SLOW_STEP * usual for step in steps)
+    return f"{late} of {len(steps)} timed steps took over {SLOW_STEP} times the median: still compiling" if late else ""
 
 
 def _slow_path(row: Mapping[str, Any]) -> str:

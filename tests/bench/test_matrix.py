@@ -90,12 +90,16 @@ def test_the_cover_holds_every_combination_that_can_occur(strength: int) -> None
     assert lost
 
 
-def _row(losses: list[float], device: str = "cpu", kernels: list[str] | None = None, breaks: int = 0) -> dict[str, Any]:
+def _row(
+    losses: list[float], device: str = "cpu", kernels: list[str] | None = None, breaks: int = 0, compiling: int = 0
+) -> dict[str, Any]:
     graphs = {"graphs": 1, "graph_breaks": breaks, "recompiles": 0, "compile_seconds": 0.0}
     effective = {"device": device, "attention_kernels": kernels or [], "graphs": graphs}
+    last = [{"forward": 2.0, "backward": 4.0}] * compiling
     asked = {"dtype": "fp32", "attn": "flash_attention_2", "compile": "none"}
+    times = [{"forward": 0.1, "backward": 0.2}] * 9 + last
     return {
-        "status": "ok", "message": "", "configuration": asked, "runs": [{"losses": losses}],
+        "status": "ok", "message": "", "configuration": asked, "runs": [{"losses": losses, "times": times}],
         "summary": {"effective": effective},
     }  # fmt: skip
 
@@ -106,6 +110,7 @@ def test_classes_of_rows_that_ended_well() -> None:
     assert classify(_row(good, breaks=3), good).detail == "3 graph breaks"
     assert classify(_row(good, "cuda:0", ["efficient"]), good).kind == "slow path"
     assert classify(_row(good, "cuda:0", ["flash"]), good).kind == "ok"
+    assert classify(_row(good, compiling=2), good).detail.startswith("2 of 11 timed steps")
     wrong = classify(_row([5.0, 4.1, 3.0], breaks=3), good)
     assert (wrong.kind, wrong.detail.split(",")[0]) == ("wrong loss", "step 2: 4.10000")
     failed = {"status": "oom", "message": "rank 0: out of memory"}
