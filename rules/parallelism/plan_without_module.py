@@ -4,7 +4,8 @@ What it does
     Reads plans (tables of patterns such as `model.layers.*.mlp.up_proj` to styles) of functions, variables or entries
     that are named after a family of models (Llama, Qwen, Gemma, Mistral, Phi), and reports a pattern with a name
     that neither the models of that family in transformers have nor a class of the project gives to an attribute. In a
-    plan for modules of the project, it reports a name that is nearly one of theirs and belongs to no module.
+    plan for modules of the project, it reports a name that is nearly one of theirs and belongs to no module, and a
+    name below a module (`attention.o_proj`) whose class has the others that the plan names there, but not this one.
 
 Why is this bad
     `parallelize_module` passes over patterns that match nothing, with a warning at most. The layer stays whole on every
@@ -24,14 +25,16 @@ from functools import lru_cache
 
 from validator.analysis.places import is_aside
 from validator.analysis.plans import TOKENS, Entry, Plan, Plans
+from validator.analysis.submodules import ModelClass, Submodules
 from validator.errors import nearest
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 from validator.tables import load_toml
 
 RULE = Rule("MP421", "plan-without-module", "error", "0.1.0", tokens=TOKENS)
 
+_BESIDE = 3  # entries below one module, which make it plain which class is meant
 _ATTRIBUTE = re.compile(r"^\s+self\.(\w+)(?::[^=\n]+)?\s*=[^=]", re.MULTILINE)
 
 
@@ -39,6 +42,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     for plan in project.analysis(Plans).all:
         family = _family(plan)
         if is_aside(plan.function.path):
+            continue
+        lacking = list(_of_own_classes(project, plan))
+        if lacking:
+            yield from (_report_lacking(plan, *each) for each in lacking)
             continue
         if not family:
             yield from _of_own_models(project, plan)
@@ -51,6 +58,22 @@ def check_project(project: Project) -> Iterator[Finding]:
             missing = next((name for name in unknown if not _given(project, name)), None)
             if missing is not None:
                 yield _report(plan, entry, missing, family, known)
+
+
+def _of_own_classes(project: Project, plan: Plan) -> Iterator[tuple[Entry, ModelClass, str]]:
+    """The entries below a module whose class, as far as the project holds it by that name, has no such module."""
+    submodules = project.analysis(Submodules)
+    for prefix in dict.fromkeys(entry.prefix for entry in plan.entries if entry.prefix):
+        below = [entry for entry in plan.entries if entry.prefix == prefix and _is_name(entry.module)]
+        classes = submodules.at(prefix.rpartition(".")[2]) if len(below) >= _BESIDE else ()
+        if not classes:
+            continue
+        names = {entry.module for entry in below}
+        lacking = [entry for entry in below if not any(entry.module in each.made for each in classes)]
+        meant = max(classes, key=lambda each: len(names & each.made.keys()))
+        if len(lacking) == 1 and len(names & meant.made.keys()) == len(names) - 1:
+            left = meant.linear - names
+            yield lacking[0], meant, next(iter(left)) if len(left) == 1 else ""
 
 
 def _of_own_models(project: Project, plan: Plan) -> Iterator[Finding]:
@@ -121,6 +144,17 @@ def _report(plan: Plan, entry: Entry, missing: str, family: str, known: frozense
     )
 
 
+def _report_lacking(plan: Plan, entry: Entry, model: ModelClass, near: str) -> Finding:
+    return RULE.finding(
+        plan.function.path,
+        plan.function.module.source_text.at(entry.key),
+        f"the plan of `{plan.function.qualname}` names `{entry.pattern}`, but `{model.name}` has no `{entry.module}`",
+        help=f"did you mean `{near}`?" if near else "a pattern that matches nothing is passed over in silence",
+        related=[Related(model.cls.path, model.cls.facts.name_at[0], f"`{model.name}` is here")],
+        context=f"{plan.function.qualname}:{plan.name}:{entry.pattern}",
+    )
+
+
 def _report_own(plan: Plan, entry: Entry, missing: str, near: str) -> Finding:
     return RULE.finding(
         plan.function.path,
@@ -158,6 +192,31 @@ def parallelize(model, mesh):
     )
 """,
     """
+import torch.nn as nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.wq = nn.Linear(dim, dim)
+        self.wk = nn.Linear(dim, dim)
+        self.wo = nn.Linear(dim, dim)
+
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.attention = Attention(dim)
+
+def parallelize(model, mesh):
+    plan = {
+        "attention.wq": ColwiseParallel(),
+        "attention.wk": ColwiseParallel(),
+        "attention.o_proj": RowwiseParallel(),  # error: MP421
+    }
+    for block in model.layers:
+        parallelize_module(block, mesh["tp"], plan)
+""",
+    """
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 def get_llama_tp_plan():
@@ -173,6 +232,46 @@ def get_llama_tp_plan():
 ]
 
 CORRECT = [
+    """
+import torch.nn as nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.wq = nn.Linear(dim, dim)
+        self.wk = nn.Linear(dim, dim)
+        self.wo = nn.Linear(dim, dim)
+
+class Latent(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.wq = nn.Linear(dim, dim)
+        self.o_proj = nn.Linear(dim, dim)
+
+class Block(nn.Module):
+    def __init__(self, dim, latent):
+        super().__init__()
+        self.attention = Latent(dim)
+        if not latent:
+            self.attention = Attention(dim)
+        self.mixer = make_mixer(dim)
+
+def parallelize(model, mesh):
+    plan = {
+        "attention.wq": ColwiseParallel(),
+        "attention.wk": ColwiseParallel(),
+        "attention.o_proj": RowwiseParallel(),
+        "mixer.wq": ColwiseParallel(),
+        "mixer.wk": ColwiseParallel(),
+        "mixer.o_proj": RowwiseParallel(),
+    }
+    for block in model.layers:
+        parallelize_module(block, mesh["tp"], plan)
+
+def make_mixer(dim):
+    return nn.Identity()
+""",
     """
 import torch.nn as nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
