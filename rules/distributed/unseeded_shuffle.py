@@ -2,7 +2,9 @@
 
 What it does
     Reports `random.shuffle`, `random.sample`, `torch.randperm` without a generator and `numpy.random.permutation` in
-    a function that then takes every n-th element by rank (`[rank::world_size]`), where nothing in the function seeds.
+    a function that then takes a part by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a
+    stretch (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`) or a shard of a data
+    set. Silent where the function seeds, or the project seeds that generator with a number that names no rank.
 
 Why is this bad
     The parts belong to different orders: some samples are seen twice, others never, differently in each run.
@@ -17,36 +19,62 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside, text_of
+from validator.facts.model import Call
 from validator.finding import Finding
-from validator.project import Project
+from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP532", "unseeded-shuffle", "error", "0.1.0", tokens=("shuffle", "randperm", "permutation", "sample"))
 
-_SHUFFLES = frozenset(
-    {"random.shuffle", "random.sample", "torch.randperm", "numpy.random.permutation", "numpy.random.shuffle"}
+# what shuffles, and the generator that it draws from
+_SHUFFLES = {
+    "random.shuffle": "random.seed",
+    "random.sample": "random.seed",
+    "torch.randperm": "torch.manual_seed",
+    "numpy.random.permutation": "numpy.random.seed",
+    "numpy.random.shuffle": "numpy.random.seed",
+}
+_SEEDING_ALL = ("set_seed", "seed_everything", "set_random_seed", "enable_full_determinism", "set_global_seed")
+_RANK = r"[\w.]*rank(\(\))?"
+_SIZE = r"[\w.]*(world_size|_size|num_replicas|num_processes|num_shards|num_ranks|num_gpus)(\(\))?"
+_PART = re.compile(
+    rf"\[\s*{_RANK}\s*:[^\]\n]*:\s*{_SIZE}\s*\]"
+    rf"|\[\s*{_RANK}\s*\*[^\]\n:]*:"
+    rf"|(array_split|tensor_split|chunk|split)\([^\n]*{_SIZE}\)\[\s*{_RANK}\s*\]"
+    rf"|\.shard\([^\n]*{_RANK}[^\n]*\)|split_dataset_by_node\("
 )
-_PART = re.compile(r"\[[^\]\n]*\brank(\(\))?\s*:[^\]\n]*:\s*[^\]\n]*(world_size|num_replicas|num_processes)[^\]\n]*\]")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
+    for function, call in project.calls(*{name.rpartition(".")[2] for name in _SHUFFLES}):
+        seeding = _SHUFFLES.get(project.dotted(function, call.target))
+        if seeding is None or call.keyword("generator") is not None or is_aside(function.path):
             continue
-        for call in function.facts.calls:
-            if project.dotted(function, call.target) not in _SHUFFLES or call.keyword("generator") is not None:
-                continue
-            text = text_of(function)
-            if _PART.search(text) and "seed" not in text and "broadcast" not in text:
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"every rank shuffles for itself in `{function.qualname}` (`{call.target}`), then takes its"
-                    " part of its own order",
-                    help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`),"
-                    " then divide by rank",
-                    context=f"{function.qualname}:{call.target}",
-                )
+        text = text_of(function)
+        if "seed" in text or "broadcast" in text or not _divides(function, call) or _seeded(project, seeding):
+            continue
+        yield RULE.finding(
+            function.path,
+            call.at,
+            f"every rank shuffles for itself in `{function.qualname}` (`{call.target}`), then takes its"
+            " part of its own order",
+            help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide"
+            " by rank",
+            context=f"{function.qualname}:{call.target}",
+        )
+
+
+def _divides(function: Method, call: Call) -> bool:
+    """Whether a part is taken behind the shuffle; what a rank does with its own part before is its own affair."""
+    lines = function.module.source_text.lines[call.at[0] - 1 : function.facts.at[2]]
+    return _PART.search("\n".join(lines)) is not None
+
+
+def _seeded(project: Project, seeding: str) -> bool:
+    """Whether the project gives all ranks the same seed for a generator."""
+    calls = [c for f, c in project.calls(seeding.rpartition(".")[2]) if project.dotted(f, c.target) == seeding]
+    calls += [c for _, c in project.calls(*_SEEDING_ALL)]
+    return any(c.args and not any("rank" in a.value or "process_index" in a.value for a in c.args) for c in calls)
 
 
 INCORRECT = [
@@ -57,6 +85,29 @@ import torch.distributed as dist
 def split(samples, rank, world_size):
     random.shuffle(samples)  # error: MP532
     return samples[rank::world_size]
+""",
+    """
+import numpy as np
+import torch
+
+class Tokens:
+    def __init__(self, tokens, dp_rank, dp_size):
+        self.tokens = tokens
+        self.dp_rank = dp_rank
+        self.dp_size = dp_size
+
+    def __iter__(self):
+        order = np.random.permutation(len(self.tokens))  # error: MP532
+        for i in order[self.dp_rank :: self.dp_size]:
+            yield self.tokens[i]
+
+    def stretch(self, count):
+        order = torch.randperm(len(self.tokens))  # error: MP532
+        return order[self.dp_rank * count : (self.dp_rank + 1) * count]
+
+    def piece(self, world_size, rank):
+        order = np.random.permutation(len(self.tokens))  # error: MP532
+        return np.array_split(order, world_size)[rank]
 """,
 ]
 
@@ -80,5 +131,21 @@ def split(samples, rank, world_size):
 def mix(samples):
     random.shuffle(samples)
     return samples
+""",
+    """
+import random
+import numpy as np
+
+def prepare(number):
+    np.random.seed(number)
+
+def split(samples, dp_rank, dp_size, columns):
+    order = np.random.permutation(len(samples))
+    return [samples[i] for i in order[dp_rank::dp_size]]
+
+def own(samples, dp_rank, dp_size):
+    mine = samples[dp_rank::dp_size]
+    random.shuffle(mine)
+    return mine[: len(mine) // 2]
 """,
 ]
