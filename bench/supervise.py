@@ -12,6 +12,7 @@ from typing import Any
 from bench import sessions, stacks
 from bench.diagnose.analysis import recorded_positions
 from bench.heartbeat import die_with_parent, read_all
+from bench.inputs import KEPT
 from bench.launch import exits, flight, forked, local
 from bench.launch.engine import Launcher
 from bench.logs import CappedLog
@@ -147,7 +148,7 @@ def run_group(
     recorded = folder.resolve() / "exits.json"
     environment = {
         **local.environment(ranks), **flight.environment(folder), "PYTHONFAULTHANDLER": "1",
-        exits.VARIABLE: str(recorded), **mark, **job.environment,
+        exits.VARIABLE: str(recorded), KEPT: str(folder.resolve().parent / ".inputs"), **mark, **job.environment,
     }  # fmt: skip
     watch = Watch(folder, number, ranks, {**DEADLINES, **(deadlines or {})})
     oom_kills = sessions.oom_kills()

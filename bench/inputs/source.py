@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.configuration import Configuration
+from bench.inputs import kept
 from bench.inputs.batch import Batch, InputError, pad_to
-from bench.inputs.captured import read_batches
 from bench.inputs.packing import ModelInputs, pack_inputs, pad_inputs
 from bench.inputs.synthetic import synthetic_batches
 
@@ -44,7 +44,7 @@ class InputSource:
 
     def _read(self) -> list[Batch]:
         configuration = self.configuration
-        batches = list(read_batches(Path(configuration.inputs or ""), configuration.max_inputs))
+        batches = kept.read(Path(configuration.inputs or ""), configuration.input_hash, configuration.max_inputs)
         if configuration.micro_batch_size is not None:
             batches = [piece for batch in batches for piece in _split(batch, configuration.micro_batch_size)]
         if configuration.fold_tokens:
