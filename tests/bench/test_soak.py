@@ -1,12 +1,18 @@
-"""Three hundred configurations in one sweep, a third of them with a fault: every row, and nothing that grows."""
+"""Three hundred configurations in one sweep, a third of them with a fault: every row, and nothing that grows.
+
+With `-rP` pytest shows what it found.
+"""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -37,6 +43,17 @@ class Soak(LanedSweep):
         return supervise.Job(environment={"CUDA_VISIBLE_DEVICES": ""})
 
 
+def _tell(rows: Sequence[Mapping[str, Any]], seen: Sequence[tuple[int, int]], seconds: float) -> None:
+    """What a report wants to know: classes, and what this process held in each third and with the real rows."""
+    counted = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).most_common())
+    print(f"{len(rows)} rows in {seconds:.0f} s: {counted}")
+    third = LIGHT // 3
+    for name, start in {"first": 0, "second": third, "last": 2 * third, "real": LIGHT}.items():
+        part = seen[start : start + third]
+        rss, descriptors = [rss / 2**20 for rss, _ in part], [count for _, count in part]
+        print(f"{name}: {min(rss):.0f}-{max(rss):.0f} MiB, {min(descriptors)}-{max(descriptors)} file descriptors")
+
+
 @pytest.mark.slow
 def test_a_night_of_rows_ends_with_all_of_them(tmp_path: Path) -> None:
     chance = random.Random(7)
@@ -56,11 +73,13 @@ def test_a_night_of_rows_ends_with_all_of_them(tmp_path: Path) -> None:
     faulty.faults = {cell: f"{chosen[cell].phase}:{chosen[cell].fault}" if cell in chosen else "" for cell in light}
     plain = Soak(real, tmp_path, processes=1, quiet=True, lanes=2)
     faulty.seen = plain.seen = seen = []
+    started = time.monotonic()
     rows = [*faulty.run(), *plain.run()]
     assert len(rows) == LIGHT + REAL
     for cell, row in zip([*light, *real], rows, strict=True):
         assert row["status"] == (chosen[cell].status if cell in chosen else "ok"), row["message"]
     assert started_by(os.getpid()) == []
+    _tell(rows, seen, time.monotonic() - started)
     third = LIGHT // 3
     middle, last = seen[third : 2 * third], seen[2 * third : LIGHT]
     # Peaks: while long logs are copied, each lane holds the end of one.
