@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rules.constraints import NAMES, Quantities
 from validator.facts.model import At
 from validator.finding import Related
+from validator.project import Module
 
 
 class Said(NamedTuple):
@@ -26,9 +27,23 @@ class Said(NamedTuple):
     related: tuple[Related, ...] = ()
 
 
+class Offer(NamedTuple):
+    """An option or key of a program: its path (`rollout.n` is two links) and what it is given, as text.
+
+    `said.value` is the text; None where it is not known, with the reason in `why`. `said` is None where even the
+    default is not known.
+    """
+
+    path: tuple[str, ...]
+    said: Said | None
+
+
 @dataclass
 class Configuration:
-    """One configuration, as far as a file says it."""
+    """One configuration, as far as a file says it.
+
+    `module` and `offers` are the program and all that it is given, where it is one of the project.
+    """
 
     name: str
     framework: str
@@ -37,6 +52,8 @@ class Configuration:
     said: dict[str, Said]
     implied: dict[str, Any] = field(default_factory=dict)
     open: bool = False
+    module: Module | None = None
+    offers: tuple[Offer, ...] = ()
 
     def value(self, quantity: str) -> Any:
         known = self.said.get(quantity)

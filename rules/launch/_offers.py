@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rules.launch._common import origin
-from rules.launch._configuration import Said
-from rules.launch._own import Offer
+from rules.launch._configuration import Offer, Said
 from validator.analysis.command_line import CommandLine
 from validator.analysis.composed import Composition, Node
 from validator.analysis.fields import Field

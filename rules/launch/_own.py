@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rules.launch._configuration import Configuration, Said
+from rules.launch._configuration import Configuration, Offer, Said
 from validator.tables import load_toml
 
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names.toml")
@@ -24,17 +24,6 @@ _OF_A_NUMBER = ("heads", "kv_heads")
 # a name that may be that of a size of the mesh, for all that its words say
 _MAY_SPLIT = re.compile(r"parallel|(^|_)(sp|ep|etp|ddp|hsdp|replicas?|mesh|degree|(shard|group)_size)(_|$)")
 _BACKENDS = {"deepspeed": "deepspeed", "fsdp": "own", "fsdp2": "own", "ddp": "own", "megatron": "own"}
-
-
-class Offer(NamedTuple):
-    """An option or key of a program: its path (`rollout.n` is two links) and what it is given, as text.
-
-    `said.value` is the text; None where it is not known, with the reason in `why`. `said` is None where even the
-    default is not known.
-    """
-
-    path: tuple[str, ...]
-    said: Said | None
 
 
 class _Names(NamedTuple):
@@ -165,4 +154,4 @@ def _backend(result: Configuration, text: Callable[[], str]) -> None:
         result.implied.setdefault("backend", value)
 
 
-__all__ = ["Offer", "meaning", "understood"]
+__all__ = ["meaning", "understood"]

@@ -64,7 +64,7 @@ def _launched(project: Project, files: Files, launch: Launch, line: CommandLine)
     _model(result, files)
     if framework is not None:
         yield from _meaning.refined(result, framework, launch, line)
-    elif result.said:
+    elif result.said or result.offers:
         yield result
 
 
@@ -104,6 +104,7 @@ def _own_program(
                 words = {row.path for row in offers.rows}
                 kept = [row for row in beside.rows if row.path not in words]  # the command line wins
                 offers = _offers.Offers([*offers.rows, *kept], offers.complete and beside.complete)
+    result.module, result.offers = module, tuple(offers.rows)
     _own.understood(result, offers.rows, complete=offers.complete, text=lambda: programs.text(module))
 
 

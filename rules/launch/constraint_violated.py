@@ -5,7 +5,8 @@ What it does
     files that it names) or a configuration file says of parallel sizes, batches and settings, adds the shape of a
     known model, and reports each constraint of the table that does not hold, with the nearest values that would do.
     A program of the project that no table lists is read too: its own options, or the keys of its configuration, mean
-    what their names can only mean (`tp_size`, `global_batch_size`). What is not known is never guessed.
+    what their names can only mean (`tp_size`, `global_batch_size`), and what the program refuses by a test of its
+    own (`if batch % dp: raise`) is reported too. What is not known is never guessed.
 
 Why is this bad
     The job fails after it was queued and the model was loaded, or trains something else than it says.
@@ -27,6 +28,7 @@ from validator.rule import Rule
 if TYPE_CHECKING:
     from rules.constraints import Constraint, Proposal, Violation
     from rules.launch._configuration import Configuration, Said
+    from rules.launch._own_checks import Refusal
 
 RULE = Rule(
     "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization"),
@@ -38,13 +40,21 @@ def check_project(project: Project) -> Iterator[Finding]:
     if not starts_or_configures(project):
         return
     from rules.constraints import check, explain
+    from rules.launch._own_checks import refusals
     from rules.launch._quantities import configurations
 
     for configuration in configurations(project):
         quantities = configuration.quantities()
+        reported = set()
         for violation in check(quantities, propose=False).violations:
             if (place := _place(violation.constraint, configuration)) is not None:
+                reported.add(place.flag)
                 yield _report(explain(violation, quantities), configuration, place)
+        for refusal in refusals(project, configuration):
+            place = next((said for said in refusal.said if said.span is not None), None)
+            if place is not None and place.flag not in reported:
+                reported.add(place.flag)
+                yield _report_refusal(refusal, configuration, place)
 
 
 def _concerned(constraint: Constraint) -> list[str]:
@@ -76,6 +86,34 @@ def _report(violation: Violation, configuration: Configuration, place: Said) -> 
         context=constraint.id,
         severity=constraint.severity,
     )
+
+
+def _report_refusal(refusal: Refusal, configuration: Configuration, place: Said) -> Finding:
+    check = refusal.check
+    assert place.span is not None
+    others = [said for said in refusal.said if said.span is not None and said is not place]
+    where = f"`{check.function.name}` requires this"
+    return RULE.finding(
+        place.path,
+        place.span,
+        f"`{configuration.name}` refuses this: `{check.left}` ({refusal.left}) is no multiple of `{check.right}`"
+        f" ({refusal.right})",
+        help=_multiples(refusal, place),
+        related=[
+            *place.related,
+            Related(check.function.path, check.node.lineno, where),
+            *(Related(said.path, said.span[0], f"`{said.flag}` is {said.value}") for said in others if said.span),
+        ],
+        context=f"own-check:{check.left}:{check.right}",
+    )
+
+
+def _multiples(refusal: Refusal, place: Said) -> str:
+    """The nearest multiples, where the left side is one option."""
+    below = refusal.left // refusal.right * refusal.right
+    near = [value for value in (below, below + refusal.right) if value > 0]
+    alone = place.value == refusal.left and len(refusal.check.left.over) == 1 and not refusal.check.left.under
+    return f"set `{place.flag}` to {' or '.join(map(str, near))}" if alone else f"change `{place.flag}`"
 
 
 def _help(violation: Violation, configuration: Configuration) -> str:
@@ -119,11 +157,23 @@ _HYDRA = """# file: rl/__init__.py
 import hydra
 
 
+class Worker:
+    def __init__(self, config, world_size):
+        sp = config.actor.ulysses_size
+        self.dp = world_size // sp
+        if config.actor.ppo_mini_batch_size % self.dp != 0:
+            raise ValueError("the mini-batch is not divisible")
+
+
 @hydra.main(config_path="conf", config_name="base", version_base=None)
 def main(config):
-    print(config)
+    print(Worker(config, config.trainer.n_gpus_per_node * config.trainer.nnodes))
 # file: rl/conf/base.yaml
+trainer:
+  n_gpus_per_node: 8
+  nnodes: 1
 actor:
+  ppo_mini_batch_size: 256
   model_path: Qwen/Qwen2.5-7B-Instruct
   ulysses_size: 1
 rollout:
@@ -224,6 +274,8 @@ torchrun --nproc_per_node 8 mine/train.py --model_name_or_path Qwen/Qwen2.5-7B \
 python3 -m rl.main \\
     actor.ulysses_size=8 \\  # error: MP705
     rollout.tensor_parallel_size=3  # error: MP705, MP705
+python3 -m rl.main trainer.nnodes=2 \\
+    actor.ppo_mini_batch_size=250  # error: MP705
 """,
     _FILE
     + """# file: conf.toml
@@ -289,7 +341,8 @@ torchrun --nproc_per_node 8 -m mine.per_device --train_batch_size 7 --sp_size 3 
 """,
     _HYDRA
     + """# file: run.sh
-python3 -m rl.main actor.ulysses_size=4 rollout.tensor_parallel_size=4
+python3 -m rl.main actor.ulysses_size=4 rollout.tensor_parallel_size=4 actor.ppo_mini_batch_size=250
+python3 -m rl.main trainer.nnodes=$NODES actor.ppo_mini_batch_size=250
 python3 -m rl.main actor.ulysses_size=$SP actor.model_path=$MODEL rollout.tensor_parallel_size=3
 """,
     _FILE
