@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from validator.analysis.places import is_aside
 from validator.analysis.sharding import Sharding
-from validator.analysis.wrapped import ENGINE, Wrapped
+from validator.analysis.wrapped import FSDP, SHARDED, Wrapped
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -84,7 +84,7 @@ def _wrapping(project: Project, function: Method, call: Call) -> Taken | None:
     if own is not None:
         return Taken(function, own)
     held = wrapped.ever(function, call.receiver) if call.method != "checkpoint" else []
-    return next((Taken(row.where, row.call) for row in held if row.kind != ENGINE), None)
+    return next((Taken(row.where, row.call) for row in held if row.kind in (FSDP, SHARDED)), None)
 
 
 def _compiling(project: Project, function: Method) -> Taken | None:

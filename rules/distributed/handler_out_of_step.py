@@ -1,10 +1,10 @@
 """A collective that the ranks reach, or miss, by an exception.
 
 What it does
-    Reports a collective inside an `except` block where neither the `try` block nor its `else` makes one. Also
-    reports a `try` block with a collective in it whose handler for running out of memory (or for an iterator that has
-    ended) goes on to the next round, or returns, without one. Silent where the exception means the same on every rank:
-    missing modules, arguments or attributes that a release does not have.
+    Reports a collective inside an `except` block where neither the `try` block nor its `else` makes one. Also reports a
+    `try` block with a collective in it whose handler for running out of memory makes none and raises nothing, or whose
+    handler for an iterator that has ended goes on to the next round, or returns, without one. Silent where the
+    exception means the same on every rank: missing modules, arguments or attributes that a release does not have.
 
 Why is this bad
     An exception happens on one rank at a time: it alone comes to the collective in the handler, or it alone leaves the
@@ -36,7 +36,8 @@ _ALIKE = frozenset({
     "ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "NameError", "NotImplementedError",
     "KeyError", "ValueError", "AssertionError", "FileNotFoundError", "KeyboardInterrupt", "SystemExit",
 })  # fmt: skip
-_OF_ONE_RANK = frozenset({"OutOfMemoryError", "StopIteration", "Empty"})
+_OF_ONE_RANK = frozenset({"StopIteration", "Empty"})
+_ENDING = frozenset({"exit", "_exit", "quit", "abort"})
 _MEMORY = re.compile(r"out of memory|OutOfMemory", re.IGNORECASE)
 
 
@@ -59,7 +60,7 @@ def _judge(effects: Effects, function: Method, node: ast.Try) -> Iterator[Findin
         handled = list(_operations(effects, function, handler.body))
         if handled and not tried:  # a collective that is tried, and another in its place, is another matter
             yield _in_handler(function, handler, handled[0], names)
-        elif tried and not handled and _leaves(handler) and _is_of_one_rank(function, handler, names):
+        elif tried and not handled and _passes_over(function, handler, names):
             yield _left_out(function, handler, tried[0], names)
 
 
@@ -84,14 +85,18 @@ def _names(handler: ast.ExceptHandler) -> frozenset[str]:
     return frozenset(path_of(each).rpartition(".")[2] for each in types)
 
 
-def _leaves(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the round or the function, and raises nothing."""
-    leaving = any(isinstance(each, ast.Continue | ast.Return) for each in handler.body)
-    return leaving and not any(isinstance(n, ast.Raise) for n in ast.walk(handler))
+def _passes_over(function: Method, handler: ast.ExceptHandler, names: frozenset[str]) -> bool:
+    """Whether one rank alone goes on after a handler as if what was tried had been done."""
+    raising = any(isinstance(n, ast.Raise) for n in ast.walk(handler))
+    if raising or any(c.method in _ENDING for c in function.facts.calls if _lies_in(c.at, handler)):
+        return False
+    if "OutOfMemoryError" in names or _MEMORY.search(ast.unparse(handler)):
+        return True
+    return bool(names & _OF_ONE_RANK) and any(isinstance(each, ast.Continue | ast.Return) for each in handler.body)
 
 
-def _is_of_one_rank(function: Method, handler: ast.ExceptHandler, names: frozenset[str]) -> bool:
-    return bool(names & _OF_ONE_RANK) or bool(_MEMORY.search(ast.unparse(handler)))
+def _lies_in(at: At, handler: ast.ExceptHandler) -> bool:
+    return handler.lineno <= at[0] and at[2] <= (handler.end_lineno or 0)
 
 
 def _at(handler: ast.ExceptHandler) -> At:
@@ -198,6 +203,20 @@ def main(model, batches):
     model = shard(model)
     Trainer(model).evaluate(batches)
 """,
+    """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(model, batches, optimizer):
+    model = DDP(model)
+    for batch in batches:
+        loss = model(batch)
+        try:
+            loss.backward()
+        except RuntimeError as error:  # error: MP507
+            print("out of memory:", error)
+        optimizer.step()
+""",
 ]
 
 CORRECT = [
@@ -268,5 +287,28 @@ class Trainer:
 
 def train(model, draft, loss, batches):
     return Trainer(model, draft).propose(batches)
+""",
+    """
+import sys
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(model, draft, batches, optimizer):
+    model = DDP(model)
+    for batch in batches:
+        loss = model(batch)
+        try:
+            loss.backward()
+        except torch.cuda.OutOfMemoryError:
+            sys.exit("out of memory")
+        optimizer.step()
+
+def train_draft(draft, batches):
+    for batch in batches:
+        loss = draft(batch)
+        try:
+            loss.backward()
+        except torch.cuda.OutOfMemoryError:
+            continue
 """,
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from validator.analysis.wrapped import ENGINE, FSDP, SHARDED, Wrapped
+from validator.analysis.wrapped import DDP, ENGINE, FSDP, SHARDED, Wrapped
 from validator.facts.model import At, Call
 from validator.project import Method, Project
 
@@ -14,7 +14,9 @@ _METHODS = {
     ENGINE: frozenset({"backward", "step", "save_checkpoint", "load_checkpoint", "train_batch", "eval_batch"}),
     FSDP: frozenset({"forward", "clip_grad_norm_", "state_dict"}),
     SHARDED: frozenset({"forward", "clip_grad_norm_"}),
+    DDP: frozenset(),  # its forward waits for nobody that has no buffers to send
 }
+_REDUCING = frozenset({FSDP, SHARDED, DDP})  # what reduces gradients in the backward of a loss
 _ENGINE_NAME = re.compile(r"(^|_)(model|engine)$")
 
 
@@ -22,7 +24,9 @@ class Engines:
     """Answers for one project, remembered."""
 
     def __init__(self, project: Project) -> None:
+        self.project = project
         self.wrapped = project.analysis(Wrapped)
+        self._reducing: dict[Method, bool] = {}
 
     def operation(self, function: Method, call: Call) -> str:
         """The name of what a call does together with the other ranks; empty where nothing says that it does.
@@ -38,12 +42,39 @@ class Engines:
         ):
             if path and any(name in _METHODS[held.kind] for held in self.wrapped.at(function, path, call.at)):
                 return name
+        if call.method == "backward" and not call.args and self._reduces(function, call):
+            return "backward"
         return call.method if call.method in _METHODS[ENGINE] and self._of_strategy(function, call.receiver) else ""
 
     def is_engine(self, function: Method, path: str, at: At) -> bool:
         """Whether a path holds a DeepSpeed engine at a place."""
         held = self.wrapped.at(function, path, at)
         return any(row.kind == ENGINE for row in held) or self._of_strategy(function, path)
+
+    def _reduces(self, function: Method, call: Call) -> bool:
+        """Whether the gradients of a loss are those of a wrapped model: of one that the function runs, itself or one
+        call deeper, or that it is given beside the loss."""
+        if any("no_sync" in guard.text for guard in call.guards if guard.kind == "with"):
+            return False
+        if function not in self._reducing:
+            self._reducing[function] = (
+                self._runs(function)
+                or any(
+                    self._runs(target)
+                    for each in function.facts.calls
+                    if each.method in self.project.defined
+                    for target in self.project.types.called(function, each.target)
+                )
+                or any(self._is_reducing(function, param.name, call.at) for param in function.facts.params)
+            )
+        return self._reducing[function]
+
+    def _runs(self, function: Method) -> bool:
+        """Whether a function runs a forward of a model that reduces its gradients."""
+        return any(self._is_reducing(function, call.target, call.at) for call in function.facts.calls)
+
+    def _is_reducing(self, function: Method, path: str, at: At) -> bool:
+        return any(held.kind in _REDUCING for held in self.wrapped.at(function, path, at))
 
     def _of_strategy(self, function: Method, path: str) -> bool:
         """Whether a path is the parameter `model` of a method whose class makes DeepSpeed engines."""

@@ -1,4 +1,4 @@
-"""Which names and attributes hold models that FSDP or DeepSpeed has taken, followed through the whole project.
+"""Which names and attributes hold models that FSDP, DDP or DeepSpeed has taken, followed through the whole project.
 
 A model is followed from the call that wraps it through other names, attributes (`self.model = model`), arguments,
 results (`model = strategy.prepare(model)`) and helpers that shard their parameter in place. What holds a wrapped model
@@ -19,9 +19,9 @@ from validator.analysis.uses import is_test
 from validator.facts.model import Assign, At, Call, Return
 from validator.project import ClassDef, Method, Project
 
-SHARDED, FSDP, ENGINE = "fully_shard", "FSDP", "engine"
+SHARDED, FSDP, DDP, ENGINE = "fully_shard", "FSDP", "DDP", "engine"
 
-_FSDP = frozenset({"FSDP", "FullyShardedDataParallel"})
+_MAKERS = {"FSDP": FSDP, "FullyShardedDataParallel": FSDP, "DDP": DDP, "DistributedDataParallel": DDP}
 _BEFORE: At = (0, 0, 0, 0)
 _AFTER: At = (sys.maxsize, 0, sys.maxsize, 0)
 _WHOLE = -1  # the result of a call itself, not an element of it
@@ -107,9 +107,9 @@ class Wrapped:
     @cached_property
     def _kinds(self) -> dict[tuple[Method, At], str]:
         found: dict[tuple[Method, At], str] = {}
-        for function, call in self.project.calls("initialize", *_FSDP):
-            if call.method in _FSDP:
-                found[function, call.at] = FSDP
+        for function, call in self.project.calls("initialize", *_MAKERS):
+            if call.method in _MAKERS:
+                found[function, call.at] = _MAKERS[call.method]
             elif self.project.dotted(function, call.target) == "deepspeed.initialize":
                 found[function, call.at] = ENGINE
         for function, calls in self.project.analysis(Sharding).direct.items():
@@ -128,7 +128,7 @@ class Wrapped:
 
     def _wrap(self, function: Method, call: Call, held: Held) -> None:
         """A wrapper was called: what it was given (where it works in place) and what it returns are wrapped."""
-        if held.kind != ENGINE and call.args and call.args[0].kind == "path":
+        if held.kind in (SHARDED, FSDP) and call.args and call.args[0].kind == "path":
             follow = self._in_place if held.kind == SHARDED else self._share
             follow(function, call.args[0].value, held)
         self._result(function, call, 0 if held.kind == ENGINE else _WHOLE, held)
