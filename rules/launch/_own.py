@@ -43,6 +43,8 @@ def meaning(path: tuple[str, ...]) -> str:
     """The quantity that a path names; `?` for a size that cannot be told, empty for anything else."""
     leaf = path[-1].replace("-", "_").lower()
     names = _names()
+    if len(path) > 1 and names.quantities.get(f"{path[-2]}_{leaf}") == "model":
+        return "model" if all(_role(part) in ("", "training") for part in path[:-2]) else ""
     words = leaf.split("_")
     for start in range(min(len(words), 4)):
         quantity = names.quantities.get("_".join(words[start:]))

@@ -274,7 +274,7 @@ torchrun --nproc_per_node 8 mine/train.py --model_name_or_path Qwen/Qwen2.5-7B \
 python3 -m rl.main \\
     actor.ulysses_size=8 \\  # error: MP705
     rollout.tensor_parallel_size=3  # error: MP705, MP705
-python3 -m rl.main trainer.nnodes=2 \\
+uv run --extra vllm -m rl.main trainer.nnodes=2 \\
     actor.ppo_mini_batch_size=250  # error: MP705
 """,
     _FILE

@@ -239,11 +239,20 @@ def peel(run: Run) -> Launch | None:
         if name == "srun":
             steps.update(_step_options(fields[index + 1 :]))
         following = _following(fields, index + 1, name)
+        if name == "uv" and (module := _module_of_uv(fields, index + 1, following)) is not None:
+            return _started(run, "python", fields[module:], steps, under_ray)
         if following is None:
             return None
         under_ray = under_ray or name == "ray"
         index = following
     return None
+
+
+def _module_of_uv(fields: list[Field], start: int, following: int | None) -> int | None:
+    """Where `-m` stands in `uv run -m package.module`, unless a command begins before it."""
+    texts = [each.text for each in fields[start:following]]
+    at = next((texts.index(each) for each in ("-m", "--module") if each in texts), None)
+    return start + at if at is not None and "run" in texts[:at] else None
 
 
 def _following(fields: list[Field], start: int, wrapper: str) -> int | None:
@@ -293,6 +302,13 @@ def _launched(run: Run, fields: list[Field], index: int, steps: dict[str, Field]
         if not rest or rest[0].text != "run":
             return None
         rest = rest[1:]
+    return _started(run, engine, rest, steps, under_ray)
+
+
+def _started(
+    run: Run, engine: str, rest: list[Field], steps: dict[str, Field], under_ray: bool
+) -> Launch | None:  # fmt: skip
+    """The launch that the words behind a launcher are."""
     while True:
         options, program, is_module, arguments = _options(engine, rest)
         if program is None:
