@@ -9,9 +9,12 @@ from pathlib import Path
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 FOLDER = ".locks"
 POLL = 0.2
+SPARE = 256
+"""Descriptors for everything that is no lock."""
 
 
 class Locks:
@@ -30,6 +33,7 @@ class Locks:
         if digest in self._held or sys.platform == "win32":
             return
         self.folder.mkdir(parents=True, exist_ok=True)
+        _make_room(len(self._held) + 1)
         handle = os.open(self.folder / digest, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _lock(handle, label)
@@ -40,11 +44,21 @@ class Locks:
         os.pwrite(handle, f"{os.getpid()}".encode(), 0)
         self._held[digest] = handle
 
-    def release(self) -> None:
-        """Give all back."""
-        for handle in self._held.values():
-            os.close(handle)
-        self._held.clear()
+    def release(self, digest: str | None = None) -> None:
+        """Give one back, or all."""
+        for name in [digest] if digest is not None else list(self._held):
+            handle = self._held.pop(name, None)
+            if handle is not None:
+                os.close(handle)
+
+
+def _make_room(locks: int) -> None:
+    """Let this process hold so many: a lock is an open file, of which there may be few, by custom 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = locks + SPARE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted * 2 if hard == resource.RLIM_INFINITY else min(wanted * 2, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _lock(handle: int, label: str) -> None:

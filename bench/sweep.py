@@ -163,6 +163,7 @@ class Sweep:
         """Whether the row needs no run; where it does, its directory is ours and empty."""
         self.locks.claim(configuration.content_hash(), configuration.label())
         if self._known(configuration):
+            self.locks.release(configuration.content_hash())
             return True
         self._prepare(configuration, configuration.directory(self.output))
         return False

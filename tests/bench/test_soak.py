@@ -5,6 +5,7 @@ With `-rP` pytest shows what it found.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import time
@@ -56,6 +57,7 @@ def _tell(rows: Sequence[Mapping[str, Any]], seen: Sequence[tuple[int, int]], se
 
 @pytest.mark.slow
 def test_a_night_of_rows_ends_with_all_of_them(tmp_path: Path) -> None:
+    faulthandler.cancel_dump_traceback_later()  # minutes are no sign of a hang here
     chance = random.Random(7)
     cases = [
         case

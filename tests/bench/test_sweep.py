@@ -302,3 +302,15 @@ def test_kills_for_memory_are_counted(tmp_path: Path) -> None:
     events.write_text("low 0\noom 3\noom_kill 2\n")
     assert oom_kills(events) == 2
     assert oom_kills(tmp_path / "none") == 0
+
+
+def test_a_sweep_may_be_longer_than_the_limit_of_open_files(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys; from pathlib import Path; from bench.locks import Locks\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+        "locks = Locks(Path(sys.argv[1]))\n"
+        "[locks.claim(str(number), 'row') for number in range(200)]\n"
+        "locks.release('7'); assert len(locks._held) == 199; locks.release(); assert not locks._held\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)
