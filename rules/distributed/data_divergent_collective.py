@@ -215,6 +215,19 @@ def stop(model, loader, total):
             continue
         dist.all_reduce(total)
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def report(loader, model, with_kl, total):
+    for batch in loader:
+        kl, parts = None, []
+        if with_kl:
+            kl = torch.sum(model(batch) * batch["loss_mask"])
+            parts.append(kl)
+        if kl is not None and len(parts) > 0:
+            dist.all_reduce(total)
+""",
 ]
 
 

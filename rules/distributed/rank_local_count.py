@@ -1,10 +1,11 @@
 """A number of forward passes that each rank takes from its own data.
 
 What it does
-    Follows a number read out of a tensor argument (`int(lengths.max().item())`) through assignments and returns, into
-    the functions that call this one, to a loop `for … in range(n)` that runs a model, in code that communicates.
-    Silent where a function on the way reduces over ranks, or where the count is padded to a number of the
-    configuration.
+    Follows a number read out of a tensor argument (`int(lengths.max().item())`) or out of the batch
+    (`mini["attention_mask"].sum().item()`) through assignments and returns, into the functions that call this one, to a
+    loop that runs a model or a backward so often: `for … in range(n)`, `for … in batch.chunk(n)`. In code that
+    communicates. Silent where a function on the way reduces over ranks, or where the count is padded to a number of
+    the configuration.
 
 Why is this bad
     With sharded parameters or several ranks per replica each forward is a collective. Ranks whose batch holds shorter
@@ -23,7 +24,9 @@ from typing import NamedTuple
 
 from validator.analysis.bindings import own_nodes
 from validator.analysis.effects import Effects
+from validator.analysis.own_data import OwnData
 from validator.analysis.places import is_aside
+from validator.analysis.taint import Taints
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -33,8 +36,9 @@ RULE = Rule("MP506", "rank-local-count", "error", "0.1.0", tokens=("torch",))
 
 _FORWARDS = frozenset({
     "forward", "model", "forward_step", "forward_backward_func", "forward_backward", "train_step", "training_step",
-    "get_logprobs", "get_log_probs", "compute_log_prob", "logits", "actor", "policy_model", "reward_model",
+    "get_logprobs", "get_log_probs", "compute_log_prob", "logits", "actor", "policy_model", "reward_model", "backward",
 })  # fmt: skip
+_PARTING = frozenset({"chunk", "split", "tensor_split", "array_split"})
 _CONTENT = frozenset({"max", "min", "sum", "argmax", "count_nonzero"})
 _REDUCING = re.compile(r"all_reduce|all_gather|broadcast|reduce")
 _DEPTH = 3
@@ -44,7 +48,7 @@ class _Read(NamedTuple):
     """Where a function reads a number out of a tensor that it is given."""
 
     function: Method
-    node: ast.AST
+    node: ast.Assign
     tensor: str
 
 
@@ -53,28 +57,38 @@ def check_project(project: Project) -> Iterator[Finding]:
         return
     for function in project.functions():
         calls = function.facts.calls
-        if is_aside(function.path) or not any(c.method == "item" for c in calls) or _reduces(function):
+        if is_aside(function.path) or not any(c.method == "item" for c in calls):
             continue
-        read = _read(function)
-        loop = _loop(project, function, _names(function, {}, read), _DEPTH) if read is not None else None
-        if read is not None and loop is not None:
-            yield _report(read, *loop)
+        for read in _reads(function, project.analysis(Taints).own_data):
+            loop = _loop(project, function, _names(function, {}, read), _DEPTH)
+            if loop is not None and not _reduces_between(function, read, loop[0], loop[1]):
+                yield _report(read, *loop)
+                break
 
 
 def _reduces(function: Method) -> bool:
     return any(_REDUCING.search(call.method) for call in function.facts.calls)
 
 
-def _read(function: Method) -> _Read | None:
-    """The first `name = … tensor.max().item() …` of a parameter that is annotated as a tensor."""
+def _reduces_between(function: Method, read: _Read, where: Method, loop: ast.For) -> bool:
+    """Whether the function that reads the number may reduce it before the loop; behind the loop it comes too late."""
+    if where is not function:
+        return _reduces(function)
+    return any(_REDUCING.search(c.method) and read.node.lineno <= c.at[0] <= loop.lineno for c in function.facts.calls)
+
+
+def _reads(function: Method, own: OwnData) -> Iterator[_Read]:
+    """The `name = … tensor.max().item() …` of a parameter that is annotated as a tensor, or of the batch."""
     tensors = {p.name for p in function.facts.params if "Tensor" in p.annotation}
-    for each in _assignments(function) if tensors else ():
+    for each in _assignments(function):
         for call in ast.walk(each.value):
-            path = path_of(call.func) if isinstance(call, ast.Call) else ""
-            name, _, rest = path.partition(".")
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item"):
+                continue
+            name, _, rest = path_of(call.func).partition(".")
             if name in tensors and rest.endswith("().item") and rest.partition("()")[0] in _CONTENT:
-                return _Read(function, each, name)
-    return None
+                yield _Read(function, each, name)
+            elif (read := own.content(call.func.value, function)) is not None and read.kind == "local":
+                yield _Read(function, each, read.why)
 
 
 def _assignments(function: Method) -> list[ast.Assign]:
@@ -121,9 +135,15 @@ def _loop(project: Project, function: Method, names: set[str], depth: int) -> tu
 
 
 def _counted(loop: ast.For, names: set[str]) -> str:
-    """The forward that a loop over `range(name)` calls; empty where it is another loop."""
+    """The forward that a loop over `range(name)` or `batch.chunk(name)` calls; empty where it is another loop."""
     header = loop.iter
-    if not (isinstance(header, ast.Call) and path_of(header.func) == "range" and _uses(ast.Tuple(header.args), names)):
+    if isinstance(header, ast.Call) and path_of(header.func) in ("enumerate", "tqdm") and header.args:
+        header = header.args[0]
+    if not isinstance(header, ast.Call):
+        return ""
+    name = path_of(header.func).rpartition(".")[2]
+    counts = header.args if name == "range" or not isinstance(header.func, ast.Attribute) else header.args[:2]
+    if name not in _PARTING | {"range"} or not _uses(ast.Tuple(counts), names):
         return ""
     calls = (path_of(n.func) for stmt in loop.body for n in ast.walk(stmt) if isinstance(n, ast.Call))
     return next((path for path in calls if path.rpartition(".")[2] in _FORWARDS), "")
@@ -186,6 +206,20 @@ class Worker:
         for level in range(count):
             self.model(base, level)
 """,
+    """
+import torch
+import torch.distributed as dist
+
+class Actor:
+    def update(self, data):
+        for mini in data.split(self.mini_size):
+            tokens = int(mini["attention_mask"].sum().item())  # error: MP506
+            count = -(-tokens // self.limit)
+            for micro in mini.chunk(count):
+                loss = self.loss_of(micro)
+                loss.backward()
+            dist.all_reduce(self.total)
+""",
 ]
 
 CORRECT = [
@@ -216,5 +250,18 @@ def show(data):
     count = rounds(8, data["lengths"])
     for level in range(count):
         print(data[level])
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def fit(data, model, limit, size):
+    dist.barrier()
+    tokens = int(data["attention_mask"].sum().item())
+    share = tokens / limit
+    for micro in data.chunk(size):
+        (model(micro) * share).backward()
+    for part in torch.chunk(data["labels"], tokens):
+        print(part)
 """,
 ]

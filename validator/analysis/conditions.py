@@ -6,6 +6,7 @@ import ast
 from typing import NamedTuple
 
 MEMBERS = "<members>"  # in place of a group: the test is whether the rank is among some ranks
+CONTENTS = "<contents>"  # in place of a group: what a tensor holds differs, not whether there is one
 
 
 class Taint(NamedTuple):

@@ -11,20 +11,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.conditions import Taint
+from validator.analysis.conditions import CONTENTS, Taint
 from validator.facts.text import path_of
 from validator.project import Method
 
 if TYPE_CHECKING:
     from validator.analysis.taint import Taints
 
-# names that public trainers give to what each rank reads for itself
+# names that public trainers give to what each rank reads for itself, as variables and as keys
 BATCH_NAMES = frozenset({
     "batch", "batches", "inputs", "images", "image", "videos", "video", "pixel_values", "pixel_values_videos",
     "input_ids", "attention_mask", "labels", "sequences", "micro_batch", "mini_batch", "experience", "experiences",
-    "samples", "multi_modal_inputs", "multimodal_inputs", "unfinished_sequences", "next_tokens",
+    "samples", "multi_modal_inputs", "multimodal_inputs", "unfinished_sequences", "next_tokens", "loss_mask",
+    "response_mask", "completion_mask", "token_level_scores", "token_level_rewards",
 })  # fmt: skip
-# of these, what a sample may lack altogether: absent on the ranks whose batch holds none
+# of the names, what a sample may lack altogether: absent on the ranks whose batch holds none
 OPTIONAL_DATA = frozenset({
     "images", "image", "videos", "video", "pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
     "multi_modal_inputs", "multimodal_inputs", "audio", "audios",
@@ -97,7 +98,7 @@ class OwnData:
         return None
 
     def _named(self, function: Method, name: str) -> bool:
-        return name in BATCH_NAMES and not self.taints.reduced(function, name)
+        return (name in BATCH_NAMES or name.endswith("]")) and not self.taints.reduced(function, name.partition("[")[0])
 
     def holds(self, function: Method, name: str) -> bool:
         """Whether a name holds what this rank read, or computed from it, and nothing reduced over the ranks."""
@@ -166,7 +167,7 @@ class OwnData:
 
 
 def _own(name: str) -> Taint:
-    return Taint("local", "", "", name)
+    return Taint("local", "", CONTENTS, name)
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -177,6 +178,12 @@ def _names(node: ast.AST) -> Iterator[str]:
         if node.attr not in _OUTER:
             yield from _names(node.value)
     elif isinstance(node, ast.Subscript):
+        if (
+            isinstance(node.slice, ast.Constant)
+            and node.slice.value in BATCH_NAMES
+            and isinstance(node.value, ast.Name)
+        ):
+            yield f"{node.value.id}[{node.slice.value!r}]"
         yield from _names(node.value)
     elif isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute):
@@ -221,7 +228,7 @@ def absent(node: ast.expr, function: Method) -> Taint | None:
         and node.id in OPTIONAL_DATA
         and any(p.name == node.id for p in function.facts.params)
     ):
-        return _own(node.id)
+        return Taint("local", "", "", node.id)
     return None
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from validator.analysis.binding import bind
 from validator.analysis.collectives import Table, dimension, table
-from validator.analysis.conditions import MEMBERS, Condition, Taint, normal
+from validator.analysis.conditions import CONTENTS, MEMBERS, Condition, Taint, normal
 from validator.analysis.own_data import LIBRARIES, REVEALING, OwnData, absent, is_optional_entry, selects
 from validator.analysis.presence import Presence
 from validator.errors import UsageError
@@ -48,7 +48,7 @@ class Taints:
         self._returns: dict[Method, Taint | None] = {}
         self._values: dict[tuple[str, At], ast.expr | None] = {}
         self._depth = 0
-        self._own_data = OwnData(self)
+        self.own_data = OwnData(self)
         self._presence = Presence(self)
 
     # -- conditions ----------------------------------------------------------------------------------------
@@ -104,12 +104,12 @@ class Taints:
             return taint._replace(group=MEMBERS) if taint is not None and taint.kind == "rank" else taint
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
             return self._present(node.left, function)
-        return self._children(node, function) or self._own_data.loss(node, function)
+        return self._children(node, function) or self.own_data.loss(node, function)
 
     def _present(self, node: ast.expr, function: Method) -> Taint | None:
         """`x is None` differs between ranks where x is a parameter that carries each rank's own data."""
         taint = self.expression(node, function)
-        return taint if taint is not None else absent(node, function)
+        return taint if taint is not None and taint.group != CONTENTS else absent(node, function)
 
     def _subscript(self, node: ast.Subscript, function: Method) -> Taint | None:
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
@@ -153,11 +153,12 @@ class Taints:
         if isinstance(node.func, ast.Attribute) and (name == "numel" or ast.unparse(node).endswith(".size(0)")):
             return self.expression(node.func.value, function)
         if name in REVEALING and (isinstance(node.func, ast.Attribute) or dotted.startswith(LIBRARIES)):
-            return self._own_data.revealed(node, dotted, function)
+            return self.own_data.revealed(node, dotted, function)
         arguments = [*node.args, *(k.value for k in node.keywords)]
         if dotted and name not in _PLAIN:
             return None  # an unknown library function may do anything; being silent is the honest answer
-        return _strongest(self.expression(a, function) for a in arguments)
+        taint = _strongest(self.expression(a, function) for a in arguments)
+        return None if taint is not None and taint.group == CONTENTS and name == "len" else taint
 
     def _raced_file(self, node: ast.Call, function: Method, target: str) -> Taint | None:
         """`os.path.exists(path)` where ranks make or remove the file around the test."""
