@@ -196,10 +196,15 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
         flops=float(summary["model_flops_per_second"]), peak_share=float(summary["peak_share"]),
         network=summary["effective"].get("communication_share"),
-        memory=float(summary["peak_memory"]) - left, parameters=int(summary["parameters"]),
+        memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], effective=dict(summary["effective"]),
     )  # fmt: skip
+
+
+def _own(peak: float, left: float) -> float | None:
+    """The peak less what earlier rows of the process had left; None where that was freed meanwhile."""
+    return peak - left if peak > left else None
 
 
 def _log(result: dict[str, Any], source: Path) -> Path | None:
