@@ -1,7 +1,7 @@
 """The norm of sharded gradients, used without gathering it.
 
 What it does
-    Reports the result of `torch.nn.utils.clip_grad_norm_` kept under a name in a class or script that shards its
+    Reports the result of `torch.nn.utils.clip_grad_norm_` that is used in a class or script that shards its
     model with `fully_shard`, or is handed a model sharded so, where neither it nor the function that calls it turns it
     into a full tensor (`.full_tensor()`) or asks whether it is a DTensor.
 
@@ -21,13 +21,14 @@ from collections.abc import Iterator
 from validator.analysis.places import is_aside, text_of, within
 from validator.analysis.sharding import Sharding
 from validator.analysis.wrapped import SHARDED, Wrapped
-from validator.facts.model import Call
+from validator.facts.model import Assign, Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project, guarded_by
 from validator.rule import Rule
 
 RULE = Rule("MP526", "sharded-norm", "warning", "0.1.0", tokens=("clip_grad_norm_",))
 
+_NUMBERS = frozenset({"item", "cpu", "detach", "tolist", "numpy", "clone"})
 _WORDS = ("full_tensor", "DTensor", "to_local", "is_fsdp1")
 
 
@@ -37,10 +38,26 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         if project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
             continue
-        name = next((r.target for r in function.facts.assigns if r.value == call.target and within(call.at, r.at)), "")
-        place = _sharding(project, function, call) if name else None
-        if place is not None and not _knows_of_shards(project, function) and _is_used(project, function, name):
-            yield _report(function, call, name, *place)
+        place = _sharding(project, function, call) if call.use != "discard" else None
+        if place is not None and not _knows_of_shards(project, function):
+            name = next((r.target for r in function.facts.assigns if _binds(r, call)), "")
+            if _is_used(project, function, name) if name else _goes_on(project, function, call):
+                yield _report(function, call, name, *place)
+
+
+def _binds(row: Assign, call: Call) -> bool:
+    """Whether an assignment keeps the result of a call under a plain name."""
+    return row.value == call.target and within(call.at, row.at) and "[" not in row.target
+
+
+def _goes_on(project: Project, function: Method, call: Call) -> bool:
+    """Whether the result of a call is turned to a number, handed to something, kept in a container or returned."""
+    if call.use == "return":
+        return _is_taken(project, function, "", [""])
+    around = (c for c in function.facts.calls if within(call.at, c.at) and c.at != call.at)
+    if any(c.receiver != f"{call.target}()" or c.method in _NUMBERS for c in around):
+        return True
+    return any("[" in row.target and within(call.at, row.at) for row in function.facts.assigns)
 
 
 def _sharding(project: Project, function: Method, call: Call) -> tuple[Method, Call] | None:
@@ -64,8 +81,14 @@ def _is_used(project: Project, function: Method, name: str) -> bool:
     returned = [row.value for row in function.facts.returns if _mentions(row.value, name)]
     if _uses(function, name) > sum(_mentions(value, name) for value in returned):
         return True
-    callers = project.types.callers.get(function, []) if returned else []
-    return bool(returned) and not callers or any(_takes(*place, name, returned) for place in callers)
+    # a caller that nobody knows is believed to use what it is given under a name
+    return bool(returned) and (not project.types.callers.get(function) or _is_taken(project, function, name, returned))
+
+
+def _is_taken(project: Project, function: Method, name: str, returned: list[str]) -> bool:
+    """Whether a known caller does something with what a function returns."""
+    callers = project.types.callers.get(function, [])
+    return any(_takes(caller, call, name, returned) for caller, call in callers)
 
 
 def _takes(caller: Method, call: Call, name: str, returned: list[str]) -> bool:
@@ -89,14 +112,15 @@ def _mentions(text: str, name: str) -> int:
 
 
 def _report(function: Method, call: Call, name: str, where: Method, shard: Call) -> Finding:
+    what = f"`{name}`" if name else f"what `{call.method}` gives"
     return RULE.finding(
         function.path,
         call.at,
-        f"`{name}` in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
+        f"{what} in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
         " and is used as if it were whole",
         help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
         related=[Related(where.path, shard.at[0], "the model is sharded here")],
-        context=f"{function.qualname}:{name}",
+        context=f"{function.qualname}:{name or call.method}",
     )
 
 
@@ -113,6 +137,12 @@ class Recipe:
     def step(self, log):
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)  # error: MP526
         log["grad_norm"] = norm
+
+    def logged(self, log):
+        log["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0).item()  # error: MP526
+
+    def printed(self, log):
+        print(torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0))  # error: MP526
 """,
     """
 import torch
@@ -233,5 +263,22 @@ class Trainer:
         for each in losses:
             loss, norm = self.step(each)
             print(loss.item())
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def __init__(self, model):
+        fully_shard(model)
+        self.model = model
+
+    def clip(self):
+        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+
+    def step(self, optimizer, log):
+        self.clip()
+        log(torch.nn.utils.get_total_norm(self.model.parameters()))
+        optimizer.step()
 """,
 ]

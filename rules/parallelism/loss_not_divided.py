@@ -36,6 +36,7 @@ RULE = Rule("MP423", "loss-not-divided", "warning", "0.1.0", tokens=("backward",
 _COUNT = re.compile(r"accum|grad_acc|micro_?steps|num_micro|n_micro", re.IGNORECASE)
 _MICRO = re.compile(r"micro_?batch(es)?$|(^|_)mbs?$|chunks?$|accum", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"(^|[._])(optim\w*|opt|scaler)(\[\])?$", re.IGNORECASE)
+_STEPPING = re.compile(r"^_?(optimizer|optim|opt)_step$")
 _LOSS_CALL = re.compile(r"(loss(_fn|_function|_func)?|criterion|cross_entropy|nll_loss|mse_loss)$", re.IGNORECASE)
 # gradients, or a learning rate, that the function scales itself
 _SCALED = re.compile(r"\bgrad\w*\b.*(/=|\*=|\bdiv_|\bmul_)|scale_grad|normalize_grad|_foreach_(div|mul)_")
@@ -52,7 +53,7 @@ class Taken(NamedTuple):
 def check_project(project: Project) -> Iterator[Finding]:
     bindings = project.analysis(Bindings)
     for function in dict.fromkeys(f for f, call in project.calls("backward") if not call.args):
-        steps = any(c.method == "step" for c in function.facts.calls)
+        steps = any(c.method == "step" or _STEPPING.search(c.method) for c in function.facts.calls)
         if not steps or is_aside(function.path) or _SCALED.search(text_of(function)):
             continue
         for count, taken in _accumulated(function):
@@ -106,11 +107,13 @@ def _given(project: Project, function: Method, name: str) -> Iterator[tuple[Meth
 
 def _accumulated(function: Method) -> Iterator[tuple[str, Taken]]:
     """The number of turns, as the source says it, and the gradients that are taken in each."""
+    if function.node is not None:
+        yield from _in_turns(function.node.body)  # each call is one turn
     for node in (function.node, *own_nodes(function.node)) if function.node is not None else ():
         for block in _blocks(node):
             for index, statement in enumerate(block):
                 if isinstance(statement, ast.For) and not statement.orelse:
-                    yield from _in_turns(statement)
+                    yield from _in_turns(statement.body)
                     if any(_steps(after) for after in block[index + 1 :]):
                         yield from _over_micro_batches(statement)
 
@@ -122,11 +125,15 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield block
 
 
-def _in_turns(loop: ast.For) -> Iterator[tuple[str, Taken]]:
-    """A loop that steps where `turn % count` says so."""
-    for statement in _straight(loop.body):
-        if isinstance(statement, ast.If) and (count := _turns(statement.test)) and any(map(_steps, statement.body)):
-            yield from ((count, taken) for taken in _taken(loop.body))
+def _in_turns(block: list[ast.stmt]) -> Iterator[tuple[str, Taken]]:
+    """The body of a loop, or of a function, that steps where `turn % count` says so."""
+    statements = list(_straight(block))
+    for index, statement in enumerate(statements):
+        if isinstance(statement, ast.If) and (count := _turns(statement.test)):
+            left = isinstance(statement.body[-1], ast.Continue | ast.Return)
+            stepping = statements[index + 1 :] if left else statement.body
+            if any(map(_steps, stepping)):
+                yield from ((count, taken) for taken in _taken(block))
 
 
 def _over_micro_batches(loop: ast.For) -> Iterator[tuple[str, Taken]]:
@@ -187,8 +194,11 @@ def _turns(test: ast.expr) -> str:
 
 def _steps(node: ast.AST) -> bool:
     """Whether an optimizer steps in a statement, whatever holds it."""
-    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
-    return any(c.func.attr == "step" and _OPTIMIZER.search(path_of(c.func.value)) for c in calls)  # type: ignore[attr-defined]
+    called = [n.func for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    return any(
+        (func.attr == "step" and _OPTIMIZER.search(path_of(func.value))) or _STEPPING.search(func.attr)
+        for func in called
+    )
 
 
 def _divides(function: Method, count: str) -> bool:
@@ -254,6 +264,13 @@ def train(model, loader, optimizer, accumulation_steps):
         if (step + 1) % accumulation_steps == 0:
             optimizer.step()
             optimizer.zero_grad()
+
+def train_step(self, batch, step):
+    loss = self.model(**batch).loss
+    loss.backward()  # error: MP423
+    if (step + 1) % self.args.gradient_accumulation_steps != 0:
+        return
+    self.optimizer_step()
 """,
     """
 import torch
