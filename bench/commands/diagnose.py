@@ -83,16 +83,16 @@ def diagnosis(recorded: Sequence[dumps.Dump], stacks: dict[int, str]) -> tuple[l
 
 
 def _from_stacks(positions: dict[int, Position]) -> tuple[list[str], bool]:
-    """One line per rank, and whether any waits in a collective."""
+    """One line per rank, and whether any waits in a collective, for which one that is elsewhere never came."""
+    waits = any(where.collective for where in positions.values())
     lines = []
     for rank, where in sorted(positions.items()):
-        place = f" ({where.where})" if where.where and where.collective else where.where
-        lines.append(
-            f"rank {rank} waits in {where.collective}{place}"
-            if where.collective
-            else f"rank {rank} is at {place or '?'}"
-        )
-    return lines, any(where.collective for where in positions.values())
+        place = f" ({where.where})" if where.where else ""
+        if where.collective:
+            lines.append(f"rank {rank} waits in {where.collective}{place}")
+        else:
+            lines.append(f"rank {rank} {'never came: it ' if waits else ''}is at {where.where or '?'}")
+    return lines, waits
 
 
 def _explained(tree: Path, frames: Sequence[Frame]) -> list[str]:

@@ -56,7 +56,7 @@ def test_stacks_alone_tell_who_waits(hung: Path, capsys: pytest.CaptureFixture[s
     assert main([str(hung / "stacks")]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("rank 0 waits in all_gather (hang/hanging_job.py:20 in save)")
-    assert told[1].startswith("rank 1 is at hang/hanging_job.py:")
+    assert told[1].startswith("rank 1 never came: it is at hang/hanging_job.py:")
 
 
 def test_a_missing_dump_is_the_first_suspect(hung: Path, capsys: pytest.CaptureFixture[str]) -> None:
