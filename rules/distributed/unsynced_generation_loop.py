@@ -1,8 +1,9 @@
 """A loop of forwards that each rank leaves when its own sequences are done.
 
 What it does
-    Finds a loop that calls a model and breaks out, or returns, on the contents of a tensor (`unfinished.max() == 0`)
-    that no collective has reduced, in a project that trains on several ranks.
+    Finds a loop that calls a model and ends, breaks out or returns on the contents of a tensor
+    (`unfinished.max() == 0`, `while not torch.all(done)`, `all(finished)`) that no collective has reduced, in a project
+    that trains on several ranks.
 
 Why is this bad
     With sharded parameters (FSDP, ZeRO-3) each forward is a collective. The rank whose sequences end first stops
@@ -47,6 +48,28 @@ def sample(model, input_ids, length, eos):
         if unfinished.max() == 0:  # error: MP505
             break
     return input_ids
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    dist.barrier()
+
+def sample(model, input_ids, length, eos):
+    done = torch.zeros(input_ids.shape[0], dtype=torch.bool)
+    while not torch.all(done):  # error: MP505
+        token = model(input_ids).argmax(-1)
+        done |= token == eos
+    return input_ids
+
+def listed(model, input_ids, length, eos):
+    finished = [False] * len(input_ids)
+    for _ in range(length):
+        token = model(input_ids).argmax(-1)
+        finished = [f or t == eos for f, t in zip(finished, token)]
+        if all(finished):  # error: MP505
+            return input_ids
 """,
 ]
 
@@ -93,6 +116,23 @@ def stream(model, input_ids, length, eos):
         if unfinished.max() == 0:
             break
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    dist.barrier()
+
+def sample(model, input_ids, length, eos):
+    done = torch.zeros(input_ids.shape[0], dtype=torch.bool)
+    left = torch.tensor(len(done))
+    while left.item() > 0 and not all(length):
+        token = model(input_ids).argmax(-1)
+        done |= token == eos
+        left = (~done).sum()
+        dist.all_reduce(left)
+    return input_ids
+""",
 ]
 
 
@@ -115,18 +155,22 @@ def _judge(function: Method, loop: ast.For | ast.While, taints: Taints) -> Itera
     forwards = [n for n in ast.walk(loop) if isinstance(n, ast.Call) and path_of(n.func) in _MODELS]
     if not forwards:
         return
+    tests: list[tuple[ast.AST, ast.expr]] = [(loop, loop.test)] if isinstance(loop, ast.While) else []
     for node in ast.walk(loop):
         if isinstance(node, ast.If) and any(isinstance(s, ast.Break | ast.Return) for s in node.body):
-            name = _tensor_content(node.test)
-            if name and not taints.reduced(function, name):
-                yield _finding(function, node, forwards[0], name)
+            tests.append((node, node.test))
+    for node, test in tests:
+        name = _tensor_content(test)
+        if name and not taints.reduced(function, name):
+            yield _finding(function, node, forwards[0], name)
 
 
-def _finding(function: Method, exit_: ast.If, forward: ast.Call, name: str) -> Finding:
+def _finding(function: Method, exit_: ast.AST, forward: ast.Call, name: str) -> Finding:
     model = path_of(forward.func)
+    line, column = exit_.lineno, exit_.col_offset  # type: ignore[attr-defined]
     return RULE.finding(
         function.path,
-        (exit_.lineno, exit_.col_offset + 1, exit_.lineno, exit_.col_offset + 3),
+        (line, column + 1, line, column + len("while" if isinstance(exit_, ast.While) else "if") + 1),
         f"in `{function.qualname}` each rank leaves the loop on the contents of its own `{name}`, "
         f"while the others still call `{model}`",
         help="reduce the flag over all ranks before testing it (`dist.all_reduce`), or go on with dummy forwards",
@@ -138,13 +182,10 @@ def _finding(function: Method, exit_: ast.If, forward: ast.Call, name: str) -> F
 def _tensor_content(test: ast.expr) -> str:
     """The variable that says which sequences are done and whose contents a test asks for: `done.all()`."""
     for node in ast.walk(test):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in _CONTENT
-            and not node.args
-        ):
-            names = [n.id for n in ast.walk(node.func.value) if isinstance(n, ast.Name)]
-            if names and _FINISHED.search(names[0]):
-                return names[0]
+        if not isinstance(node, ast.Call) or path_of(node.func).rpartition(".")[2] not in _CONTENT:
+            continue
+        asked = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
+        names = [n.id for n in ast.walk(asked) if isinstance(n, ast.Name)] if asked is not None else []
+        if names and _FINISHED.search(names[0]):
+            return names[0]
     return ""
