@@ -58,7 +58,45 @@ parser.add_argument("--dataset", type=str, required=False)
 args = parser.parse_args()
 """
 
+_HELPED = """# file: own/__init__.py
+# file: own/arguments.py
+import argparse
+
+
+def parse_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pretrain", required=True)
+    return parser.parse_args()
+# file: own/train.py
+from own.arguments import parse_args
+
+if __name__ == "__main__":
+    args = parse_args()
+    print(args.pretrain)
+"""
+
+_COMMANDS = """# file: merge.py
+import argparse
+
+
+def parse_args():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    merge = commands.add_parser("merge")
+    merge.add_argument("--path", required=True)
+    test = commands.add_parser("test")
+    test.add_argument("--reference", required=True)
+    return parser.parse_args()
+
+
+args = parse_args()
+"""
+
 INCORRECT = (
+    _HELPED
+    + """# file: run.sh
+torchrun --nproc_per_node 8 -m own.train --pretrained model  # error: MP703
+""",
     _TRAIN
     + """# file: run.sh
 torchrun --nproc_per_node 8 \\
@@ -68,6 +106,14 @@ torchrun --nproc_per_node 8 \\
 )
 
 CORRECT = (
+    _HELPED
+    + """# file: run.sh
+torchrun --nproc_per_node 8 -m own.train --pretrain model
+""",
+    _COMMANDS
+    + """# file: run.sh
+python merge.py merge --path here
+""",
     _TRAIN
     + """# file: run.sh
 python train.py --pretrain model

@@ -17,7 +17,7 @@ from validator.analysis.options import Options, Parser
 from validator.analysis.process_lists import ProcessLists
 from validator.analysis.scripts import Run, Scripts
 from validator.facts.model import At
-from validator.project import Module, Project
+from validator.project import Method, Module, Project
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?$|pypy3?$")
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "colossalai", "accelerate-launch"})
@@ -213,12 +213,23 @@ class Launches:
 
     @cached_property
     def _parsers(self) -> dict[Module, Parser]:
-        found: dict[Module, list[Parser]] = {}
+        own: dict[Module, list[Parser]] = {}
+        called: dict[Module, list[Parser]] = {}
         for parser in self.project.analysis(Options).parsers:
-            modules = {parser.module, *(site.function.module for site in parser.sites)}
+            sites = {site.function for site in parser.sites}
+            modules = {parser.module, *(function.module for function in sites)}
             for module in modules:
-                found.setdefault(module, []).append(parser)
-        return {module: parsers[0] for module, parsers in found.items() if len(parsers) == 1}
+                own.setdefault(module, []).append(parser)
+            for module in {caller.module for each in sites for caller in self._callers(each)} - modules:
+                called.setdefault(module, []).append(parser)
+        found = {module: parsers[0] for module, parsers in own.items() if len(parsers) == 1}
+        helped = {module: parsers[0] for module, parsers in called.items() if len(parsers) == 1 and module not in own}
+        return {**helped, **found}
+
+    def _callers(self, function: Method) -> Iterator[Method]:
+        """The functions that call one that reads the command line: `args = parse_args()` in the program itself."""
+        if function.qualname != "<module>" and function.cls is None:
+            yield from (caller for caller, _ in self.project.types.callers.get(function, ()))
 
 
 def peel(run: Run) -> Launch | None:

@@ -280,10 +280,8 @@ class Options:
     def _called(self, parser: Parser, function: Method, call: Call, names: set[str]) -> None:
         receiver, method = _plain(call.receiver), call.method
         if receiver in names:
-            if method == "add_argument":
-                self._add(parser, function, call)
-            elif method == "add_parser":
-                self._add_parents(parser, function, call)
+            if method in ("add_argument", "add_parser"):
+                self._extend(parser, function, call)
             elif method == "add_subparsers" and (dest := call.keyword("dest")) is not None:
                 parser.defaults.add(str(_value(dest, "")))
             elif method == "set_defaults":
@@ -298,6 +296,17 @@ class Options:
         ]
         if given and call.target not in _HARMLESS:
             self._handed_on(parser, function, call, given)
+
+    def _extend(self, parser: Parser, function: Method, call: Call) -> None:
+        """Add an option, or those that a subparser takes over from its parents."""
+        before = len(parser.options)
+        if call.method == "add_argument":
+            self._add(parser, function, call)
+        else:
+            self._add_parents(parser, function, call)
+        if call.method == "add_parser" or _is_subparser(function, call.receiver):
+            # one command requires it, the others do not know it
+            parser.options[before:] = [option._replace(required=False) for option in parser.options[before:]]
 
     def _handed_on(self, parser: Parser, function: Method, call: Call, given: list[Argument]) -> None:
         targets = self.project.types.targets(function, call)
@@ -338,6 +347,12 @@ def _fields(cls: ClassDef) -> Iterator[Option]:
             action = "store_true" if annotation == "bool" else "store"
             at = cls.facts.name_at
             yield Option(name, flags, annotation, action, UNKNOWN, None, UNKNOWN, False, cls.path, at)
+
+
+def _is_subparser(function: Method, receiver: str) -> bool:
+    """Whether what options are added to is the parser of one command: `commands.add_parser("merge")`."""
+    made = {row.target for row in function.facts.assigns if row.kind == "call" and row.value.endswith(".add_parser")}
+    return ".add_parser(" in receiver or receiver in made
 
 
 def _made_below(target: str, names: set[str]) -> bool:
