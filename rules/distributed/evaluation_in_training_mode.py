@@ -28,7 +28,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP521", "evaluation-in-training-mode", "warning", "0.1.0", tokens=("no_grad", "inference_mode"))
 
-_EVALUATING = re.compile(r"^_?(evaluate|eval|validate|validation)(_model|_loop|_epoch|_step)?$")
+_EVALUATING = re.compile(r"^_?(run_|do_)?(evaluate|eval|validate|validation|val)(_\w+)?$")
 _NO_GRADIENT = re.compile(r"no_grad|inference_mode")
 _SWITCH = re.compile(r"\.eval\(\)|\.train\((False|mode)|set_eval|eval_mode|training = False|switch_to_eval")
 _MODEL = re.compile(r"^(self\.)?(\w+_)?(model|module|engine|net)$")

@@ -42,7 +42,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             if row.name not in _LISTED or not call.args:
                 continue
             group = group_of(row, call)
-            made = _made_for(function, call)
+            made = _made_for(project, function, call)
             if made is None or not _differ(function, group, made[0]) or _is_whole(project, function, group):
                 continue
             yield RULE.finding(
@@ -66,30 +66,31 @@ def _named(group: str) -> str:
     return f"`{group}`" if group else "the whole job"
 
 
-def _made_for(function: Method, call: Call) -> tuple[str, int] | None:
+def _made_for(project: Project, function: Method, call: Call) -> tuple[str, int] | None:
     """The group whose size the list of a call has, and the line that makes the list."""
     for argument in call.positional[:2]:
         rows = [row for row in function.facts.assigns if row.target == argument.value]
         if len(rows) != 1 or rows[0].kind != "other" or not (found := _COUNT.search(rows[0].value)):
             continue
-        size = _size(function, found["count"])
+        size = _size(project, function, found["count"])
         if size is not None:
             return size, rows[0].at[0]
     return None
 
 
-def _size(function: Method, text: str) -> str | None:
+def _size(project: Project, function: Method, text: str) -> str | None:
     """The group that a source text is the size of."""
     if match := _SIZE.search(text):
         return WORLD if match["group"] in ("", "None") else match["group"]
-    own = function.own_object
-    if own is not None and function.cls is not None and text.startswith(f"{own}."):
-        inside = [method for owner in function.cls.mro for method in owner.every_method()]
+    head, _, name = text.rpartition(".")
+    if head:  # an attribute: what all methods of its class bind to it
+        classes = sorted(project.types.of(function, head), key=lambda cls: (cls.path, cls.qualname))
+        inside = [method for cls in classes for owner in cls.mro for method in owner.every_method()]
+        rows = [(m, row) for m in inside for row in m.facts.assigns if row.target == f"{m.own_object}.{name}"]
     else:
-        inside = [function]
-    rows = [(method, row) for method in inside for row in method.facts.assigns if row.target == text]
+        rows = [(function, row) for row in function.facts.assigns if row.target == text]
     groups = {_counted(method, row) for method, row in rows}
-    return groups.pop() if len(groups) == 1 and (len(rows) == 1 or len(inside) > 1) else None
+    return groups.pop() if len(groups) == 1 and (head or len(rows) == 1) else None
 
 
 def _counted(function: Method, row: Assign) -> str | None:
@@ -141,6 +142,15 @@ class Strategy:
         parts = [torch.zeros_like(tensor) for _ in range(self.world_size)]
         dist.all_gather(parts, tensor, group=self.dp_group)  # error: MP516
         return torch.cat(parts)
+
+class Trainer:
+    def __init__(self, strategy: Strategy):
+        self.strategy = strategy
+
+    def losses(self, loss, sp_group):
+        parts = [torch.zeros_like(loss)] * self.strategy.world_size
+        dist.all_gather(parts, loss, group=sp_group)  # error: MP516
+        return torch.stack(parts)
 """,
 ]
 

@@ -135,6 +135,9 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 def split_attention(block, tp_mesh):
     block.attention.num_heads = block.attention.num_heads // tp_mesh.size()  # error: MP418
     parallelize_module(block, tp_mesh, {"attention.wq": ColwiseParallel()})
+
+def heads_of_rank(config, tp_group):
+    return config.num_key_value_heads // tp_group.size()  # error: MP418
 """,
 ]
 

@@ -394,8 +394,10 @@ def _named(node: ast.Call) -> str | None:
 
 
 def _dimension_of(owner: ast.expr) -> str | None:
-    """The dimension that the name of a mesh says it is: `tp` of `self.tp_mesh`; None for meshes of several."""
-    found = re.fullmatch(r"([a-z]+|[a-z]+_parallel)_(device_)?mesh", path_of(owner).rpartition(".")[2])
+    """The dimension that the name of a mesh, or of a group, says: `tp` of `self.tp_mesh`; None for several."""
+    found = re.fullmatch(
+        r"([a-z]+|[a-z]+_parallel)_((device_)?mesh|(process_)?group|pg)", path_of(owner).rpartition(".")[2]
+    )
     return found[1] if found else None
 
 
