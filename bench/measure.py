@@ -121,11 +121,14 @@ def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 def graph_report() -> dict[str, float]:
     """What torch.compile has done in this process so far: seconds, graphs, breaks, recompilations."""
+    from torch._dynamo.convert_frame import FRAME_COMPILE_COUNTER
+
     counters = torch._dynamo.utils.counters
     metrics = torch._dynamo.utils.compilation_time_metrics.get("_compile.compile_inner", [])
     return {
         "compile_seconds": float(sum(metrics)),
         "graphs": int(counters["stats"].get("unique_graphs", 0)),
         "graph_breaks": sum(counters["graph_break"].values()),
-        "recompiles": sum(counters["recompiles"].values()),
+        # Dynamo counts no recompilations, but how often it has compiled each frame.
+        "recompiles": sum(times - 1 for times in FRAME_COMPILE_COUNTER.values()),
     }

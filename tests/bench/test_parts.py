@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.losses import find_loss, ppo
-from bench.measure import is_steady
+from bench.measure import graph_report, is_steady
 from bench.model import HEAD_CHUNK, Head, ModelError, build_actor, model_config
 from bench.strategies.data import ShardedSampler, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
@@ -212,3 +212,16 @@ def test_steady_means_three_alike() -> None:
     assert is_steady([9.0, 1.0, 1.01, 0.99])
     assert not is_steady([1.0, 1.0])
     assert not is_steady([1.0, 1.0, 1.2])
+
+
+def test_compilations_for_new_shapes_are_counted() -> None:
+    def doubled(values: torch.Tensor) -> torch.Tensor:
+        return values * 2
+
+    compiled = torch.compile(doubled, backend="eager", dynamic=False)
+    before = graph_report()["recompiles"]
+    found = []
+    for length in (3, 3, 4, 5):
+        compiled(torch.ones(length))
+        found.append(graph_report()["recompiles"] - before)
+    assert found == [0, 0, 1, 2]
