@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from importlib import metadata
 
 from bench.configuration import Configuration
 
@@ -13,12 +14,20 @@ INSTALL = {
     "deepspeed": "pip install 'meshproof[bench]'",
     "flash_attn": "pip install --no-build-isolation 'meshproof[gpu]' on a machine with CUDA",
     "liger_kernel": "pip install liger-kernel on a machine with CUDA",
+    "flash-attn-3": "build it from the folder `hopper` of FlashAttention's sources on a machine with CUDA",
+    "flash-attn-4": "pip install flash-attn-4 on a machine with CUDA",
 }
+DISTRIBUTIONS = {"flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
+"""By attention: transformers knows these by their distributions, for all of them share module names."""
+CUDA_KERNELS = ("sdpa_efficient", "sdpa_cudnn")
 COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
-def installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+def installed(name: str) -> bool:
+    """Whether a module is there, or one of `DISTRIBUTIONS`."""
+    if name in DISTRIBUTIONS.values():
+        return any(True for _ in metadata.distributions(name=name))
+    return importlib.util.find_spec(name) is not None
 
 
 def _modules(configuration: Configuration) -> list[str]:
@@ -27,6 +36,8 @@ def _modules(configuration: Configuration) -> list[str]:
         needed.append("deepspeed")
     if configuration.attn == "flash_attention_2":
         needed.append("flash_attn")
+    if configuration.attn in DISTRIBUTIONS:
+        needed.append(DISTRIBUTIONS[configuration.attn])
     if configuration.head == "liger":
         needed.append("liger_kernel")
     return needed
@@ -42,8 +53,10 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
         return "no GPU is visible: run with --device cpu"
     if on_gpu and configuration.num_gpus > gpus:
         return f"{configuration.num_gpus} GPUs are needed, {gpus} are visible: set --num-gpus {gpus}"
-    if configuration.attn.startswith("flash_attention") and not on_gpu:
+    if (configuration.attn.startswith("flash_attention") or configuration.attn in CUDA_KERNELS) and not on_gpu:
         return f"{configuration.attn} needs a GPU: use --attn sdpa"
+    if configuration.attn == "flex" and configuration.backward and not on_gpu:
+        return "flex attention has no backward pass on a CPU: use --attn sdpa, or --no-backward"
     compiles = configuration.compile != "none" or configuration.head == "compiled"
     if compiles and not on_gpu and not any(map(shutil.which, COMPILERS)):
         return "torch.compile on a CPU needs a C++ compiler: install g++ or clang"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import results, supervise
+from bench import availability, results, supervise
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse
 from bench.supervise import classify
@@ -187,6 +187,30 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
     for stage in (2, 3):
         refused = refusal(parse({**blocks, "zero_stage": stage}), gpus=0)
         assert refused is None or "zero-3-blocks" not in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"attn": "sdpa_cudnn"}, "sdpa_cudnn needs a GPU"),
+        ({"attn": "sdpa_efficient"}, "sdpa_efficient needs a GPU"),
+        ({"attn": "flex"}, "flex attention has no backward pass on a CPU"),
+        ({"attn": "flex", "backward": False}, None),
+        ({"attn": "sdpa_flash"}, None),
+        ({"attn": "flash_attention_3"}, "flash-attn-3 is not installed: build it"),
+        ({"attn": "flash_attention_4"}, "flash-attn-4 is not installed: pip install flash-attn-4"),
+        ({"attn": "flash_attention_2"}, "flash_attn is not installed: pip install"),
+        ({"head": "liger"}, "liger_kernel is not installed: pip install"),
+        ({"device": "cuda"}, "no GPU is visible"),
+        ({"num_gpus": 1, "device": "auto"}, None),
+    ],
+)
+def test_what_is_not_there_is_named_before_anything_starts(
+    changes: dict[str, object], reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(availability, "installed", lambda name: name in ("torch", "transformers"))
+    found = availability.lacking(parse({"device": "cpu", **changes}), gpus=0)
+    assert found == reason if reason is None else str(found).startswith(reason)
 
 
 def test_model_sizes_need_no_torch() -> None:
