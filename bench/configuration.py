@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,6 +22,22 @@ from rules.models import ModelFacts, from_config, resolve
 SCHEMA = 1
 FILE = "configuration.json"
 PRESETS = Path(__file__).with_name("presets.toml")
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "zero_stage": (0, 1, 2, 3),
+    "attn": (
+        "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2", "flash_attention_3",
+        "flash_attention_4", "flex",
+    ),
+    "compile": ("none", "blocks", "full", "deepcompile"),
+    "dtype": ("bf16", "fp16", "fp32"),
+    "reduce_dtype": ("fp32", "bf16", "fp16"),
+    "head": ("full", "chunked", "compiled", "liger"),
+    "optimizer": ("adamw", "sgd"),
+    "tp_plan": ("hf", "optimized", "llama"),
+    "device": ("auto", "cpu", "cuda"),
+}  # fmt: skip
+"""Settings that take one of few values."""
+ANY_WHOLE_NUMBER = ("random_seed",)
 
 
 class ConfigurationError(ValueError):
@@ -129,12 +147,41 @@ def stored(folder: Path) -> Configuration:
 
 
 def parse(values: Mapping[str, Any]) -> Configuration:
-    """A configuration from plain values; raises `ConfigurationError` for names that do not exist."""
-    known = {field.name for field in fields(Configuration)}
-    unknown = sorted(set(values) - known)
+    """A configuration from plain values; raises `ConfigurationError` for names that do not exist and for values that
+    a setting cannot have."""
+    unknown = sorted(set(values) - set(_kinds()))
     if unknown:
         raise ConfigurationError(f"no such setting: {', '.join(unknown)}")
+    for name, value in values.items():
+        problem = _problem(name, value)
+        if problem:
+            raise ConfigurationError(f"{name} = {value!r}: {problem}")
     return replace(Configuration(), **values)
+
+
+@cache
+def _kinds() -> dict[str, tuple[type, ...]]:
+    """The types that each setting may have."""
+    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Configuration).items()}
+
+
+def _problem(name: str, value: Any) -> str | None:
+    """What is wrong with the value of a setting."""
+    kinds = _kinds()[name]
+    if value is None and type(None) in kinds:
+        return None
+    if name in CHOICES and (isinstance(value, bool) or value not in CHOICES[name]):
+        return f"choose from {', '.join(map(str, CHOICES[name]))}"
+    if bool in kinds:
+        return None if isinstance(value, bool) else "neither true nor false"
+    if str in kinds:
+        return None if isinstance(value, str) else "not a text"
+    if float in kinds:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return None if number and math.isfinite(value) and value >= 0 else "not a number from 0 on"
+    if isinstance(value, bool) or not isinstance(value, int):
+        return "not a whole number"
+    return None if value >= 1 or name in CHOICES or name in ANY_WHOLE_NUMBER else "not a whole number from 1 on"
 
 
 def model_facts(model: str, num_layers: int | None) -> ModelFacts:

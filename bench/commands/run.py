@@ -14,7 +14,7 @@ from typing import Any
 
 from bench import availability, environment
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import effective, notice, sharding_disabled
@@ -26,18 +26,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ATTENTIONS = (
-    "eager",
-    "sdpa",
-    "sdpa_flash",
-    "sdpa_efficient",
-    "sdpa_cudnn",
-    "flash_attention_2",
-    "flash_attention_3",
-    "flash_attention_4",
-    "flex",
-)
-COMPILES = ("none", "blocks", "full", "deepcompile")
 AXES = (
     "backend",
     "zero_stage",
@@ -75,9 +63,9 @@ def _texts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _choices(allowed: tuple[str, ...]) -> Any:
+def _choices(setting: str) -> Any:
     def read(text: str) -> list[str]:
-        parts = _texts(text)
+        allowed, parts = CHOICES[setting], _texts(text)
         wrong = [part for part in parts if part not in allowed]
         if wrong or not parts:
             raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(allowed)}")
@@ -98,26 +86,27 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--ring", "--ring-size", "--ring_attn_size", type=_wholes)
     what.add_argument("--num-layers", "--num_layers", type=_wholes)
     what.add_argument("--model", "--pretrain", type=_texts, help="preset, config.json, directory or hub name")
-    what.add_argument("--attn", type=_choices(ATTENTIONS))
+    what.add_argument("--attn", type=_choices("attn"))
     what.add_argument("--flash-attn", dest="flash_attn", action=argparse.BooleanOptionalAction)
-    what.add_argument("--compile", type=_choices(COMPILES), nargs="?", const=["blocks"])
+    what.add_argument("--compile", type=_choices("compile"), nargs="?", const=["blocks"])
     what.add_argument("--deepcompile", action="store_true", help="the same as --compile=deepcompile")
     what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction)
     what.add_argument("--seq-len", "--seq_len", type=_wholes, help="positions of a synthetic row; default 2048")
     how = p.add_argument_group("how it trains")
-    how.add_argument("--dtype", "--param_dtype", choices=("bf16", "fp16", "fp32"))
-    how.add_argument("--head", choices=("full", "chunked", "compiled", "liger"))
+    how.add_argument("--dtype", "--param_dtype", choices=CHOICES["dtype"])
+    how.add_argument("--head", choices=CHOICES["head"])
     how.add_argument("--loss", help="sft, ppo or module:function")
-    how.add_argument("--optimizer", choices=("adamw", "sgd"))
+    how.add_argument("--optimizer", choices=CHOICES["optimizer"])
     how.add_argument("--lr", "--learning_rate", type=float)
+    how.add_argument("--weight-decay", "--weight_decay", type=float)
     how.add_argument("--max-norm", "--max_norm", type=float)
     how.add_argument("--no-backward", dest="backward", action="store_false", default=None)
     how.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
     how.add_argument("--cpu-offload", "--adam_offload", action="store_true", default=None)
     how.add_argument("--no-reshard", dest="reshard_after_forward", action="store_false", default=None)
-    how.add_argument("--reduce-dtype", choices=("fp32", "bf16", "fp16"), help="of FSDP2's gradients; default fp32")
+    how.add_argument("--reduce-dtype", choices=CHOICES["reduce_dtype"], help="of FSDP2's gradients; default fp32")
     how.add_argument("--sequence-parallel", "--sequence_parallel", action="store_true", default=None)
-    how.add_argument("--tp-plan", dest="tp_plan", choices=("hf", "optimized", "llama"))
+    how.add_argument("--tp-plan", dest="tp_plan", choices=CHOICES["tp_plan"])
     how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--micro-batch-size", "--micro_train_batch_size", type=_whole)
     how.add_argument("--train-batch-size", "--train_batch_size", type=_whole)
@@ -135,9 +124,9 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--warmup", type=_whole)
     measuring.add_argument("--steps", type=_whole)
     measuring.add_argument("--processes", type=_whole, default=2, help="process groups per row; default 2")
-    measuring.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    measuring.add_argument("--device", choices=CHOICES["device"])
     measuring.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
-    measuring.add_argument("--config", type=Path, help="TOML file with any of these settings; flags win")
+    measuring.add_argument("--config", type=Path, help="TOML file of settings, single or lists; flags win")
     measuring.add_argument("--force", action="store_true", help="measure again what is there already")
     measuring.add_argument("--retry-failed", action="store_true", help="measure again what ended badly")
     measuring.add_argument(
@@ -250,6 +239,8 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
         if configuration.backend != "deepspeed":
             configuration = replace(configuration, zero_stage=Configuration.zero_stage)
         found.append(effective(configuration))
+    if not found:
+        raise ConfigurationError(f"no rows: --{axes[lists.index([])].replace('_', '-')} lists nothing")
     return list(dict.fromkeys(found))
 
 
@@ -276,9 +267,9 @@ def main(arguments: Sequence[str]) -> int:
         configurations = expand(settings, gpus) if options.cell is None else [launch.cell(options.cell)]
         _check_backends(configurations)
         orders = _orders(options)
-        if orders is None:
+        if orders is None and not options.dry_run:
             options.output.mkdir(parents=True, exist_ok=True)
-        elif len(configurations) != 1:
+        elif orders is not None and len(configurations) != 1:
             raise ConfigurationError("--break and --log-shapes look into one configuration: give no lists")
     except (ConfigurationError, OSError) as error:
         print(f"bench run: {error}", file=sys.stderr)
@@ -357,14 +348,23 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
         one_rank(configuration, orders)
     folder = configuration.directory(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    from bench.worker import work
+    from bench.sweep import refusal
 
-    work(configuration, folder, 0)
+    refused = refusal(configuration, gpus and world)  # GPUs of other hosts are not seen from here
+    if refused is None:
+        from bench.worker import work
+
+        work(configuration, folder, 0)
     if int(os.environ["RANK"]) == 0:
+        verdict = {"status": "ok"}
+        if refused is not None:
+            verdict = {"status": "unsupported", "message": refused[0], "hint": refused[1]}
         described = environment.describe(configuration.random_seed)
-        result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
+        runs = results.read_runs(folder)[:1] if refused is None else []
+        result = results.build_result(configuration, runs, environment=described, **verdict)
         results.write_json(folder / "result.json", result)
-        results.write_suite(folder / "benchmarks.json", result)
+        if refused is None:
+            results.write_suite(folder / "benchmarks.json", result)
         print(render([result]))
     end(OK)
 

@@ -154,6 +154,8 @@ def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
         (["--backend", "fdsp2"], "--backend fdsp2: use deepspeed, fsdp2, ddp"),
         (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
+        (["--backend", ","], "no rows: --backend lists nothing"),
+        (["--lr", "nan"], "lr = nan: not a number from 0 on"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(
@@ -163,6 +165,51 @@ def test_wrong_usage_is_one_line_and_status_2(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("num_layers = 'four'", "num_layers = 'four': not a whole number"),
+        ("zero-stage = [2, 7]", "zero_stage = 7: choose from 0, 1, 2, 3"),
+        ("compile = 'foo'", "compile = 'foo': choose from none, blocks"),
+        ("tp = 0", "tp = 0: not a whole number from 1 on"),
+        ("tp = true", "tp = True: not a whole number"),
+        ("packing = 'no'", "packing = 'no': neither true nor false"),
+        ("backend = 3", "backend = 3: not a text"),
+        ("dtype = ['bf16', 'fp32']", "dtype = ['bf16', 'fp32']: choose from bf16"),
+        ("layers = 2", "no such setting: layers"),
+        ("tp = ", "--config "),
+    ],
+)
+def test_a_file_of_settings_is_read_strictly(
+    line: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sweep.toml").write_text(line)
+    assert main(["--config", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"bench run: {message}")
+    assert error.count("\n") == 1
+
+
+def test_flags_win_over_the_file_and_a_dry_run_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sweep.toml").write_text("packing = [true, false]\nnum-layers = [1, 2]\nbackend = 'ddp'\n")
+    flags = ["--config", str(tmp_path / "sweep.toml"), "--num-layers", "3", "--output", str(tmp_path / "out")]
+    assert main([*flags, "--device", "cpu", "--num-gpus", "1", "--model", "llama-tiny", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines()[2:]] == ["ddp-1x-L3-sdpa-packed", "ddp-1x-L3-sdpa-padded"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["sweep.toml"]
+
+
+def test_a_rank_of_what_cannot_run_is_a_row_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "--backend", "ddp", "--tp", "2", "--output", str(tmp_path), *SMALL]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "RANK": "0", "WORLD_SIZE": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[backend-tp]" in done.stdout
+    assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*/result.json")] == ["unsupported"]
 
 
 def test_lists_multiply_and_stages_belong_to_deepspeed() -> None:
