@@ -41,7 +41,11 @@ def parser() -> argparse.ArgumentParser:
                    help="a log to compare with it")  # fmt: skip
     p.add_argument("--reference", metavar="NAME", help="name of the reference among the runs found")
     p.add_argument("--threshold", type=share, default=0.05, help="allowed relative difference of a loss; default 0.05")
-    p.add_argument("--grad-norm-threshold", type=share, help="the same of gradient norms; default: none, only shown")
+    p.add_argument("--fall-threshold", type=share, default=0.05, metavar="SHARE",
+                   help="how much less, or more, a loss may fall than the reference's; default 0.05")  # fmt: skip
+    p.add_argument("--grad-norm-threshold", type=share, help="--threshold of gradient norms; default: none, only shown")
+    p.add_argument("--first-norm-threshold", type=share, default=0.05, metavar="SHARE",
+                   help="of the first gradient norms, where the first losses are equal; default 0.05")  # fmt: skip
     p.add_argument("--atol", type=share, default=0.0, help="differences up to this count as none; default 0")
     p.add_argument("--max-slowdown", type=share, metavar="SHARE", help="0.1 allows 10%% more time; default: any")
     p.add_argument("--must-fall", action="store_true", help="fail where a loss does not fall")
@@ -57,9 +61,10 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 alike, 1 beyond a limit, 2 for paths or flags that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
     limits = Limits(
-        threshold=options.threshold, norm_threshold=options.grad_norm_threshold, atol=options.atol,
-        max_slowdown=options.max_slowdown, must_fall=options.must_fall, common_only=options.common_steps,
-        rebase=options.rebase,
+        threshold=options.threshold, fall_threshold=options.fall_threshold,
+        norm_threshold=options.grad_norm_threshold, first_norm_threshold=options.first_norm_threshold,
+        atol=options.atol, max_slowdown=options.max_slowdown, must_fall=options.must_fall,
+        common_only=options.common_steps, rebase=options.rebase,
     )  # fmt: skip
     try:
         if options.plot:

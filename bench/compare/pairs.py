@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bench.compare.learning import Fall, check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import Alignment, Finding, align
 from bench.compare.series import InputError, Run
 from bench.compare.significance import Change, change
@@ -21,10 +22,13 @@ class Limits:
     """What is tolerated. `threshold`: relative difference of losses; `norm_threshold`: of gradient norms, None for
     no limit; `atol`: a difference up to this is none; `max_slowdown`: 0.1 allows ten percent more time for a step,
     None allows any; `must_fall`: a loss that does not fall fails; `common_only`: steps that one side lacks are a
-    note; `rebase`: count steps from the first one."""
+    note; `rebase`: count steps from the first one; `fall_threshold`: relative difference of how far losses fall;
+    `first_norm_threshold`: of the gradient norms of the first steps, where the losses there are equal."""
 
     threshold: float = 0.05
+    fall_threshold: float = 0.05
     norm_threshold: float | None = None
+    first_norm_threshold: float = 0.05
     atol: float = 0.0
     max_slowdown: float | None = None
     must_fall: bool = False
@@ -34,11 +38,13 @@ class Limits:
 
 @dataclass
 class Pair:
-    """A comparison of two runs."""
+    """A comparison of two runs. `fall` and `first_norms` are None where they cannot be judged."""
 
     first: Run
     second: Run
     alignments: list[Alignment] = field(default_factory=list)
+    fall: Fall | None = None
+    first_norms: float | None = None
     changes: list[Change] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -59,8 +65,10 @@ def compare(first: Run, second: Run, limits: Limits) -> Pair:
     for run in (first, second):
         if run.status != "ok":
             pair.findings.append(Finding("failed", f"{run.name} ended as {run.status}: {run.message}"))
-    _settings(pair)
+    alike = _settings(pair)
     _series(pair, limits, names)
+    if alike:
+        _learning(pair, limits, names)
     _times(pair, limits)
     if not pair.alignments and not pair.changes:
         pair.findings.append(Finding("nothing", f"{names[0]} and {names[1]} have no quantity in common"))
@@ -73,14 +81,28 @@ def _failing(finding: Finding) -> Finding:
     return Finding(finding.kind, finding.message, fails=True)
 
 
-def _settings(pair: Pair) -> None:
+def _settings(pair: Pair) -> bool:
+    """Tell of settings for which losses need not be equal; whether there are none."""
     a, b = pair.first.identity, pair.second.identity
     if not a or not b:
-        return
+        return True
     other = [f"{key} {a.get(key)} → {b.get(key)}" for key in DECISIVE if a.get(key) != b.get(key)]
     if other:
         text = f"{pair.second.name} was set up otherwise than {pair.first.name}: {', '.join(other)}"
         pair.findings.append(Finding("settings", text, fails=False))
+    return not other
+
+
+def _learning(pair: Pair, limits: Limits, names: tuple[str, str]) -> None:
+    losses, norms = (
+        [series.rebased() if series and limits.rebase else series for series in each]
+        for each in ((pair.first.loss, pair.second.loss), (pair.first.grad_norm, pair.second.grad_norm))
+    )
+    if losses[0] and losses[1]:
+        pair.fall = fall(losses[0], losses[1])
+    pair.first_norms = first_norms((losses[0], losses[1]), (norms[0], norms[1]))
+    pair.findings += check_fall(pair.fall, limits.fall_threshold, names)
+    pair.findings += check_first_norms(pair.first_norms, limits.first_norm_threshold, names)
 
 
 def _series(pair: Pair, limits: Limits, names: tuple[str, str]) -> None:

@@ -13,6 +13,7 @@ from bench.compare.significance import Change
 QUANTITIES = (
     "run", "quantity", "steps", "common", "initial", "mean", "final", "max diff", "at step", "mean diff", "beyond from",
 )  # fmt: skip
+LEARNING = ("run", "fall of reference", "fall", "behind, by quarter", "first gradient norms")
 TIMES = ("run", "metric", "reference", "this", "ratio", "95% interval", "processes", "significant")
 
 
@@ -24,6 +25,9 @@ def as_text(pairs: Sequence[Pair], style: str = "simple") -> str:
     rows = [row for pair in pairs for row in _alignment_rows(pair)]
     if rows:
         parts += ["", tabulate([*_reference_rows(pairs[0]), *rows], QUANTITIES, tablefmt=style, disable_numparse=True)]
+    learning = [row for pair in pairs for row in _learning_rows(pair)]
+    if learning:
+        parts += ["", tabulate(learning, LEARNING, tablefmt=style, disable_numparse=True)]
     times = [[pair.second.name, *_change_row(found)] for pair in pairs for found in pair.changes]
     if times:
         parts += ["", tabulate(times, TIMES, tablefmt=style, disable_numparse=True)]
@@ -63,6 +67,17 @@ def _alignment_rows(pair: Pair) -> list[list[str]]:
         ]
         for a in pair.alignments
     ]  # fmt: skip
+
+
+def _learning_rows(pair: Pair) -> list[list[str]]:
+    """By quarters of the later half: what is missing of the reference's fall; negative where the loss falls further."""
+    if pair.fall is None and pair.first_norms is None:
+        return []
+    falls = ["-"] * 3
+    if pair.fall:
+        lags = ", ".join(f"{lag:.2%}" for lag in pair.fall.lags)
+        falls = [_figure(pair.fall.first), _figure(pair.fall.second), lags]
+    return [[pair.second.name, *falls, "-" if pair.first_norms is None else f"{pair.first_norms:+.3%}"]]
 
 
 def _figure(value: float) -> str:
@@ -105,6 +120,11 @@ def _pair(pair: Pair) -> dict[str, Any]:
             }
             for c in pair.changes
         ],
+        "fall": pair.fall and {
+            "reference": pair.fall.first, "run": pair.fall.second, "lags": list(pair.fall.lags),
+            "clear": pair.fall.clear,
+        },
+        "first_norms": pair.first_norms,
         "findings": [{"kind": f.kind, "message": f.message, "fails": f.fails} for f in pair.findings],
     }  # fmt: skip
 

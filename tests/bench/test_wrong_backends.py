@@ -1,4 +1,4 @@
-"""Two backends that train wrongly, and what `bench compare` says of them: exit status 1, whatever the seed."""
+"""Two backends that train wrongly, and what `bench compare` says of them unasked: exit status 1, whatever the seed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ FSDP2 = StrategyConfig(
     backend="fsdp2", world_size=2, train_batch_size=4, micro_batch_size=2, max_norm=1.0, device="cpu", dtype="bf16"
 )
 RING = replace(FSDP2, ring=2, dtype="fp32")
-THRESHOLD = "0.005"
+STRICT = ["--threshold", "0.005", "--fall-threshold", "0.01", "--first-norm-threshold", "0.001"]
 SEEDS = (1, 2)
 STEPS = {"bf16": 80, "ring": 15}
 LR = {"bf16": 1e-4, "ring": 1e-3}
-"""Steps in bf16 parameters are lost where they are small against the weights: it takes a usual, small rate to see."""
+"""Losses stay within 2.1% of each other in so few steps. Steps in bf16 parameters are lost where they are small against
+the weights: it takes a usual, small rate to see."""
 
 
-def losses(config: StrategyConfig, seed: int, lr: float, steps: int, fault: str) -> list[float]:
-    """The losses of a training run from weights and on data of `seed`, by a strategy with one fault or none."""
+def records(config: StrategyConfig, seed: int, lr: float, steps: int, fault: str) -> list[dict[str, float]]:
+    """The log of a training run from weights and on data of `seed`, by a strategy with one fault or none."""
     {"": lambda: None, "bf16": bf16_parameters, "ring": unreduced_ring}[fault]()
     jobs.LR = lr  # this process's own
     jobs.build_actor = partial(build_actor, seed=seed)  # type: ignore[attr-defined]
@@ -42,9 +43,11 @@ def losses(config: StrategyConfig, seed: int, lr: float, steps: int, fault: str)
     stream = synthetic_batches(vocabulary=1024, rows=config.micro_batch_size, seq_len=48, seed=seed)
     per_step = config.train_batch_size // config.micro_batch_size
     found = []
-    for _ in range(steps):
+    for step in range(steps):
         local = jobs.micro_batches(strategy, list(islice(stream, per_step)))
-        found.append(float(train_step(strategy, actor, optimizer, None, local, sft).loss))
+        done = train_step(strategy, actor, optimizer, None, local, sft)
+        assert done.grad_norm is not None
+        found.append({"step": step, "loss": float(done.loss), "grad_norm": float(done.grad_norm)})
     return found
 
 
@@ -75,29 +78,28 @@ def unreduced_ring() -> None:
 
 
 @cache
-def reference(seed: int, kind: str) -> list[float]:
+def reference(seed: int, kind: str) -> list[dict[str, float]]:
     """ZeRO-2 on the same weights and data, in bf16 with fp32 masters; for the ring FSDP2 without one."""
     config = replace(FSDP2, backend="deepspeed", zero_stage=2) if kind == "bf16" else replace(RING, ring=1)
-    found: list[float] = run_group(2, losses, config, seed, LR[kind], STEPS[kind], "")[0]
+    found: list[dict[str, float]] = run_group(2, records, config, seed, LR[kind], STEPS[kind], "")[0]
     return found
 
 
-def compare(folder: Path, seed: int, kind: str, fault: str) -> int:
+def compare(folder: Path, seed: int, kind: str, fault: str, *flags: str) -> int:
     """Exit status of `bench compare` for the reference's log and that of FSDP2 with the fault."""
     config = FSDP2 if kind == "bf16" else RING
-    found = run_group(2, losses, config, seed, LR[kind], STEPS[kind], fault)[0]
-    for name, values in (("deepspeed", reference(seed, kind)), ("fsdp2", found)):
-        lines = [json.dumps({"step": step, "loss": loss}) for step, loss in enumerate(values)]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    return bench(["compare", str(folder / "deepspeed.jsonl"), str(folder / "fsdp2.jsonl"), "--threshold", THRESHOLD])
+    found = run_group(2, records, config, seed, LR[kind], STEPS[kind], fault)[0]
+    for name, log in (("deepspeed", reference(seed, kind)), ("fsdp2", found)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, log)) + "\n")
+    return bench(["compare", str(folder / "deepspeed.jsonl"), str(folder / "fsdp2.jsonl"), *flags])
 
 
 @pytest.mark.parametrize("kind", ["bf16", "ring"])
 def test_a_backend_without_a_fault_is_aligned(kind: str, tmp_path: Path) -> None:
-    assert compare(tmp_path, SEEDS[0], kind, "") == 0
+    assert compare(tmp_path, SEEDS[0], kind, "", *STRICT) == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["bf16", "ring"])
-def test_the_fault_is_caught_every_time(kind: str, seed: int, tmp_path: Path) -> None:
+def test_the_fault_is_caught_every_time_at_the_usual_limits(kind: str, seed: int, tmp_path: Path) -> None:
     assert compare(tmp_path, seed, kind, kind) == 1
