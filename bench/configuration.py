@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from rules.models import ModelFacts, from_config, resolve
+from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
@@ -185,14 +186,37 @@ def _problem(name: str, value: Any) -> str | None:
 
 
 def model_facts(model: str, num_layers: int | None) -> ModelFacts:
-    """The sizes of a model without torch: a preset of bench, or whatever `rules.models` knows.
+    """The sizes of a model without torch: a preset of bench, whatever `rules.models` knows, or a name on the hub.
 
     Raises `rules.models.ModelError`, a one-line message.
     """
     with PRESETS.open("rb") as file:
         presets = tomllib.load(file)
-    facts = from_config(presets[model], model) if model in presets else resolve(model)
+    facts = from_config(presets[model], model) if model in presets else _resolved(model)
     return facts.with_layers(num_layers) if num_layers else facts
+
+
+@cache
+def _resolved(model: str) -> ModelFacts:
+    try:
+        return resolve(model)
+    except ModelError:
+        path = _from_hub(model)
+        if path is None:
+            raise
+        return load(path)
+
+
+def _from_hub(model: str) -> str | None:
+    """The `config.json` of a name on the hub, which HF_HUB_OFFLINE forbids to ask; None for what looks like a path."""
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) or Path(model).parent.exists():
+        return None
+    try:
+        import huggingface_hub
+
+        return huggingface_hub.hf_hub_download(model, "config.json")
+    except (ImportError, OSError, ValueError):
+        return None
 
 
 def hash_inputs(path: Path) -> str:

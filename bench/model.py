@@ -19,6 +19,7 @@ else:
     import tomli as tomllib
 
 from bench.strategies.ring_attention import ATTENTION_NAME
+from rules.models import config_of, find, raw_entries
 
 PRESETS = Path(__file__).with_name("presets.toml")
 HEAD_CHUNK = 1024
@@ -44,17 +45,20 @@ def load_presets() -> dict[str, dict[str, Any]]:
 
 
 def model_config(model: str, num_layers: int | None = None, trust_remote_code: bool = False) -> Any:
-    """The transformers configuration of a preset, a `config.json`, a checkpoint directory or a hub name.
+    """The transformers configuration of a preset, a listed short name, a `config.json`, a directory or a hub name.
 
     `num_layers` replaces the number of layers. Raises `ModelError` for what cannot be found or understood.
     """
     from transformers import AutoConfig
 
     presets = load_presets()
+    listed = None if "/" in model or model in presets or Path(model).exists() else _listed(model)
     try:
         if model in presets:
             values = {key: value for key, value in presets[model].items() if key != "source"}
             config = AutoConfig.for_model(values.pop("model_type"), **values)
+        elif listed is not None:
+            config = AutoConfig.for_model(listed.pop("model_type"), **listed)
         elif model.endswith(".json"):
             values = json.loads(Path(model).read_text(encoding="utf-8"))
             config = AutoConfig.for_model(values.pop("model_type"), **values)
@@ -68,6 +72,16 @@ def model_config(model: str, num_layers: int | None = None, trust_remote_code: b
         raise ModelError(f"--model {model}: {first} (presets: {known})") from None
     config = getattr(config, "text_config", None) or config
     return _with_layers(config, num_layers)
+
+
+def _listed(model: str) -> dict[str, Any] | None:
+    """The shape of a published checkpoint by its short name, such as `qwen2.5-0.5b`; None where it is not listed."""
+    facts = find(model)
+    if facts is None:
+        return None
+    entries = raw_entries()
+    entry = next(e for e in entries.values() if facts.name in (e["name"], *e.get("also", ())))
+    return config_of(entry, entries)
 
 
 def _with_layers(config: Any, num_layers: int | None) -> Any:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rules.models
+from bench.configuration import model_facts
 from bench.losses import find_loss, ppo
 from bench.measure import graph_report, is_steady
 from bench.model import HEAD_CHUNK, Head, ModelError, build_actor, model_config
@@ -172,6 +175,32 @@ def test_presets_make_configurations_of_any_depth(preset: str) -> None:
     config = model_config(preset, 3)
     assert config.num_hidden_layers == 3
     assert len(getattr(config, "layer_types", None) or [0] * 3) == 3
+
+
+def test_short_names_of_published_models_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("a connection was opened"))
+    config = model_config("qwen2.5-0.5b", 2)
+    assert (config.model_type, config.hidden_size, config.num_hidden_layers) == ("qwen2", 896, 2)
+    assert model_facts("qwen2.5-0.5b", 2).hidden == 896
+
+
+def test_names_on_the_hub_are_asked_for_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(model_config("llama-tiny").to_json_string(use_diff=False))
+    asked = []
+
+    def download(name: str, part: str) -> str:
+        asked.append((name, part))
+        if name != "somebody/tiny":
+            raise FileNotFoundError
+        return str(file)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    assert model_facts("somebody/tiny", 3).layers == 3
+    for absent in ("somebody/else", f"{tmp_path}/absent", "absent"):
+        with pytest.raises(rules.models.ModelError, match="no model"):
+            model_facts(absent, None)
+    assert asked == [("somebody/tiny", "config.json"), ("somebody/else", "config.json")]
 
 
 @pytest.mark.parametrize(("model", "layers"), [("no-such-model.json", None), ("llama-tiny", 0)])
