@@ -87,12 +87,27 @@ def _names(handler: ast.ExceptHandler) -> frozenset[str]:
 
 def _passes_over(function: Method, handler: ast.ExceptHandler, names: frozenset[str]) -> bool:
     """Whether one rank alone goes on after a handler as if what was tried had been done."""
-    raising = any(isinstance(n, ast.Raise) for n in ast.walk(handler))
-    if raising or any(c.method in _ENDING for c in function.facts.calls if _lies_in(c.at, handler)):
+    memory = "OutOfMemoryError" in names or _MEMORY.search(ast.unparse(handler)) is not None
+    body = _of_memory(handler) if memory else handler.body
+    if any(isinstance(n, ast.Raise) for statement in body for n in ast.walk(statement)):
         return False
-    if "OutOfMemoryError" in names or _MEMORY.search(ast.unparse(handler)):
-        return True
-    return bool(names & _OF_ONE_RANK) and any(isinstance(each, ast.Continue | ast.Return) for each in handler.body)
+    if any(c.method in _ENDING for c in function.facts.calls if _lies_in(c.at, handler)):
+        return False
+    return memory or bool(names & _OF_ONE_RANK) and any(isinstance(n, ast.Continue | ast.Return) for n in body)
+
+
+def _of_memory(handler: ast.ExceptHandler) -> list[ast.stmt]:
+    """What a handler does when memory has run out: of one that asks for it, what follows from that."""
+    for index, statement in enumerate(handler.body):
+        if isinstance(statement, ast.If) and _MEMORY.search(ast.unparse(statement.test)):
+            test = statement.test
+            negated = isinstance(test, ast.UnaryOp) or (
+                isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotIn)
+            )
+            way, rest = (statement.orelse if negated else statement.body), handler.body[index + 1 :]
+            left = way and isinstance(way[-1], ast.Continue | ast.Return | ast.Break | ast.Raise)
+            return [*handler.body[:index], *way, *(() if left else rest)]
+    return handler.body
 
 
 def _lies_in(at: At, handler: ast.ExceptHandler) -> bool:
@@ -216,6 +231,17 @@ def train(model, batches, optimizer):
         except RuntimeError as error:  # error: MP507
             print("out of memory:", error)
         optimizer.step()
+
+def skip(model, batches):
+    model = DDP(model)
+    for batch in batches:
+        try:
+            model(batch).mean().backward()
+        except RuntimeError as error:  # error: MP507
+            if "out of memory" in str(error):
+                torch.cuda.empty_cache()
+                continue
+            raise
 """,
 ]
 
@@ -310,5 +336,15 @@ def train_draft(draft, batches):
             loss.backward()
         except torch.cuda.OutOfMemoryError:
             continue
+
+def explained(model, batches):
+    model = DDP(model)
+    for batch in batches:
+        try:
+            model(batch).mean().backward()
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                print("not for lack of memory")
+            raise
 """,
 ]
