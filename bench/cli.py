@@ -29,6 +29,12 @@ COMMANDS = {
 DEFAULT = "run"
 """The command of `python -m bench FLAGS`, and of `python -m bench` alone."""
 
+REQUIRED = (
+    "jinja2", "matplotlib", "numpy", "psutil", "pyarrow", "pyperf", "safetensors", "scipy", "tabulate", "torch", "tqdm",
+    "transformers",
+)  # fmt: skip
+"""Modules of the extra `[bench]`, which the base install does without."""
+
 OK, FAILED, USAGE, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
 
@@ -52,13 +58,18 @@ def main(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         print(f"bench: {_unknown(name)}", file=sys.stderr)
         return USAGE
-    command = importlib.import_module(f"bench.commands.{name.replace('-', '_')}")
     try:
+        command = importlib.import_module(f"bench.commands.{name.replace('-', '_')}")
         status: int = command.main(rest)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in REQUIRED:
+            raise
+        print(f"bench: {error.name} is not installed: pip install 'meshproof[bench]'", file=sys.stderr)
+        return USAGE
     except BrokenPipeError:
         if not _reader_has_gone():
             raise

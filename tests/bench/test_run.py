@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench import availability, results, supervise
+from bench import availability, cli, results, supervise
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse
+from bench.progress import Progress
 from bench.supervise import classify
 from bench.sweep import refusal
 from tests.real.wheels import NotFetched, openrlhf
@@ -258,6 +260,39 @@ def test_what_is_not_there_is_named_before_anything_starts(
     monkeypatch.setattr(availability, "installed", lambda name: name in ("torch", "transformers"))
     found = availability.lacking(parse({"device": "cpu", **changes}), gpus=0)
     assert found == reason if reason is None else str(found).startswith(reason)
+
+
+def test_a_terminal_gets_a_bar_and_others_a_line_per_phase(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(terminal: bool) -> list[str]:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+        progress = Progress(2)
+        progress.started = 0.0
+        progress.begin(0, "first")
+        for count in (1, 2, 3):
+            progress.update("measure", count, 4)
+        progress.begin(1, "second")
+        progress.update("measure", 3, 4)
+        return capsys.readouterr().err.replace("\r\033[K", "\n").strip().splitlines()
+
+    monkeypatch.setenv("COLUMNS", "90")
+    monkeypatch.setattr("bench.progress.time.monotonic", lambda: 60.0)
+    bars = shown(terminal=True)
+    assert [line.rpartition("left ")[2] for line in bars] == [
+        *(f"[1/2] first: measure {count}/4" for count in (1, 2, 3)), "[2/2] second: measure 3/4"
+    ]  # fmt: skip
+    assert [line.split("%")[0].strip() for line in bars] == ["30", "32", "34", "84"]  # 4 of 7 phases and a part
+    assert [re.search(r"\d\d:\d\d", line)[0] for line in bars] == ["02:17", "02:06", "01:56", "00:11"]  # type: ignore[index]
+    assert shown(terminal=False) == ["[1/2] first: measure", "[2/2] second: measure, about 11 s left"]
+
+
+def test_a_package_that_the_base_install_lacks_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tabulate", None)
+    assert cli.main(["--dry-run", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err == "bench: tabulate is not installed: pip install 'meshproof[bench]'\n"
 
 
 def test_model_sizes_need_no_torch() -> None:
