@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.compare.learning import check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import align
 from bench.compare.series import Series
 
@@ -15,6 +16,9 @@ WINDOW = 0.1
 """The share of the steps at either end whose mean is taken where losses are asked to fall."""
 
 NOISE_FACTOR = 2.0
+
+LEARNING = 0.05
+"""How much the falls of two losses, or the first gradient norms, may differ; noise reaches a hundredth of this."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class Judgement:
     first_loss: float | None
     last_loss: float | None
     difference: Difference | None
+    learning: tuple[str, ...] = ()
+    """What is wrong with how it learns, though every step may be within the threshold."""
 
     @property
     def passed(self) -> bool | None:
@@ -68,28 +74,46 @@ def _losses(row: Mapping[str, Any]) -> list[float]:
     return [float(step["gpt_loss"]) for step in row["runs"][0]["steps"]] if row["runs"] else []
 
 
+def _norms(row: Mapping[str, Any]) -> Series:
+    found = {n: step.get("grad_norm") for n, step in enumerate(row["runs"][0]["steps"])}
+    return Series("grad_norm", {n: float(norm) for n, norm in found.items() if norm is not None})
+
+
+def _learning(reference: Mapping[str, Any], row: Mapping[str, Any], names: tuple[str, str]) -> tuple[str, ...]:
+    a, b = (Series.of("loss", _losses(one)) for one in (reference, row))
+    found = check_fall(fall(a, b), LEARNING, names)
+    found += check_first_norms(first_norms((a, b), (_norms(reference), _norms(row))), LEARNING, names)
+    return tuple(finding.message for finding in found)
+
+
 def judge(rows: Mapping[str, Mapping[str, Any]], threshold: float, noise_name: str) -> tuple[list[Judgement], float]:
     """Each run against the first that finished, and the noise: the largest difference between two runs of the first
     backend whose sums are made in another order, 0 where there is no second one.
 
-    A run is aligned within `threshold` at every step, or within twice the noise.
+    A run is aligned within `threshold` at every step, or within twice the noise, where its loss falls as far and its
+    first gradients are as large as those of the first run.
     """
-    reference = next((_losses(row) for row in rows.values() if row["status"] == "ok"), [])
+    first = next((name for name, row in rows.items() if row["status"] == "ok"), None)
+    if first is None:
+        return [_judge_one(name, row, None, threshold) for name, row in rows.items()], 0.0
     noise = 0.0
     if noise_name in rows and rows[noise_name]["status"] == "ok":
-        noise = compare_losses(reference, _losses(rows[noise_name]), threshold).maximum
+        noise = compare_losses(_losses(rows[first]), _losses(rows[noise_name]), threshold).maximum
     allowed = max(threshold, NOISE_FACTOR * noise) if math.isfinite(noise) else threshold
-    return [_judge_one(name, row, reference, allowed) for name, row in rows.items()], noise
+    return [_judge_one(name, row, (first, rows[first]), allowed) for name, row in rows.items()], noise
 
 
-def _judge_one(name: str, row: Mapping[str, Any], reference: Sequence[float], allowed: float) -> Judgement:
+def _judge_one(
+    name: str, row: Mapping[str, Any], reference: tuple[str, Mapping[str, Any]] | None, allowed: float
+) -> Judgement:
     status, message = str(row["status"]), str(row["message"])
     if status == "unsupported":
         return Judgement(name, status, message, None, None, None, None, None, None)
     losses = _losses(row)
-    if status != "ok" or not losses:
+    if status != "ok" or not losses or reference is None:
         return Judgement(name, status, message, False, False, False, None, None, None)
-    difference = compare_losses(reference, losses, allowed)
+    difference = compare_losses(_losses(reference[1]), losses, allowed)
+    learning = _learning(reference[1], row, (reference[0], name))
     done = len(losses) == int(row["configuration"]["steps"])
-    aligned = difference.first_beyond is None
-    return Judgement(name, status, message, done, falls(losses), aligned, losses[0], losses[-1], difference)
+    aligned = difference.first_beyond is None and not learning
+    return Judgement(name, status, message, done, falls(losses), aligned, losses[0], losses[-1], difference, learning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.suite.criteria import NOISE_FACTOR, Judgement
+from bench.suite.criteria import LEARNING, NOISE_FACTOR, Judgement
 
 HEADERS = (
     "run", "finishes", "loss falls", "aligned", "loss", "max diff", "mean diff", "seconds/step", "peak GB", "verdict",
@@ -44,7 +44,10 @@ def render(
     lines = [tabulate(table, headers=HEADERS, disable_numparse=True), ""]
     first = next((one.name for one in judged if one.difference is not None), None)
     if first is not None:
-        lines.append(f"aligned: every step within {_percent(threshold)} of {first}")
+        lines.append(
+            f"aligned: every step within {_percent(threshold)} of {first}; "
+            f"the loss falls as far, and the first gradients are as large, within {_percent(LEARNING)}"
+        )
     if reordered:
         lines.append(
             f"two runs of deepspeed that differ only in the order of sums: {_percent(noise)} at most; "
@@ -55,6 +58,7 @@ def render(
             lines.append(f"{one.name}: {one.status}: {one.message}")
         elif one.passed is False and one.difference is not None and one.difference.first_beyond is not None:
             lines.append(f"{one.name}: step {one.difference.first_beyond} is the first beyond the threshold")
+        lines += [f"{one.name}: {message}" for message in one.learning]
     return "\n".join(lines)
 
 
@@ -71,7 +75,7 @@ def as_json(
             "max_difference": difference and _finite(difference.maximum),
             "mean_difference": difference and _finite(difference.mean),
             "first_beyond": difference and difference.first_beyond, "steps": difference and difference.steps,
-            "hash": rows[one.name]["hash"], "label": rows[one.name]["label"],
+            "learning": list(one.learning), "hash": rows[one.name]["hash"], "label": rows[one.name]["label"],
         }  # fmt: skip
     return {"threshold": threshold, "noise": _finite(noise), "runs": runs}
 

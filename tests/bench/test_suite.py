@@ -153,6 +153,21 @@ def test_each_criterion_can_fail_by_itself() -> None:
     assert [one.passed for one in judged_again] == [True, True, True, False]
 
 
+def test_a_run_that_stays_close_but_learns_half_as_much_is_not_aligned() -> None:
+    """As FSDP2 on bf16 parameters does, or a ring whose gradients are not reduced."""
+    whole, half = ([7.0 - pace * n / 24 + 0.002 * (n % 3) for n in range(24)] for pace in (0.2, 0.1))
+    rows = {"first": _row(whole), "half": _row(half), "scaled": _row(whole)}
+    for name, norm in (("first", 1.0), ("half", 1.0), ("scaled", 1.5)):
+        for step in rows[name]["runs"][0]["steps"]:
+            step["grad_norm"] = norm
+    first, slow, scaled = judge(rows, 0.05, REORDERED)[0]
+    assert (first.passed, first.learning) == (True, ())
+    assert (slow.passed, slow.falls, slow.aligned) == (False, True, False)
+    assert slow.learning[0].startswith("the loss of half falls 50.0% less than that of first")
+    assert (scaled.aligned, scaled.difference) == (False, first.difference)
+    assert scaled.learning[0].startswith("the first gradient norms of scaled are +50.0% off those of first")
+
+
 def test_every_kind_of_file_gives_the_same_samples(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
