@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from bench.compare.series import Metric, Run, Series
@@ -17,6 +18,8 @@ LOSSES = (
     "loss_mean",
 )  # fmt: skip
 """Names of the loss, best first: a running mean hides what single steps do, so `loss_mean` comes last."""
+BAR_LOSSES = ("act_loss", "pg")
+"""The policy's loss in progress bars of OpenRLHF's PPO; anywhere else so short a name may mean anything."""
 GRAD_NORMS = (
     "grad_norm", "actor_grad_norm", "global_grad_norm", "train/grad_norm", "grad norm", "gradient_norm", "total_norm",
 )  # fmt: skip
@@ -24,11 +27,6 @@ STEPS = ("global_step", "step", "train_step", "iteration", "iter", "train/global
 LONGEST_LINE = 100_000
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_NAMES = "|".join(re.escape(name) for name in sorted((*LOSSES, *GRAD_NORMS), key=len, reverse=True))
-_VALUE = re.compile(
-    rf"(?<![\w/])(?<!eval )(?P<key>{_NAMES})['\"]?\s*[:=]\s*['\"]?(?:\w*\()?(?P<number>{_NUMBER})(?![\w.])",
-    re.IGNORECASE,
-)
 _STEP = re.compile(r"(?<![\w/])(?:global[_ ]|train[_ ])?(?:step|iteration|iter)['\"]?\s*[:=]?\s*(\d+)", re.IGNORECASE)
 _BAR = re.compile(r"(?P<title>[^%|]*?):?\s*\d+%\|[^|]*\|\s*(?P<done>\d+)/(?P<total>\d+)\s*\[(?P<inside>.*)\]")
 _KEYS = re.compile(r"^.*?([\w /.-]+=)")
@@ -57,9 +55,12 @@ class _Bar:
     offset: int
     shown: dict[int, str] = field(default_factory=dict)
 
-    def records(self) -> Iterator[Record]:
-        """A postfix shown at count 0 was set before its step was counted: the bar then shows step n at count n, and
-        the last rendering repeats the step before. Otherwise count n shows step n - 1."""
+    def records(self, names: Sequence[str]) -> Iterator[Record]:
+        """The values of `names`, step by step.
+
+        A postfix shown at count 0 was set before its step was counted: the bar then shows step n at count n, and the
+        last rendering repeats the step before. Otherwise count n shows step n - 1.
+        """
         counts = sorted(self.shown)
         before = bool(counts) and counts[0] == 0
         if before and len(counts) > 1:
@@ -67,7 +68,7 @@ class _Bar:
             if last >= self.total or self.shown[last] == self.shown[previous]:
                 counts.pop()
         for count in counts:
-            values, digits = _postfix(self.shown[count])
+            values, digits = _postfix(self.shown[count], names)
             if values:
                 yield Record(self.offset + count - (0 if before else 1), values, digits)
 
@@ -77,6 +78,8 @@ def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
 
     `loss` names the loss where a log has several; without it the best known name in `LOSSES` is taken.
     """
+    losses = (loss,) if loss else (*LOSSES, *BAR_LOSSES)
+    in_text, in_bars = (loss, *GRAD_NORMS) if loss else (*LOSSES, *GRAD_NORMS), (*losses, *GRAD_NORMS)
     records: list[Record] = []
     bars: list[_Bar] = []
     outcome, clock = _Outcome(), _ForwardClock()
@@ -85,14 +88,15 @@ def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
         clock.see(line)
         bar = _BAR.search(line) if "%|" in line else None
         if bar and "=" in bar["inside"]:
-            _render(bars, bar)
+            if _postfix(bar["inside"], in_bars)[0]:  # the critic's bars may stand between the actor's
+                _render(bars, bar)
         else:
-            record = _json_record(line) or _text_record(line)
+            record = _json_record(line, in_text) or _text_record(line, in_text)
             if record:
                 records.append(record)
-    records += [record for bar in bars for record in bar.records()]
+    records += [record for bar in bars for record in bar.records(in_bars)]
     run = Run(name, status=outcome.status, message=outcome.message)
-    run.loss = _series(records, (loss,) if loss else LOSSES)
+    run.loss = _series(records, losses)
     run.grad_norm = _series(records, GRAD_NORMS)
     if clock.seconds:
         run.metrics["forward"] = Metric("second", [sum(clock.seconds) / len(clock.seconds)])
@@ -125,13 +129,13 @@ def _offset(bars: list[_Bar], title: str, total: int) -> int:
     return max(bar.offset + bar.total for bar in bars)
 
 
-def _postfix(inside: str) -> tuple[dict[str, float], int | None]:
-    """`00:02<00:40, 2.1it/s, gpt_loss=2.04, lr=0` as its known numbers."""
+def _postfix(inside: str, names: Sequence[str]) -> tuple[dict[str, float], int | None]:
+    """The numbers called `names` in `00:02<00:40, 2.1it/s, gpt_loss=2.04, lr=0`, and the fewest digits among them."""
     values, digits = {}, []
     for part in inside.split(", "):
         key, _, text = part.partition("=")
         found = re.fullmatch(rf"(?:\w+\()?({_NUMBER})\)?", text.strip(), re.IGNORECASE)
-        if found and key.strip() in (*LOSSES, *GRAD_NORMS):
+        if found and key.strip() in names:
             values[key.strip()] = float(found[1])
             digits.append(_significant(found[1]))
     return values, min(digits, default=None)
@@ -143,7 +147,7 @@ def _significant(text: str) -> int:
     return max(len(mantissa), 3)
 
 
-def _json_record(line: str) -> Record | None:
+def _json_record(line: str, names: Sequence[str]) -> Record | None:
     """One JSON object of scalars, as loggers write them; NaN and Infinity are read."""
     text = line.strip()
     if not text.startswith("{") or not text.endswith("}"):
@@ -152,7 +156,7 @@ def _json_record(line: str) -> Record | None:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    values = {name: value for name in (*LOSSES, *GRAD_NORMS) if (value := _number(found.get(name))) is not None}
+    values = {name: value for name in names if (value := _number(found.get(name))) is not None}
     if not values:
         return None
     step = next((_number(found[name]) for name in STEPS if name in found), None)
@@ -169,10 +173,19 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _text_record(line: str) -> Record | None:
+@cache
+def _value(names: tuple[str, ...]) -> re.Pattern[str]:
+    """`name: 1.5`, `'name': '1.5'`, `name = tensor(1.5)` for any of `names`."""
+    keys = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    key = rf"(?<![\w/])(?<!eval )(?P<key>{keys})['\"]?\s*[:=]\s*['\"]?"
+    return re.compile(rf"{key}(?:\w*\()?(?P<number>{_NUMBER})(?![\w.])", re.IGNORECASE)
+
+
+def _text_record(line: str, names: tuple[str, ...]) -> Record | None:
+    known = {name.lower(): name for name in names}
     values: dict[str, float] = {}
-    for found in _VALUE.finditer(line):
-        values.setdefault(found["key"].lower(), float(found["number"]))
+    for found in _value(names).finditer(line):
+        values.setdefault(known[found["key"].lower()], float(found["number"]))
     if not values:
         return None
     step = _STEP.search(line)

@@ -88,6 +88,21 @@ def test_dictionaries_iterations_and_infinities() -> None:
     assert iterations.grad_norm.values == {10: 3.5, 20: 2.25}
 
 
+def test_bars_of_an_actor_between_those_of_its_critic() -> None:
+    run = log("ppo_bars")
+    assert run.loss is not None
+    assert run.loss.values == {0: -0.0125, 1: 0.02, 2: -0.5}
+    assert run.grad_norm is not None
+    assert run.grad_norm.values == {0: 1.5, 1: 1.25, 2: 2.0}
+
+
+@pytest.mark.parametrize(("name", "steps"), [("ppo_bars", (0, 1)), ("ppo_ray", (1, 2))])
+def test_a_loss_asked_for_by_name(name: str, steps: tuple[int, int]) -> None:
+    (run,) = read(LOGS / f"{name}.log", "critic_loss")
+    assert run.loss is not None
+    assert {step: run.loss.values[step] for step in steps} == dict(zip(steps, (1.5, 1.25), strict=True))
+
+
 def test_replay_logs_tell_time_and_outcome() -> None:
     good, bad = log("replay_ok"), log("replay_failed")
     assert (good.status, good.metrics["forward"].means) == ("ok", [0.5])  # over midnight
