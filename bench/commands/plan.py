@@ -49,23 +49,30 @@ def parser() -> argparse.ArgumentParser:
     """The flags of `bench plan`."""
     p = argparse.ArgumentParser(prog="python -m bench plan", description=__doc__, allow_abbrev=False)
     p.add_argument("--model", required=True, help="a known name, a config.json, a checkpoint directory")
-    p.add_argument("--gpus", "--num-gpus", type=positive, required=True, help="GPUs altogether")
+    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, required=True, help="GPUs altogether")
     p.add_argument("--gpus-per-node", type=positive, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
     p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
     p.add_argument("--micro-batch-size", type=positive, default=1, help="samples per GPU and forward pass")
     p.add_argument("--train-batch-size", type=positive, help="samples per step; default: no accumulation")
     p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(BACKENDS)}")
-    p.add_argument("--zero-stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
-    p.add_argument("--num-layers", type=positive, help="cut the model to this many layers")
-    p.add_argument("--tp", "--tp-size", type=positive, help="only this tensor-parallel size")
-    p.add_argument("--ring", "--ring-attn-size", type=positive, help="only this ring size")
+    p.add_argument("--zero-stage", "--zero_stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
+    p.add_argument("--num-layers", "--num_layers", type=positive, help="cut the model to this many layers")
+    p.add_argument(
+        "--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, help="only this tensor-parallel size"
+    )
+    p.add_argument("--ring", "--ring-attn-size", "--ring_attn_size", type=positive, help="only this ring size")
     p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16")
     p.add_argument("--master", choices=("fp32", "bf16"), default="fp32", help="type of the optimizer's copy")
     p.add_argument("--attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
     p.add_argument("--ring-impl", choices=("zigzag", "llama3", "ring", "sdpa"), default="zigzag")
     p.add_argument("--head", choices=HEADS, default="chunked", help="how logits are computed; full: all in fp32")
-    p.add_argument("--compile", choices=("none", "blocks", "full", "deepcompile"), default="none")
+    p.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
+    p.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
+    p.add_argument(
+        "--compile", choices=("none", "blocks", "full", "deepcompile"), default="none", nargs="?", const="blocks"
+    )
+    p.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
     p.add_argument("--packing", action=argparse.BooleanOptionalAction, default=True)
     p.add_argument("--gradient-checkpointing", choices=("auto", "on", "off"), default="auto",
                    help="auto: where it would not fit without")  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench import availability, environment, results, supervise
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, store
+from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
 from bench.replay import records
@@ -39,21 +39,24 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument("--fold-tokens", action="store_true", default=None, help="token ids modulo the vocabulary")
     what = p.add_argument_group("model")
     what.add_argument("--model", "--pretrain", help="preset, config.json, directory or hub name; default llama-3.1-8b")
-    what.add_argument("--num-layers", type=positive)
-    what.add_argument("--compile", nargs="?", const="blocks", choices=("none", "blocks", "full"))
+    what.add_argument("--num-layers", "--num_layers", type=positive)
+    what.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
     what.add_argument("--deepcompile", action="store_true")
+    what.add_argument("--attn", choices=CHOICES["attn"])
     what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
-    what.add_argument("--packing", action=argparse.BooleanOptionalAction, help="default: packed")
-    what.add_argument("--dtype", "--param_dtype", choices=("bf16", "fp16", "fp32"))
-    what.add_argument("--gradient-checkpointing", action="store_true", default=None)
+    what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction, help="default: packed")
+    what.add_argument("--dtype", "--param_dtype", choices=CHOICES["dtype"])
+    what.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
     how = p.add_argument_group("how it runs")
     how.add_argument("--backend", help="deepspeed (default), fsdp2, ddp or package.module:Class")
-    how.add_argument("--zero-stage", type=int, choices=(0, 1, 2, 3), help="of deepspeed; default 1")
+    how.add_argument("--zero-stage", "--zero_stage", type=int, choices=(0, 1, 2, 3), help="of deepspeed; default 1")
     how.add_argument(
         "--num-gpus", "--num_gpus", type=positive, help="processes; default 1; launchers say it themselves"
     )
-    how.add_argument("--tp", type=positive)
-    how.add_argument("--ring", type=positive)
+    how.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", "--ds_tensor_parallel_size", type=positive)
+    how.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive)
+    how.add_argument("--tp-plan", choices=CHOICES["tp_plan"])
+    how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--loss", help="sft (default), ppo or module:function")
     how.add_argument(
         "--lr", "--learning_rate", type=float, help="learning rate; 0 leaves the weights as they are; default 1e-4"
@@ -87,7 +90,7 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     if options.model is not None:
         settings.pop("fold_tokens", None)
     settings |= {k: v for k, v in vars(options).items() if v is not None and k not in NOT_SETTINGS}
-    if options.flash_attn is not None:
+    if options.flash_attn is not None and options.attn is None:
         settings["attn"] = "flash_attention_2" if options.flash_attn else "sdpa"
     if options.deepcompile or options.compile:
         settings["compile"] = "deepcompile" if options.deepcompile else options.compile

@@ -29,8 +29,13 @@ def parser() -> argparse.ArgumentParser:
         "SKIP_DEEPSPEED SKIP_FSDP2 SKIP_TP SKIP_RING (the last two leave out the combined run as well).",
     )  # fmt: skip
     runs = p.add_argument_group("runs")
-    runs.add_argument("--tp-size", "--tp", dest="tp_sizes", type=positives, help="default 2; a list makes more runs")
-    runs.add_argument("--ring-size", "--ring", dest="ring_sizes", type=positives, help="default 2; likewise")
+    runs.add_argument(
+        "--tp-size", "--tp", "--fsdp_tensor_parallel_size", dest="tp_sizes", type=positives,
+        help="default 2; a list makes more runs",
+    )  # fmt: skip
+    runs.add_argument(
+        "--ring-size", "--ring", "--ring_attn_size", dest="ring_sizes", type=positives, help="default 2; likewise"
+    )
     for name in ("deepspeed", "fsdp2", "tp", "ring"):
         runs.add_argument(f"--skip-{name}", action="store_true", default=None)
     runs.add_argument(

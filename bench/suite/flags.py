@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from bench.configuration import CHOICES
+
 SIZES = ("tp_sizes", "ring_sizes")
 
 
@@ -37,8 +39,12 @@ def add_training(p: argparse.ArgumentParser) -> None:
     model.add_argument("--device", choices=("auto", "cpu", "cuda"))
     model.add_argument("--dtype", "--param_dtype", choices=("bf16", "fp32"))
     model.add_argument("--attn", choices=("eager", "sdpa", "flash_attention_2", "flex"))
-    model.add_argument("--compile", nargs="?", const="blocks", choices=("none", "blocks", "full"))
-    model.add_argument("--head", choices=("full", "chunked", "compiled", "liger"))
+    model.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
+    model.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
+    model.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
+    model.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
+    model.add_argument("--use_hf_tp_plan", action="store_true", help="of tensor parallelism; it is the default")
+    model.add_argument("--head", choices=CHOICES["head"])
     model.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction)
     model.add_argument(
         "--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None
@@ -52,7 +58,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     how.add_argument("--save-steps", "--save_steps", type=positive, help="checkpoint after so many; resumed from")
     how.add_argument("--save-model", action="store_true", default=None, help="write each trained model as safetensors")
     out = p.add_argument_group("output")
-    out.add_argument("--output-dir", type=Path, help="results and checkpoints; default ./checkpoint/suite")
+    out.add_argument("--output-dir", "--output", type=Path, help="results and checkpoints; default ./checkpoint/suite")
     out.add_argument("--log-dir", type=Path, help="a log of JSON lines per run; default ./logs")
     out.add_argument("--force", action="store_true", help="train again what is there already")
     out.add_argument("--quiet", action="store_true")

@@ -199,6 +199,28 @@ def test_a_preset_of_the_harness(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("llama-tiny: 0.63M parameters, 2 layers")
 
 
+def test_other_spellings_of_flags_mean_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    def planned(*flags: str) -> str:
+        assert main(["--model", "llama-tiny", "--backend", "fsdp2", "--format", "json", *flags]) == 0
+        return capsys.readouterr().out
+
+    ours = planned(
+        "--gpus", "4", "--tp", "2", "--ring", "2", "--attn", "sdpa", "--ring-impl", "sdpa", "--compile=blocks"
+    )
+    old = (
+        "--num_gpus",
+        "4",
+        "--fsdp_tensor_parallel_size",
+        "2",
+        "--ring_attn_size",
+        "2",
+        "--no-flash-attn",
+        "--compile",
+    )
+    assert planned(*old, "--ring-impl", "sdpa") == ours
+    assert planned("--gpus", "4") == planned("--gpus", "4", "--flash-attn") != ours
+
+
 def test_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(["plam"]) == 2
     assert "did you mean plan?" in capsys.readouterr().err

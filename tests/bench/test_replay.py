@@ -140,6 +140,11 @@ def test_old_options_mean_what_they_meant(inputs: Path) -> None:
     assert (other.compile, other.attn, other.zero_stage) == ("deepcompile", "flash_attention_2", 3)
     assert (other.backward, other.shuffle_inputs, other.num_gpus, other.steps) == (False, True, 4, COUNT)
     assert made("--random-seed", "123").random_seed == 123
+    spelled = made(
+        "--backend", "fsdp2", "--fsdp_tensor_parallel_size", "2", "--ring_attn_size", "3", "--use_hf_tp_plan",
+        "--attn", "eager", "--flash-attn", "--packing_samples", launched=6,
+    )  # fmt: skip
+    assert (spelled.tp, spelled.ring, spelled.tp_plan, spelled.attn, spelled.packing) == (2, 3, "hf", "eager", True)
     assert made(gpus=0).fold_tokens
     assert not made("--model", "qwen3-tiny", gpus=0).fold_tokens
 

@@ -16,10 +16,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.commands import sft, suite
 from bench.configuration import ConfigurationError
 from bench.inputs.batch import InputError
 from bench.inputs.captured import read_batches
 from bench.inputs.dataset import ByteTokenizer, Sample, read_samples, tokenize
+from bench.suite import flags as suite_flags
 from bench.suite.criteria import compare_losses, falls, judge
 from bench.suite.data import prepare_data
 from bench.suite.log import read_log
@@ -94,6 +96,19 @@ def test_variables_of_the_old_scripts_choose_the_runs() -> None:
         from_environment({"NUM_GPUS": "x"})
     with pytest.raises(ConfigurationError, match="at least 2 are needed"):
         settle(0, {"num_gpus": 8, "max_samples": 9})
+
+
+def test_old_options_mean_what_they_meant() -> None:
+    flags = ["--fsdp_tensor_parallel_size", "2", "--ring_attn_size", "4", "--use_hf_tp_plan", "--local_rank", "0"]
+    both = ["--deepcompile", "--no-flash-attn", "--output", "out", "--pretrain", "qwen3-tiny", "--packing_samples"]
+    one = sft.parser().parse_args([*flags, *both])
+    many = suite.parser().parse_args([*flags, *both])
+    assert (one.tp, one.ring, many.tp_sizes, many.ring_sizes) == (2, 4, (2,), (4,))
+    for options in (one, many):
+        settings = settle(0, suite_flags.given(options))
+        assert (settings.compile, settings.attn, settings.model) == ("deepcompile", "sdpa", "qwen3-tiny")
+        assert (settings.output_dir, settings.packing) == (Path("out"), True)
+    assert settle(0, suite_flags.given(sft.parser().parse_args(["--flash-attn"]))).attn == "flash_attention_2"
 
 
 @pytest.mark.parametrize(
