@@ -78,7 +78,9 @@ def diagnosis(recorded: Sequence[dumps.Dump], stacks: dict[int, str]) -> tuple[l
         return [line for stall in found for line in analysis.describe(stall, by_rank, positions)], True, frames
     lines, waits = _from_stacks(positions)
     if recorded:
-        lines.insert(0, f"{ranges(sorted(by_rank))}: every recorded collective has ended")
+        some = any(dump.entries for dump in recorded)
+        what = "every recorded collective has ended" if some else "no collective is recorded"
+        lines.insert(0, f"{ranges(sorted(by_rank))}: {what}")
     return lines, waits, frames
 
 

@@ -64,6 +64,11 @@ def test_a_missing_dump_is_the_first_suspect(hung: Path, capsys: pytest.CaptureF
     assert "every recorded collective has ended" in capsys.readouterr().out
 
 
+def test_dumps_of_before_the_first_collective_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(write(tmp_path, {0: [], 1: []}, world=2)) == 0
+    assert capsys.readouterr().out == "ranks 0-1: no collective is recorded\n"
+
+
 def entry(
     number: int, operation: str = "all_reduce", size: int = 4, done: bool = True, group: str = "0"
 ) -> dict[str, Any]:

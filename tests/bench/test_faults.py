@@ -138,3 +138,9 @@ def test_a_fault_is_a_row_of_its_class(case: Case, swept: dict[str, dict[str, An
 def test_no_row_and_no_process_is_lost(swept: dict[str, dict[str, Any]]) -> None:
     assert len(swept) == len(CASES) >= 40
     assert started_by(os.getpid()) == []
+
+
+def test_the_report_shows_these_cases() -> None:
+    from tests.bench.fault_table import text
+
+    assert text(CASES) in (ROOT / "reports" / "faults.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """What a sweep adds to training itself, and what its rows leave for the next: prints Markdown.
 
-    python tests/benchmarks/sweep_overhead.py [--rounds N] [--device cpu|cuda] [--compiled] [--inputs DIRECTORY]
+    python tests/benchmarks/sweep_overhead.py [--rounds N] [--ranks N…] [--device cpu|cuda] [--compiled]
+        [--inputs DIRECTORY]
 
 A row of `python -m bench` against the same steps in a plain program with the same imports and model building, in
 turns; with --compiled the warm-up of eight compiled rows; with --inputs the build of rows on recorded batches. Exit
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,7 +37,7 @@ ROWS = 3
 """Of one sweep."""
 
 STEPS = 5
-# As many steps as a row has warm-up, timed and reported ones, and nothing else of the harness.
+# As many steps as a row has warm-up and timed ones, and nothing else of the harness.
 PLAIN = """
 import os
 import sys
@@ -89,21 +91,33 @@ def plain(folder: Path, configuration: Configuration, steps: int) -> Command:
 
 
 def overhead(device: str, ranks: int, rounds: int) -> list[Any]:
-    """Medians of seconds: of a row, of the plain program, and what is between."""
+    """Medians of seconds: of a row, of the plain program, and what is between, by the wall and by the processors.
+
+    On a machine with other work the processors' time says more; that of a sweep includes its own start.
+    """
     rows: list[float] = []
     bare: list[float] = []
-    lengths = ["--seq-len", ",".join(str(256 + n) for n in range(ROWS))]
+    busy: list[float] = []
+    # Short steps: those in which memory and communication are measured count as added, whatever they train.
+    lengths = ["--micro-batch-size", "1", "--seq-len", ",".join(str(32 + n) for n in range(ROWS))]
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+            folder, before = Path(name), processors()
             seconds, results = sweep(folder / "rows", [*flags(device, ranks), *lengths])
             rows += seconds[1:]
-            for result in results[1:]:
-                # Beyond its warm-up and timed steps a row has one for memory and at least one for the profile.
+            middle = processors()
+            for result in results:
                 steps = result["summary"]["effective"]["warmup_steps"] + STEPS
                 bare.append(plain(folder, parse(result["configuration"]), steps).seconds("wall"))
+            busy.append((middle - before - (processors() - middle)) / ROWS)
     row, program = statistics.median(rows), statistics.median(bare)
-    return [ranks, len(rows), f"{row:.1f}", f"{program:.1f}", f"{row - program:.1f}"]
+    return [ranks, len(rows), f"{row:.1f}", f"{program:.1f}", f"{statistics.median(busy):.1f}", f"{row - program:.1f}"]
+
+
+def processors() -> float:
+    """Processor seconds of all programs that were started from here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def compiled(device: str) -> list[list[Any]]:
@@ -136,9 +150,12 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--inputs", type=Path)
+    parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2], help="of the rows; none: leave them out")
     options = parser.parse_args()
-    added = [overhead(options.device, ranks, options.rounds) for ranks in (1, 2)]
-    print(tabulate(added, ["ranks", "rows", "row, s", "plain program, s", "added, s"], tablefmt="github"), flush=True)
+    added = [overhead(options.device, ranks, options.rounds) for ranks in options.ranks]
+    heads = ["ranks", "rows", "row, s", "plain program, s", "added, s of processors", "added, s"]
+    if added:
+        print(tabulate(added, heads, tablefmt="github"), flush=True)
     if options.compiled:
         heads = ["backend", "layers", "seq_len", "warm-up, s", "loss"]
         print("\n" + tabulate(compiled(options.device), heads, tablefmt="github"), flush=True)
