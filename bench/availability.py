@@ -57,6 +57,8 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
         return f"{configuration.attn} needs a GPU: use --attn sdpa"
     if configuration.attn == "flex" and configuration.backward and not on_gpu:
         return "flex attention has no backward pass on a CPU: use --attn sdpa, or --no-backward"
+    if configuration.ring > 1 and not configuration.packing:
+        return "ring attention here spreads packed documents over its ranks: drop --no-packing"
     compiles = configuration.compile != "none" or configuration.head == "compiled"
     if compiles and not on_gpu and not any(map(shutil.which, COMPILERS)):
         return "torch.compile on a CPU needs a C++ compiler: install g++ or clang"

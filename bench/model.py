@@ -256,6 +256,7 @@ def build_actor(
 
     config = model_config(model, num_layers, trust_remote_code)
     if ring > 1:
+        check_for_ring(config, model)
         register()
     torch.manual_seed(seed)
     implementation = attention_name(attn, ring)
@@ -273,6 +274,16 @@ def build_actor(
         network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     network.train()
     return Actor(network, head)
+
+
+def check_for_ring(config: Any, model: str) -> None:
+    """Raise `ModelError` where layers need what ring attention has not: a window, or a cap on the scores."""
+    windowed = getattr(config, "sliding_window", None) is not None
+    kinds = getattr(config, "layer_types", None)
+    if windowed and (kinds is None or "sliding_attention" in kinds):
+        raise ModelError(f"--model {model}: its layers attend to a window, which ring attention does not: use --ring 1")
+    if getattr(config, "attn_logit_softcapping", None):
+        raise ModelError(f"--model {model}: it caps attention scores, which ring attention does not: use --ring 1")
 
 
 def layers_of(network: nn.Module) -> nn.ModuleList:

@@ -14,7 +14,7 @@ import rules.models
 from bench.configuration import model_facts
 from bench.losses import find_loss, ppo
 from bench.measure import graph_report, is_steady
-from bench.model import HEAD_CHUNK, Head, ModelError, build_actor, model_config
+from bench.model import HEAD_CHUNK, Head, ModelError, build_actor, check_for_ring, model_config
 from bench.strategies.data import ShardedSampler, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 from bench.strategies.master_weights import MasterWeights
@@ -175,6 +175,23 @@ def test_presets_make_configurations_of_any_depth(preset: str) -> None:
     config = model_config(preset, 3)
     assert config.num_hidden_layers == 3
     assert len(getattr(config, "layer_types", None) or [0] * 3) == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "reason"),
+    [("gemma-3-tiny", 2, "attend to a window"), ("gemma-2-2b", 1, "window"), ("qwen3-tiny", 1, None)],
+)
+def test_a_ring_is_refused_for_attention_that_it_has_not(model: str, layers: int, reason: str | None) -> None:
+    config = model_config(model, layers)
+    if reason is None:
+        check_for_ring(config, model)
+        return
+    with pytest.raises(ModelError, match=reason):
+        check_for_ring(config, model)
+    config.sliding_window = None
+    if getattr(config, "attn_logit_softcapping", None):
+        with pytest.raises(ModelError, match="caps attention scores"):
+            check_for_ring(config, model)
 
 
 def test_short_names_of_published_models_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,6 +252,8 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
         ({"head": "liger"}, "liger_kernel is not installed: pip install"),
         ({"device": "cuda"}, "no GPU is visible"),
         ({"num_gpus": 1, "device": "auto"}, None),
+        ({"num_gpus": 2, "ring": 2}, None),
+        ({"num_gpus": 2, "ring": 2, "packing": False}, "ring attention here spreads packed documents"),
     ],
 )
 def test_what_is_not_there_is_named_before_anything_starts(
