@@ -3,12 +3,13 @@ configuration file that its command line names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from rules.launch._common import origin
 from rules.launch._configuration import Offer, Said
-from validator.analysis.command_line import CommandLine
+from validator.analysis.command_line import CommandLine, Given
 from validator.analysis.composed import Composition, Node
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
@@ -18,6 +19,9 @@ from validator.analysis.programs import SettingsClass
 from validator.facts.config_files import MAPPING, Settings
 
 _FILES = (".toml", ".yaml", ".yml", ".json")
+_LIBRARIES = re.compile(
+    r"\b(?:tyro\.cli|simple_parsing\.parse|pyrallis\.parse|draccus\.parse)\(\s*(?:config_class=)?(\w+)"
+)
 _OFF = ("enabled", "enable")
 
 
@@ -28,17 +32,39 @@ class Offers(NamedTuple):
     complete: bool
 
 
-def of_options(launch: Launch, line: CommandLine) -> Offers:
-    """The options of a program: as given, or with their defaults; and the `key=value` words of one without a parser."""
+def of_options(launch: Launch, line: CommandLine, classes: list[SettingsClass]) -> Offers:
+    """The options of a program: as given, or with their defaults; and the `key=value` words of one without a parser.
+
+    The fields of a settings class are options where a library makes them so (`HfArgumentParser`, `tyro.cli`).
+    """
+    if launch.parser is None and (read := _read_by_library(launch, classes)) is not None:
+        given = {each.name.lstrip("-").replace("-", "_"): each for each in line.given}
+        rows = [_of_field(name, default, given.get(name), line) for name, default in read.fields.items()]
+        return Offers(rows, True)
     if launch.parser is None:
         rows = [_given(each.name, each.values, each.at, each.flag) for each in line.given]
         words = [(key, said) for field, _ in line.stray for key, said in _word(field)]
         return Offers([*rows, *(Offer(tuple(key.split(".")), said) for key, said in words)], False)
-    rows = [_of_option(option, line) for option in launch.parser.options if option.flags]
-    return Offers(rows, not launch.parser.open and not launch.parser.from_dataclasses)
+    defaults = {name: value for each in classes for name, value in each.fields.items()}
+    rows = [_of_option(option, line, defaults) for option in launch.parser.options if option.flags]
+    return Offers(rows, not launch.parser.open)
 
 
-def _of_option(option: Option, line: CommandLine) -> Offer:
+def _read_by_library(launch: Launch, classes: list[SettingsClass]) -> SettingsClass | None:
+    """The settings class that a program hands to a library which makes options of its fields."""
+    match = _LIBRARIES.search(launch.module.source.text) if launch.module is not None else None
+    found = [each for each in classes if match is not None and each.cls.name == match[1]]
+    return found[0] if len(found) == 1 else None
+
+
+def _of_field(name: str, default: object, given: Given | None, line: CommandLine) -> Offer:
+    if given is not None:
+        return Offer((name,), _given(given.name, given.values, given.at, given.flag).said)
+    known = default is not COMPUTED and default is not None and not line.open
+    return Offer((name,), Said(str(default), f"--{name}") if known else None)
+
+
+def _of_option(option: Option, line: CommandLine, defaults: Mapping[str, object]) -> Offer:
     path = tuple(option.dest.split("."))
     given = line.last(*option.flags)
     if given is not None and option.takes_value:
@@ -46,9 +72,10 @@ def _of_option(option: Option, line: CommandLine) -> Offer:
     if not option.takes_value:
         switched = (given is not None) is (option.action == "store_true")
         return Offer(path, None if line.open and given is None else Said(str(switched), option.flags[0]))
-    if line.open or option.default is UNKNOWN or option.default is None:
+    default = defaults.get(option.dest, COMPUTED) if option.default is UNKNOWN else option.default
+    if line.open or default is COMPUTED or default is None:
         return Offer(path, None)
-    return Offer(path, Said(str(option.default), option.flags[0]))
+    return Offer(path, Said(str(default), option.flags[0]))
 
 
 def _given(name: str, values: tuple[Field, ...], at: tuple[int, int, int, int], flag: Field) -> Offer:

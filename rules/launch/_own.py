@@ -19,6 +19,7 @@ from validator.tables import load_toml
 
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names.toml")
 _SIZES = ("tp", "pp", "ring", "ulysses")
+_TAGS = {"ring": "cp", "ulysses": "cp"}
 _TEXTS = ("model", "backend")
 _OF_A_NUMBER = ("heads", "kv_heads")
 # a name that may be that of a size of the mesh, for all that its words say
@@ -67,10 +68,20 @@ def _role(words: str) -> str:
     return known.pop() if len(known) == 1 else "other"
 
 
-def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool, text: Callable[[], str]) -> None:
+class Source(NamedTuple):
+    """What a program's source tells, asked only where it matters.
+
+    `text`: all of it. `divided`: the sizes by which it divides its ranks, as tags of `validator.analysis.dimensions`.
+    """
+
+    text: Callable[[], str]
+    divided: Callable[[], frozenset[str]]
+
+
+def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool, source: Source) -> None:
     """Add to a configuration what the options of its program mean; what is said already, wins.
 
-    `complete`: the program has no others. `text` gives the program's source, with all that it imports.
+    `complete`: the program has no others.
     """
     found: dict[str, list[Offer]] = {}
     for offer in offers:
@@ -83,7 +94,7 @@ def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool
     if "mini_batch_size" in found:
         for name in ("train_batch_size", "micro_batch_size", "grad_accum"):
             found.pop(name, None)  # of rollouts, of one update: which of them is not told by the name
-    if not _is_global(found, text):
+    if not _is_global(found, source.text):
         found.pop("train_batch_size", None)
     said = {quantity: one for quantity, rows in found.items() if (one := _agreed(quantity, rows)) is not None}
     if "model" in said:
@@ -91,11 +102,18 @@ def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool
             said.pop(name, None)
     for quantity, each in said.items():
         result.said.setdefault(quantity, each)
-    _backend(result, text)
-    if complete and not doubtful:
+    _backend(result, source.text)
+    if not doubtful and (complete or _divides_by_all(found, source)):
         for size in _SIZES:
             if size not in found:
                 result.implied.setdefault(size, 1)
+
+
+def _divides_by_all(found: dict[str, list[Offer]], source: Source) -> bool:
+    """Whether the program divides its ranks by sizes, and by all that it offers: then it knows no others."""
+    sizes = {_TAGS.get(size, size) for size in _SIZES if size in found}
+    divided = source.divided()
+    return bool(divided) and divided == sizes
 
 
 def _is_global(found: dict[str, list[Offer]], text: Callable[[], str]) -> bool:
@@ -150,8 +168,10 @@ def _backend(result: Configuration, text: Callable[[], str]) -> None:
     """The engine that trains: as an option says, or the only one that the program imports."""
     said = result.said.pop("backend", None)
     value: Any = _BACKENDS.get(str(said.value).lower()) if said is not None else None
-    if value is None and "deepspeed" not in text().lower():
-        value = "own"
+    if value is None:
+        mixed = re.search(r"fully_shard|FullyShardedDataParallel|DistributedDataParallel", text())
+        alone = "deepspeed.initialize(" in text() and not mixed
+        value = "deepspeed" if alone else "own" if "deepspeed" not in text().lower() else None
     if value is not None:
         result.implied.setdefault("backend", value)
 

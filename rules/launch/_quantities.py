@@ -19,6 +19,7 @@ from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
 from validator.analysis.options import UNKNOWN, Parser
 from validator.analysis.programs import Programs
+from validator.analysis.quotients import Quotients
 from validator.facts.config_files import Setting, Settings
 from validator.project import Module, Project
 
@@ -90,7 +91,7 @@ def _own_program(
     if composition is not None:
         offers = _offers.of_composition(launch, composition)
     else:
-        offers = _offers.of_options(launch, line)
+        offers = _offers.of_options(launch, line, programs.settings(module))
         for name in _offers.files_named(line, launch.parser):
             found = files.by_path(name, launch.path)
             if found is None:
@@ -105,7 +106,16 @@ def _own_program(
                 kept = [row for row in beside.rows if row.path not in words]  # the command line wins
                 offers = _offers.Offers([*offers.rows, *kept], offers.complete and beside.complete)
     result.module, result.offers = module, tuple(offers.rows)
-    _own.understood(result, offers.rows, complete=offers.complete, text=lambda: programs.text(module))
+    divided = _own.Source(lambda: programs.text(module), lambda: _divided(project, module))
+    _own.understood(result, offers.rows, complete=offers.complete, source=divided)
+
+
+def _divided(project: Project, module: Module) -> frozenset[str]:
+    """The parallel sizes by which a program divides its ranks, by their tags; empty where it does not."""
+    own = frozenset(project.analysis(Programs).modules(module))
+    rows = (row for row in project.analysis(Quotients).all if row.function.module in own and row.size.has("world"))
+    tags = {factor.tag for row in rows if "batch" not in row.size.tags for factor in row.size.under}
+    return frozenset(tags - {"gpus", "nodes"})
 
 
 def _by_flags(framework: Framework, parser: Parser | None, line: CommandLine) -> dict[str, Said]:
