@@ -242,6 +242,13 @@ def skip(model, batches):
                 torch.cuda.empty_cache()
                 continue
             raise
+
+def accelerated(accelerator, model, batches):
+    for batch in batches:
+        try:
+            accelerator.backward(model(batch).loss)
+        except torch.OutOfMemoryError:  # error: MP507
+            continue
 """,
 ]
 
