@@ -55,8 +55,8 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
         return f"{configuration.num_gpus} GPUs are needed, {gpus} are visible: set --num-gpus {gpus}"
     if (configuration.attn.startswith("flash_attention") or configuration.attn in CUDA_KERNELS) and not on_gpu:
         return f"{configuration.attn} needs a GPU: use --attn sdpa"
-    if configuration.attn == "flex" and configuration.backward and not on_gpu:
-        return "flex attention has no backward pass on a CPU: use --attn sdpa, or --no-backward"
+    if configuration.attn == "flex" and not on_gpu:
+        return "flex attention has no backward pass on a CPU: use --attn sdpa"
     if configuration.ring > 1 and not configuration.packing:
         return "ring attention here spreads packed documents over its ranks: drop --no-packing"
     compiles = configuration.compile != "none" or configuration.head == "compiled"

@@ -244,7 +244,6 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
         ({"attn": "sdpa_cudnn"}, "sdpa_cudnn needs a GPU"),
         ({"attn": "sdpa_efficient"}, "sdpa_efficient needs a GPU"),
         ({"attn": "flex"}, "flex attention has no backward pass on a CPU"),
-        ({"attn": "flex", "backward": False}, None),
         ({"attn": "sdpa_flash"}, None),
         ({"attn": "flash_attention_3"}, "flash-attn-3 is not installed: build it"),
         ({"attn": "flash_attention_4"}, "flash-attn-4 is not installed: pip install flash-attn-4"),
