@@ -236,6 +236,33 @@ class Late:
         if hasattr(self, "sink"):
             dist.all_reduce(count)  # error: MP501
 """,
+    """
+import torch.distributed as dist
+
+class Plugin:
+    def __init__(self, version):
+        self.version = version
+
+    @property
+    def is_second(self):
+        return dist.is_initialized() and self.version == 2
+
+def options_of(plugin):
+    options = None
+    if plugin.version == 2:
+        options = dict(full=True)
+    return options
+
+def put(model, options=None):
+    if options is not None:
+        dist.all_reduce(model, **options)
+
+def load(plugin: Plugin, model, rank):
+    options = options_of(plugin)
+    if rank != 0 and plugin.is_second:  # error: MP501
+        return
+    put(model, options)
+""",
 ]
 
 CORRECT = [
@@ -388,6 +415,33 @@ def load(path, rank, model):
 def convert(paths, model):
     for rank in range(len(paths)):
         load(paths[rank], rank, model)
+""",
+    """
+import torch.distributed as dist
+
+class Plugin:
+    def __init__(self, version):
+        self.version = version
+
+    @property
+    def is_second(self):
+        return dist.is_initialized() and self.version == 2
+
+def options_of(plugin):
+    options = None
+    if plugin.version == 2:
+        options = dict(full=True)
+    return options
+
+def put(model, options=None):
+    if options is not None:
+        dist.all_reduce(model, **options)
+
+def load(plugin: Plugin, model, rank):
+    options = options_of(plugin)
+    if rank != 0 and not plugin.is_second:
+        return
+    put(model, options)
 """,
 ]
 

@@ -22,7 +22,8 @@ class Condition(NamedTuple):
     """A test as the comparison of its arms needs it.
 
     `assume`: the uniform parts that must have this value for the ranks to disagree (in `a is None or rank == 0`
-    they disagree only where `a is None` is false).
+    they disagree only where `a is None` is false). `given`: the text is `x is None` of a variable that a call passes,
+    which counts as false unless more is known.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Condition(NamedTuple):
     taint: Taint | None
     assume: tuple[tuple[str, bool], ...]
     member: bool = False  # `rank in ranks`: holds for every member of a group of those ranks
+    given: bool = False
 
 
 def normal(test: ast.expr) -> tuple[str, bool]:

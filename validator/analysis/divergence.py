@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.agreement import Agreement
 from validator.analysis.collectives import WORLD, dimension
 from validator.analysis.conditions import MEMBERS, Taint
 from validator.analysis.effects import Effects, Loop, Tracer
@@ -152,8 +153,11 @@ class Divergences:
             return None
         left, right = found
         op = left if isinstance(left, Op) else right
-        if isinstance(op, Op) and comparison.chose and len(op.via) > _FAR:
+        if isinstance(op, Op) and comparison.chosen and len(op.via) > _FAR:
             return None  # far away and only under some configuration: more likely our ignorance than a defect
+        together = condition.assume, {**comparison.chosen, **comparison.given}.items()
+        if all(together) and self.project.analysis(Agreement).excludes(function, *together):
+            return None
         if isinstance(left, Op):
             return Divergence(function, node, taint, _inside(left, fork.yes, node), right, "then", False)
         assert isinstance(right, Op)
@@ -248,7 +252,8 @@ class _Comparison:
         self.taint = taint
         self.loop = loop
         self.budget = _BUDGET
-        self.chose = False  # whether a shared condition had to take one value for the traces to differ
+        self.given: Assumed = {}  # variables that counted as not None on the way
+        self.chosen: Assumed = {}  # the shared conditions that had to take one value for the traces to differ
 
     def differ(self, a: Trace, b: Trace, if_a: Assumed, if_b: Assumed) -> Difference | None:
         """The first pair in which the traces differ, one of them an Op; None where they agree or it cannot be told.
@@ -297,6 +302,9 @@ class _Comparison:
                 trace = trace.yes if assumed[trace.condition.text] == trace.condition.positive else trace.no
             elif isinstance(trace, Fork) and trace.condition.member:
                 trace = trace.yes if trace.condition.positive else trace.no
+            elif isinstance(trace, Fork) and (likely := trace.likely()) is not None:
+                self.given[trace.condition.text] = False
+                trace = likely
             else:
                 return trace
 
@@ -313,7 +321,7 @@ class _Comparison:
         for value, arm in ((not positive, fork.no), (positive, fork.yes)):
             found = self.differ(arm, other, {**mine, text: value}, {**others, text: value})
             if found is not None:
-                self.chose = True
+                self.chosen[text] = value
                 return found
         return None
 
@@ -355,11 +363,15 @@ class _Comparison:
                 trace = trace.rest
             elif trace.condition.text in known:
                 trace = trace.yes if known[trace.condition.text] == trace.condition.positive else trace.no
+            elif (likely := trace.likely()) is not None:
+                self.given[trace.condition.text] = False
+                trace = likely
             else:
                 found = self._first(trace.no, known)
                 if found is None:
                     found = self._first(trace.yes, known)
-                    self.chose = self.chose or found is not None
+                    if found is not None:
+                        self.chosen[trace.condition.text] = trace.condition.positive
                 return found
         return None
 

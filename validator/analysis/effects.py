@@ -165,7 +165,8 @@ class Effects:
             elif isinstance(trace, Repeat):
                 stack += [trace.rest, trace.body]
             else:
-                stack += [trace.no, trace.yes]
+                likely = trace.likely()
+                stack += [trace.no, trace.yes] if likely is None else [likely]
         return list(found.values())
 
 

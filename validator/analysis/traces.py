@@ -11,7 +11,7 @@ from typing import NamedTuple
 from validator.analysis.binding import bind
 from validator.analysis.collectives import WORLD
 from validator.analysis.conditions import Condition
-from validator.facts.model import At, Call
+from validator.facts.model import Argument, At, Call
 from validator.project import Method
 
 _ROOM = 300  # parts of a callee's trace that are copied into a caller; beyond, the callee counts as silent
@@ -42,6 +42,12 @@ class Fork(NamedTuple):
     condition: Condition
     yes: Trace
     no: Trace
+
+    def likely(self) -> Trace | None:
+        """The arm that is taken unless more is known, where there is one: that of a variable that is not None."""
+        if not self.condition.given:
+            return None
+        return self.no if self.condition.positive else self.yes
 
 
 class Repeat(NamedTuple):
@@ -91,7 +97,10 @@ class Inlining:
         decided = self._decided(trace.condition)
         if decided is not None:
             return self.copy(trace.yes if decided else trace.no)
-        condition = trace.condition._replace(text=self._text(trace.condition.text))
+        old = trace.condition
+        given = self.arguments.get(old.text.removesuffix(" is None")) if old.text.endswith(" is None") else None
+        passed = old.given or (given is not None and _is_variable(given))
+        condition = old._replace(text=self._text(old.text), given=passed)
         return Fork(condition, self.copy(trace.yes), self.copy(trace.no))
 
     def _of_loops(self) -> Inlining:
@@ -112,6 +121,8 @@ class Inlining:
         if name != condition.text:
             if argument is None and self.unpacks:
                 return None
+            if argument is not None and _is_variable(argument):
+                return None  # the caller may know
             return (text == "None") is condition.positive
         if text in ("True", "False", "None") and not (argument is None and self.unpacks):
             return (text == "True") is condition.positive
@@ -119,9 +130,10 @@ class Inlining:
 
     def _text(self, text: str) -> str:
         """A condition of the callee as the caller would write it: the same object, the same condition."""
-        argument = self.arguments.get(text)
+        name = text.removesuffix(" is None")
+        argument = self.arguments.get(name)
         if argument is not None and argument.kind == "path":
-            return argument.value
+            return argument.value + text[len(name) :]
         return (
             text
             if text.startswith("self.") and self.call.receiver in ("self", "super()")
@@ -135,6 +147,10 @@ class Inlining:
             group = (argument.value if argument is not None else self.params[group]) or group
             group = WORLD if group == "None" else group
         return op._replace(group=group, via=_through(self.target.name, op.via), here=self.call.at)
+
+
+def _is_variable(argument: Argument) -> bool:
+    return argument.kind == "path" and argument.value.isidentifier() and argument.value != "None"
 
 
 def _through(name: str, via: tuple[str, ...]) -> tuple[str, ...]:
