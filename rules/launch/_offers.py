@@ -46,7 +46,8 @@ def of_options(launch: Launch, line: CommandLine, classes: list[SettingsClass]) 
         words = [(key, said) for field, _ in line.stray for key, said in _word(field)]
         return Offers([*rows, *(Offer(tuple(key.split(".")), said) for key, said in words)], False)
     defaults = {name: value for each in classes for name, value in each.fields.items()}
-    rows = [_of_option(option, line, defaults) for option in launch.parser.options if option.flags]
+    options = [option for option in launch.parser.options if option.flags and option.type != "float"]
+    rows = [_of_option(option, line, defaults) for option in options]  # `--dp 0.1` is dropout
     return Offers(rows, not launch.parser.open)
 
 
