@@ -33,13 +33,29 @@ def row(result: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
+def _remarks(result: dict[str, Any]) -> list[str]:
+    """What one has to know of times that were measured: what compiling took, and whether they had settled."""
+    effective = (result.get("summary") or {}).get("effective", {})
+    graphs, found = effective.get("graphs", {}), []
+    if graphs.get("graphs"):
+        found.append(
+            f"compiled in {graphs['compile_seconds']:.1f} s: {graphs['graphs']} graphs, {graphs['graph_breaks']} "
+            f"breaks, {graphs['recompiles']} recompilations"
+        )
+    if effective.get("steady") is False:
+        found.append(f"step times were not steady after {effective['warmup_steps']} steps of warm-up")
+    return [f"{result['label']}: {remark}" for remark in found]
+
+
 def render(results: Sequence[dict[str, Any]]) -> str:
-    """The table, and below it one line per row that did not end well, with what to change."""
+    """The table, and below it a line per row that was compiled, that never became steady, or that did not end well,
+    with what to change."""
     from tabulate import tabulate
 
     text = tabulate([row(r) for r in results], headers=HEADERS, disable_numparse=True)
     notes = []
     for result in results:
+        notes += _remarks(result)
         if result["status"] != "ok":
             hint = f" ({result['hint']})" if result["hint"] else ""
             log = f"; log: {result['log']}" if result["log"] else ""

@@ -51,6 +51,8 @@ class Run:
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
         self.counts: list[dict[str, int]] = []
+        self.steady = False
+        """Whether the last steps of the warm-up were alike."""
         self.longest = 0
         """Positions of the longest micro-batch of the latest step."""
 
@@ -121,7 +123,9 @@ class Run:
             self.step(clock.phase)
             times.append(clock.take())
             self.heartbeat.beat("warmup", len(times), least)
-            if len(times) >= least and self._agree(measure.is_steady([sum(t.values()) for t in times])):
+            if len(times) >= least:
+                self.steady = self._agree(measure.is_steady([sum(t.values()) for t in times]))
+            if self.steady:
                 break
         return times
 
@@ -214,7 +218,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
         "effective": {
             "attention": run.attention, "device": str(run.strategy.device), "graphs": measure.graph_report(),
             "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
-            "cast_seconds": profiled.cast_seconds, "warmup_steps": len(warmups),
+            "cast_seconds": profiled.cast_seconds, "warmup_steps": len(warmups), "steady": run.steady,
         },
         "seconds": {"build": built - started, "warmup": warm - built},
     }  # fmt: skip

@@ -17,6 +17,7 @@ from bench.configuration import Configuration, ConfigurationError, model_facts, 
 from bench.progress import Progress
 from bench.supervise import classify
 from bench.sweep import refusal
+from bench.table import render
 from tests.real.wheels import NotFetched, openrlhf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -286,6 +287,23 @@ def test_a_terminal_gets_a_bar_and_others_a_line_per_phase(
     assert [line.split("%")[0].strip() for line in bars] == ["30", "32", "34", "84"]  # 4 of 7 phases and a part
     assert [re.search(r"\d\d:\d\d", line)[0] for line in bars] == ["02:17", "02:06", "01:56", "00:11"]  # type: ignore[index]
     assert shown(terminal=False) == ["[1/2] first: measure", "[2/2] second: measure, about 11 s left"]
+
+
+def test_the_table_tells_what_compiling_took_and_what_never_settled() -> None:
+    graphs = {"compile_seconds": 12.34, "graphs": 3, "graph_breaks": 1, "recompiles": 2}
+    summary = {
+        "real_tokens_per_second": 1.0, "padded_tokens_per_second": 2.0, "model_flops_per_second": 1e12,
+        "peak_share": 0.5, "peak_memory": 1e9, "first_loss": 2.0, "last_loss": 1.0,
+        "effective": {"communication_share": 0.1, "graphs": graphs, "steady": False, "warmup_steps": 12},
+    }  # fmt: skip
+    result = {"label": "one", "status": "ok", "configuration": {"num_layers": 2}, "summary": summary}
+    assert render([result]).splitlines()[3:] == [
+        "",
+        "one: compiled in 12.3 s: 3 graphs, 1 breaks, 2 recompilations",
+        "one: step times were not steady after 12 steps of warm-up",
+    ]
+    quiet = {**summary, "effective": {**summary["effective"], "graphs": {"graphs": 0}, "steady": True}}  # type: ignore[dict-item]
+    assert len(render([{**result, "summary": quiet}]).splitlines()) == 3
 
 
 def test_a_package_that_the_base_install_lacks_is_one_line(
