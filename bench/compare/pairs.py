@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from bench.compare.learning import Fall, check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import Alignment, Finding, align
 from bench.compare.series import InputError, Run
 from bench.compare.significance import Change, change
+from bench.configuration import Configuration
 
 DECISIVE = (
     "model", "num_layers", "random_seed", "input_hash", "max_inputs", "seq_len", "full_length", "packing",
@@ -87,10 +90,23 @@ def _settings(pair: Pair) -> bool:
     if not a or not b:
         return True
     other = [f"{key} {a.get(key)} → {b.get(key)}" for key in DECISIVE if a.get(key) != b.get(key)]
+    other += [
+        f"{name} {one} → {two}"
+        for (name, one), two in zip(_dealt(a).items(), _dealt(b).values(), strict=True)
+        if one != two
+    ]
     if other:
         text = f"{pair.second.name} was set up otherwise than {pair.first.name}: {', '.join(other)}"
         pair.findings.append(Finding("settings", text, fails=False))
     return not other
+
+
+def _dealt(identity: Mapping[str, Any]) -> dict[str, int]:
+    """What follows from the number of processes: samples of a step, and orders of shuffled inputs."""
+    known = {each.name for each in fields(Configuration)}
+    configuration = Configuration(**{name: value for name, value in identity.items() if name in known})
+    orders = configuration.dp if configuration.shuffle_inputs else 1
+    return {"samples of a step": configuration.batch, "orders of inputs": orders}
 
 
 def _learning(pair: Pair, limits: Limits, names: tuple[str, str]) -> None:

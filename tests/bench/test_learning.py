@@ -107,11 +107,19 @@ def test_scaled_gradients_are_found_at_the_first_steps(values: list[float], fact
     assert first_norms((losses, losses), (right, later)) == pytest.approx(0.0)
 
 
+def test_a_first_loss_of_three_digits_is_the_same_within_them() -> None:
+    exact, printed = Series.of("loss", [2.004, 1.9]), Series("loss", {0: 2.01, 1: 1.9}, digits=3)
+    norm = Series.of("g", [1.0, 1.0])
+    assert first_norms((exact, printed), (norm, norm)) == 0.0
+    assert first_norms((exact, Series.of("loss", printed.values.values())), (norm, norm)) is None
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda loss, norm: (Series.of("loss", [0.0, 0.1]), norm),  # of an advantage: it says nothing of the data
-        lambda loss, norm: (Series.of("loss", [3.1, 2.0]), norm),
+        lambda loss, norm: (Series.of("loss", [3.01, 2.0]), norm),
+        lambda loss, norm: (Series.of("loss", [math.nan, 2.0]), norm),
         lambda loss, norm: (Series("loss", {1: 3.0, 2: 2.0}), norm),
         lambda loss, norm: (loss, Series.of("g", [0.0, 0.0])),
         lambda loss, norm: (loss, Series.of("g", [math.nan, math.inf])),
@@ -159,5 +167,9 @@ def test_the_limits_are_flags_and_other_settings_are_not_held_against_each_other
     assert bench(["compare", *paths, "--fall-threshold", "20%"]) == 1
     assert bench(["compare", *paths, "--fall-threshold", "20%", "--first-norm-threshold", "0.3"]) == 0
     one, other = (read(Path(path))[0] for path in paths)
-    one.identity, other.identity = {"lr": 1e-4}, {"lr": 1e-5}
-    assert compare(one, other, Limits()).passed
+    one.identity = {"lr": 1e-4}
+    for changed in ({"lr": 1e-5}, {"lr": 1e-4, "num_gpus": 2}):  # twice the processes take twice the samples
+        other.identity = changed
+        assert compare(one, other, Limits()).passed
+    other.identity = {"lr": 1e-4, "num_gpus": 2, "tp": 2}
+    assert not compare(one, other, Limits()).passed
