@@ -57,6 +57,23 @@ def test_every_cell_is_run_or_ruled_out_by_the_table() -> None:
         assert expected is None or constraint in (expected, "dp-at-least-one", "backend-tp")
 
 
+def table() -> str:
+    """Every cell as Markdown: the type in which it is compared, or the constraint that rules it out."""
+    columns = list(itertools.product((1, 2, 4), SPLITS))
+    lines = [
+        "| | " + " | ".join(f"{world}, {split}".removesuffix(", plain") for world, split in columns) + " |",
+        "| --- " * (len(columns) + 1) + "|",
+    ]
+    for kind in KINDS:
+        cells = (RULED_OUT.get((kind, *column)) or make(kind, *column).dtype for column in columns)
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def test_the_listed_cells_are_these() -> None:
+    assert table() in (Path(__file__).resolve().parents[2] / "reports" / "parity.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(("kind", "world", "split"), LEGAL, ids=["-".join(map(str, c)) for c in LEGAL])
 def test_losses_and_gradients_are_those_of_one_process(
     kind: str, world: int, split: str, reference: tuple[dict[str, list[float]], str]
