@@ -40,6 +40,8 @@ AXES = (
     "seq_len",
 )
 """Settings that take a comma-separated list; their combinations make the sweep."""
+OF_RECORDED = ("max_inputs", "shuffle_inputs", "simulate_ranks", "fold_tokens")
+"""Settings without a meaning for synthetic batches."""
 
 
 def _whole(text: str) -> int:
@@ -229,6 +231,9 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
         if not path.exists():
             raise ConfigurationError(f"--inputs {path}: no such file or directory")
         merged["inputs"], merged["input_hash"] = str(path.resolve()), hash_inputs(path)
+    for name in OF_RECORDED:
+        if settings.get(name) and not merged.get("inputs"):
+            raise ConfigurationError(f"--{name.replace('_', '-')} is about recorded batches: give --inputs")
     axes = [axis for axis in AXES if axis in merged]
     lists = [merged[axis] if isinstance(merged[axis], list) else [merged[axis]] for axis in axes]
     rest = {k: v for k, v in merged.items() if k not in axes}

@@ -157,6 +157,7 @@ def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
         (["--backend", "fdsp2"], "--backend fdsp2: use deepspeed, fsdp2, ddp"),
         (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
+        (["--max-inputs", "3"], "--max-inputs is about recorded batches: give --inputs"),
         (["--backend", ","], "no rows: --backend lists nothing"),
         (["--lr", "nan"], "lr = nan: not a number from 0 on"),
     ],
