@@ -60,7 +60,8 @@ def main(arguments: Sequence[str]) -> int:
         gpus = len(environment.gpus())
         base = _base(options, gpus)
         chosen, never = _chosen(options, base, gpus)
-        options.output.mkdir(parents=True, exist_ok=True)
+        if not options.dry_run:
+            options.output.mkdir(parents=True, exist_ok=True)
     except (ConfigurationError, OSError) as error:
         print(f"bench matrix: {error}", file=sys.stderr)
         return USAGE

@@ -122,3 +122,11 @@ def test_cells_of_one_model_share_a_reference() -> None:
     found: list[Cell] = eight(BASE, "blocks")
     assert len({cell.configuration.content_hash() for cell in found}) == 8
     assert len({reference(cell.configuration) for cell in found}) == 1
+
+
+def test_a_dry_run_shows_the_cells_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--dry-run", "--device", "cpu", "--output", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 8
+    assert sum("unsupported: flash_attention_2" in line for line in shown) == 4
+    assert list(tmp_path.iterdir()) == []
