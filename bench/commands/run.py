@@ -225,6 +225,8 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
     defaults = _defaults(gpus)
     if "model" in settings:
         defaults.pop("num_layers", None)
+    elif not gpus and settings.get("inputs"):
+        defaults["fold_tokens"] = True  # the tiny model has few tokens
     merged = {**defaults, **settings}
     if merged.get("inputs"):
         path = Path(merged["inputs"])

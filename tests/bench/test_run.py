@@ -224,6 +224,14 @@ def test_lists_multiply_and_stages_belong_to_deepspeed() -> None:
     ]  # fmt: skip
 
 
+def test_the_tiny_model_of_a_laptop_takes_recorded_batches() -> None:
+    recorded = {"inputs": __file__}
+    assert expand(recorded, gpus=0)[0].fold_tokens
+    assert not expand({**recorded, "model": "llama-tiny"}, gpus=0)[0].fold_tokens
+    assert not expand(recorded, gpus=1)[0].fold_tokens
+    assert not expand({}, gpus=0)[0].fold_tokens
+
+
 def test_equal_configurations_share_a_hash_and_others_do_not() -> None:
     assert Configuration().content_hash() == parse({}).content_hash()
     hashes = {parse({"num_layers": n, "tp": t}).content_hash() for n in (1, 2, None) for t in (1, 2)}
