@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from validator.analysis.effects import Effects
 from validator.analysis.places import is_aside, text_of
-from validator.analysis.traces import NEXT, Op, Repeat, Step
+from validator.analysis.traces import NEXT, Fork, Op, Repeat, Step, Trace
 from validator.facts.model import At
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
@@ -72,11 +72,17 @@ def _operations(effects: Effects, function: Method, body: list[ast.stmt]) -> Ite
     rows = {**effects.direct.get(function, {}), **effects.reaching.get(function, {})}
     for at in sorted(rows):
         if first <= at[0] and at[2] <= last and any(each.lineno <= at[0] <= (each.end_lineno or 0) for each in body):
-            trace = effects.after_call(function, rows[at][0], NEXT, 0)
-            while isinstance(trace, Step | Repeat):
-                if isinstance(trace, Step):
-                    yield trace.op
-                trace = trace.rest
+            yield from _certain(effects.after_call(function, rows[at][0], NEXT, 0))
+
+
+def _certain(trace: Trace, forks: int = 3) -> Iterator[Op]:
+    """The collectives of a trace that every way through it has; of two ways that both have some those of the first."""
+    while isinstance(trace, Step | Repeat):
+        if isinstance(trace, Step):
+            yield trace.op
+        trace = trace.rest
+    if isinstance(trace, Fork) and forks and next(_certain(trace.no, forks - 1), None) is not None:
+        yield from _certain(trace.yes, forks - 1)
 
 
 def _names(handler: ast.ExceptHandler) -> frozenset[str]:
@@ -172,6 +178,7 @@ def train(model, batches):
     """
 import deepspeed
 import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 class Strategy:
     def prepare(self, model, optimizer):
@@ -193,6 +200,17 @@ class Trainer:
                 self.strategy.backward(loss, self.model)
             except torch.cuda.OutOfMemoryError:  # error: MP507
                 continue
+
+class Sharding(Strategy):
+    def prepare(self, model, optimizer):
+        return FSDP(model), optimizer
+
+    def backward(self, loss, model):
+        (loss / self.turns).backward()
+
+def main(sharding: Sharding, model, optimizer, batches):
+    model, optimizer = sharding.prepare(model, optimizer)
+    Trainer(sharding, model).fit(batches)
 """,
     """
 import torch
