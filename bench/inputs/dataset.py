@@ -141,8 +141,9 @@ def _directory_rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _hub_rows(name: str) -> Iterator[Mapping[str, Any]]:
     """Rows of a data set of the hub, a file at a time, so that a few samples cost one download."""
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi, hf_hub_download, logging
 
+    logging.set_verbosity_error()  # it tells of each of its retries; the last error is ours to tell
     try:
         names = _training_files(HfApi().list_repo_files(name, repo_type="dataset"))
         if not names:

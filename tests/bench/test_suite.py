@@ -209,6 +209,18 @@ def test_every_kind_of_file_gives_the_same_samples(tmp_path: Path) -> None:
         list(read_samples(str(tmp_path / "bad.jsonl"), max_len=64, seed=0))
 
 
+def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing listens at this address; the client tries several times before it gives up."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(
+        InputError, match=r"^--dataset some/data: no such file or directory, and not to be had"
+    ) as found:
+        next(read_samples("some/data", max_len=64, seed=0))
+    assert "\n" not in str(found.value)
+    assert capfd.readouterr().err == ""
+
+
 def test_only_answers_are_learned_and_long_samples_are_cut() -> None:
     samples = [Sample("ab", "cdé"), Sample("x" * 9, "lost"), Sample("", "0123456789")]
     batch = tokenize(samples, ByteTokenizer(), max_len=8, limit=5)
