@@ -46,13 +46,18 @@ def main(arguments: Sequence[str]) -> int:
             options.plots.mkdir(parents=True, exist_ok=True)
             for chart in drawn:
                 chart.save(options.plots)
-        _write(_rendered(found, form, drawn, options.title), options.output)
+        text = _rendered(found, form, drawn, options.title).rstrip("\n")
+        if options.output:
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            options.output.write_text(f"{text}\n", encoding="utf-8")
     except InputError as error:
         print(f"bench report: {error}", file=sys.stderr)
         return USAGE
     except OSError as error:
         print(f"bench report: {error.filename}: {error.strerror}", file=sys.stderr)
         return USAGE
+    if options.output is None:
+        print(text, flush=True)  # whatever stops this, such as a pager that was left, is no file's fault
     for note in found.notes:
         print(f"bench report: passed over: {note}", file=sys.stderr)
     return OK
@@ -62,14 +67,6 @@ def _charts(found: Collection) -> list[Any]:
     from bench.report.charts import charts
 
     return charts(found)
-
-
-def _write(text: str, target: Path | None) -> None:
-    if target is None:
-        print(text, end="" if text.endswith("\n") else "\n")
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
 
 
 def _rendered(found: Collection, form: str, drawn: list[Any], title: str) -> str:

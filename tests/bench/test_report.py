@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,8 @@ from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
 from bench.results import build_result, write_json
 
-RESULTS = Path(__file__).resolve().parents[2] / "reports" / "h200" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "reports" / "h200" / "results"
 EVIL = "</script><script>document.title='owned'</script>\"'><img src=x onerror=alert(1)> $x_{"
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -120,6 +123,16 @@ def test_every_format_holds_every_row(folder: Path, tmp_path: Path, capsys: pyte
     assert len(document["rows"]) == 4
     assert document["scaling"][0]["checks"][0]["layers"] == 8
     assert "sft_test" in (tmp_path / "out.txt").read_text()
+
+
+def test_a_reader_that_goes_is_no_error(folder: Path) -> None:
+    command = [sys.executable, "-m", "bench", "report", str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 141
 
 
 @pytest.mark.parametrize("arguments", [["absent"], ["empty"], ["full", "--output", "taken/x.html"]])
