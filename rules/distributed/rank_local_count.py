@@ -57,7 +57,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         return
     for function in project.functions():
         calls = function.facts.calls
-        if is_aside(function.path) or not any(c.method == "item" for c in calls):
+        if is_aside(function.path) or not any(c.target.endswith("().item") for c in calls):
             continue
         for read in _reads(function, project.analysis(Taints).own_data):
             loop = _loop(project, function, _names(function, {}, read), _DEPTH)

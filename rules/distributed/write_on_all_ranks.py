@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from validator.analysis.effects import Effects
 from validator.analysis.places import every_guard, is_aside
 from validator.analysis.rank_guards import RankGuards
-from validator.analysis.writes import Writes
+from validator.analysis.writes import Writes, may_write
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -93,7 +93,7 @@ def _writes(function: Method, call: Call) -> bool:
 
 def _truncates(paths: Writes, guards: RankGuards, function: Method, call: Call) -> bool:
     """Whether a call makes a file anew under a name that is the same on all ranks, with no test of the rank around."""
-    if guards.all_of(function, call.guards):
+    if not may_write(call) or guards.all_of(function, call.guards):
         return False
     if any(guard.kind in ("if", "with") and _ALONE.search(guard.text) for guard in every_guard(function, call.guards)):
         return False

@@ -33,6 +33,14 @@ _OWN = re.compile(
 _DEPTH = 4
 
 
+_NAMES = _METHODS | {"open", *(name.rpartition(".")[2] for name in _WRITERS)}
+
+
+def may_write(call: Call) -> bool:
+    """Whether a call is one of those of which `Writes.path` tells more, by its name alone."""
+    return call.method in _NAMES
+
+
 class Writes:
     """Answers for one project, remembered."""
 
