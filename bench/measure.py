@@ -131,4 +131,7 @@ def graph_report() -> dict[str, float]:
         "graph_breaks": sum(counters["graph_break"].values()),
         # Dynamo counts no recompilations, but how often it has compiled each frame.
         "recompiles": sum(times - 1 for times in FRAME_COMPILE_COUNTER.values()),
+        # Of the compiler's cache on disk, which rows of a sweep share as long as it lies in one place.
+        "cache_hits": int(counters["inductor"].get("fxgraph_cache_hit", 0)),
+        "cache_misses": int(counters["inductor"].get("fxgraph_cache_miss", 0)),
     }
