@@ -1,15 +1,18 @@
-"""An asynchronous collective that nobody waits for.
+"""An asynchronous collective or save that nobody waits for.
 
 What it does
     Reports `async_op=True` whose handle is thrown away or kept under a name that is never read again, and `isend`,
-    `irecv` and `batch_isend_irecv` whose handles are thrown away.
+    `irecv`, `batch_isend_irecv` and `async_save` of `torch.distributed.checkpoint` in the same way. An attribute
+    counts as never read if no file of the run reads it from any object.
 
 Why is this bad
     The tensor is read or freed while the transfer still runs: wrong numbers now and then, and an error of the
-    transfer that nobody ever sees.
+    transfer that nobody ever sees. A checkpoint that nobody waits for may be half written when the process group
+    ends or the next one begins, and a full disk goes unnoticed until somebody wants to resume.
 
 References
     https://docs.pytorch.org/docs/stable/distributed.html#asynchronous-collective-operations
+    https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from validator.finding import Finding
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP515", "async-never-waited", "error", "0.1.0", tokens=("async_op", "isend", "irecv"))
+RULE = Rule("MP515", "async-never-waited", "error", "0.1.0", tokens=("async_op", "isend", "irecv", "async_save"))
 
-_ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv"})
+_SAVE = "async_save"
+_ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv", _SAVE})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -38,15 +42,22 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             name = _kept(function, call)
             if call.use == "discard" or (name and not _read(project, function, name)):
-                kept = f"keeps the handle as `{name}` and never reads it" if name else "throws the handle away"
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{function.qualname}` starts `{call.method}` without waiting for it: it {kept}",
-                    help="keep the handle and call `wait()` before the tensor is used or freed, or drop"
-                    " `async_op=True`",
-                    context=f"{function.qualname}:{call.method}",
-                )
+                yield _report(function, call, name)
+
+
+def _report(function: Method, call: Call, name: str) -> Finding:
+    saves = call.method == _SAVE
+    what = "future" if saves else "handle"
+    kept = f"keeps the {what} as `{name}` and never reads it" if name else f"throws the {what} away"
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"`{function.qualname}` starts `{call.method}` without waiting for it: it {kept}",
+        help="keep the future and call `result()` before the next save and before the process group ends"
+        if saves
+        else "keep the handle and call `wait()` before the tensor is used or freed, or drop `async_op=True`",
+        context=f"{function.qualname}:{call.method}",
+    )
 
 
 def _is_async(project: Project, function: Method, call: Call) -> bool:
@@ -57,15 +68,18 @@ def _is_async(project: Project, function: Method, call: Call) -> bool:
 
 
 def _kept(function: Method, call: Call) -> str:
-    """The local name that holds the handle; empty where it goes elsewhere."""
+    """The local name or the attribute (`self.pending`) that holds the handle; empty where it goes elsewhere."""
     row = next(
         (r for r in function.facts.assigns if r.kind == "call" and r.value == call.target and within(call.at, r.at)),
         None,
     )
-    return row.target if row is not None and row.target.isidentifier() else ""
+    return row.target if row is not None and "[" not in row.target and "(" not in row.target else ""
 
 
 def _read(project: Project, function: Method, name: str) -> bool:
+    _, dot, attribute = name.rpartition(".")
+    if dot:
+        return _read_from_objects(project, attribute)
     node = project.analysis(Bodies).node(function)
     if node is None:
         return True
@@ -73,6 +87,20 @@ def _read(project: Project, function: Method, name: str) -> bool:
     return name in outer or any(
         isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node)
     )
+
+
+def _read_from_objects(project: Project, name: str) -> bool:
+    """Whether any file of the run reads an attribute of this name, its name as a string included."""
+    strings = (f"'{name}'", f'"{name}"')
+    for function in project.functions():
+        if not function.module.facts.full and name.encode() in function.module.source.data:
+            return True
+        if any(ref.context == "load" and name in ref.path.split(".")[1:] for ref in function.facts.refs):
+            return True
+        for call in function.facts.calls:
+            if name in call.target.split(".")[1:-1] or any(argument.value in strings for argument in call.args):
+                return True
+    return False
 
 
 INCORRECT = [
@@ -89,6 +117,23 @@ import torch.distributed as dist
 def reduce(loss):
     work = dist.all_reduce(loss, async_op=True)  # error: MP515
     return loss.item()
+""",
+    """
+import torch.distributed.checkpoint as dcp
+
+class Checkpointer:
+    def save(self, state, path):
+        if self.asynchronous:
+            dcp.async_save(state, checkpoint_id=path)  # error: MP515
+        else:
+            dcp.save(state, checkpoint_id=path)
+""",
+    """
+from torch.distributed.checkpoint import async_save
+
+class Checkpointer:
+    def save(self, state, path):
+        self.pending = async_save(state, checkpoint_id=path)  # error: MP515
 """,
 ]
 
@@ -116,5 +161,22 @@ import torch.distributed as dist
 def reduce(loss):
     dist.all_reduce(loss)
     return dist.all_reduce(loss, async_op=True)
+""",
+    """
+import torch.distributed.checkpoint as dcp
+
+class Checkpointer:
+    def save(self, state, path):
+        if self.pending is not None:
+            self.pending.result()
+        self.pending = dcp.async_save(state, checkpoint_id=path)
+""",
+    """
+import torch.distributed.checkpoint as dcp
+
+def save(state, path, waiting):
+    waiting.append(dcp.async_save(state, checkpoint_id=path))
+    self_made = dcp.async_save(state, checkpoint_id=path)
+    self_made.result()
 """,
 ]
