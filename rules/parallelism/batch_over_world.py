@@ -64,6 +64,25 @@ def _report(function: Method, rows: list[Quotient], shared: str) -> Finding:
 
 INCORRECT = [
     """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Layout:
+    world: int
+    ring: int
+    tp: int
+
+    @property
+    def dp(self):
+        return self.world // (self.ring * self.tp)
+
+    def accumulation(self, train_batch, micro_batch):
+        return train_batch // (micro_batch * self.dp)
+
+    def steps_by_world(self, train_batch, micro_batch):
+        return train_batch * self.ring * self.tp // (micro_batch * self.world)
+""",
+    """
 import torch.distributed as dist
 
 class FSDP2Strategy:
@@ -84,6 +103,23 @@ class Worker:
         self.ulysses_sequence_parallel_size = config.get("ulysses_sequence_parallel_size", 1)
         config.ppo_mini_batch_size //= self.mesh.shape[0]  # error: MP402
         config.ppo_micro_batch_size //= self.mesh.size()
+""",
+    """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Layout:
+    world: int
+    ring: int
+    tp: int
+
+    @property
+    def dp(self):
+        return self.world // (self.ring * self.tp)
+
+    def accumulation(self, train_batch, micro_batch):
+        step = micro_batch * self.world
+        return train_batch // step  # error: MP402
 """,
 ]
 

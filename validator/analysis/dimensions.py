@@ -40,6 +40,7 @@ _DIMENSIONS = (
     ("dp", re.compile(r"(^|_)(dp|data_parallel|data_replicate|replicate|dp_replicate|dp_shard)(_|$)")),
     ("tp", re.compile(r"(^|_)(tp|tensor|tensor_parallel|model_parallel|mp)(_|$)")),
 )
+_BARE = {"tp": "tp", "pp": "pp", "cp": "cp", "dp": "dp", "ep": "ep", "sp": "cp", "ring": "cp", "ulysses": "cp"}
 _WORDS = (
     (
         "micro",
@@ -75,7 +76,7 @@ _WORDS = (
     (
         "world",
         re.compile(
-            r"^(get_)?world_size$|^WORLD_SIZE$|^(n|num|total)_gpus$|^(num_)?gpus_total$|^num_processes$"
+            r"^(get_)?world(_size)?$|^WORLD_SIZE$|^(n|num|total)_gpus$|^(num_)?gpus_total$|^num_processes$"
             r"|^total_num_gpus$|^actor_world_size$"
         ),
     ),
@@ -151,8 +152,8 @@ def tag_of(path: str) -> str:
         if pattern.search(name if tag == "world" and name.isupper() else name.lower()):
             return tag
     name = name.lower()
-    if name in ("tp", "pp", "cp", "dp", "ep", "sp"):
-        return "cp" if name == "sp" else name
+    if name in _BARE:
+        return _BARE[name]
     if not _SIZED.search(name) or _ELSEWHERE.search(".".join(links[-2:]).lower()):
         return ""
     return next((tag for tag, pattern in _DIMENSIONS if pattern.search(name)), "")
@@ -374,7 +375,9 @@ class Dimensions:
         paths += [row.target for row in function.facts.assigns]
         paths += [ref.path for ref in function.facts.refs]
         if function.cls is not None:
-            paths += [f"self.{name}" for owner in function.cls.mro for name in sorted(owner.instance_attributes)]
+            for owner in function.cls.mro:
+                fields = [name for name, _ in owner.facts.attributes]
+                paths += [f"self.{name}" for name in [*fields, *sorted(owner.instance_attributes)]]
         found: dict[str, str] = {}
         for path in paths:
             if (tag := tag_of(path)) in MODEL_PARALLEL:
