@@ -3,7 +3,8 @@
 What it does
     Reports parameters of a family member's method that nothing in its body reads, although a sibling reads the
     parameter of the same name. Only parameters that ask for something count: those with a boolean or numeric
-    default, and those with default None that a caller passes. Objects handed on for the sake of a common
+    default, those with default None that a caller passes, and those with a member of an enumeration
+    (`ReduceOp.AVG`) for a default of which a caller passes another. Objects handed on for the sake of a common
     signature (the optimizer that another engine owns), labels, names with a leading underscore, `del name`, stubs and
     bodies that use `locals()` are silent.
 
@@ -17,6 +18,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rules.interface._examples import pair
@@ -32,6 +34,8 @@ from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP108", "sibling-parameter-ignored", "warning", stable_since="0.1.0")
+
+_MEMBER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*\.([A-Z][A-Z0-9_]*)")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -53,7 +57,7 @@ def _check(project: Project, family: Family, name: str, methods: dict[ClassDef, 
     for cls, method in methods.items():
         felt = [use for use in uses if cls in use.classes]
         params = [p for p in asking[cls] if p.name in shared and p.name not in bodies.reads(method)]
-        ignored = [p for p in params if felt and (p.default != "None" or _passed(method, p.name, felt))]
+        ignored = [p for p in params if felt and (_always_asks(p) or _passed(method, p, felt))]
         for sibling, other in methods.items():
             honoured = [p for p in ignored if _honours(bodies, other, p.name)]
             if sibling is not cls and honoured:
@@ -64,16 +68,30 @@ def _check(project: Project, family: Family, name: str, methods: dict[ClassDef, 
 def _may_ask(param: Param) -> bool:
     if param.name.startswith("_") or param.kind not in ("any", "kw") or param.default is None:
         return False
-    return param.default in ("True", "False", "None") or is_whole(param.default.lstrip("-")[:1])
+    return param.default == "None" or _always_asks(param) or _choice(param.default) is not None
+
+
+def _always_asks(param: Param) -> bool:
+    """Whether the default asks for something too, so that it does not matter what callers pass."""
+    return param.default in ("True", "False") or is_whole((param.default or "").lstrip("-")[:1])
+
+
+def _choice(text: str) -> str | None:
+    """`AVG` of `dist.ReduceOp.AVG`: the member of an enumeration."""
+    found = _MEMBER.fullmatch(text)
+    return found[1] if found else None
 
 
 def _elsewhere(asking: dict[ClassDef, list[Param]], cls: ClassDef, name: str) -> bool:
     return any(p.name == name for other, params in asking.items() if other is not cls for p in params)
 
 
-def _passed(method: Method, name: str, uses: list[Use]) -> bool:
-    passed = (bind(method, use.call).get(name) for use in uses)
-    return any(argument is not None and argument.value != "None" for argument in passed)
+def _passed(method: Method, param: Param, uses: list[Use]) -> bool:
+    passed = (argument.value for use in uses if (argument := bind(method, use.call).get(param.name)) is not None)
+    usual = _choice(param.default or "")
+    if usual is None:
+        return any(value != "None" for value in passed)
+    return any(_choice(value) not in (None, usual) for value in passed)
 
 
 def _honours(bodies: Bodies, method: Method, name: str) -> bool:
@@ -103,8 +121,23 @@ _BASE = "def load_ckpt(self, model, path, load_optimizer=True): return model.loa
 _USE = "strategy.load_ckpt(model, args.path)"
 _DEAF = "def load_ckpt(self, model, path, load_optimizer=True):  # error: MP108\n    return model.read(path)"
 
-INCORRECT = [pair(_BASE, _DEAF, _USE)]
+_CHOICE = "def all_reduce(self, data, op=ReduceOp.AVG): {}"
+_OTHER = "return strategy.all_reduce(model.loss, op=ReduceOp.{})"
+
+INCORRECT = [
+    pair(_BASE, _DEAF, _USE),
+    pair(
+        _CHOICE.format("return self.group.reduce(data, op)"),
+        _CHOICE.format(" # error: MP108\n    return data.mean()"),
+        _OTHER.format("MAX"),
+    ),
+]
 CORRECT = [
+    pair(
+        _CHOICE.format("return self.group.reduce(data, op)"),
+        _CHOICE.format("return data.mean()"),
+        _OTHER.format("AVG"),
+    ),
     pair(_BASE, "def load_ckpt(self, model, path, load_optimizer=True): return self.read(path, load_optimizer)", _USE),
     pair(_BASE, "def load_ckpt(self, model, path, _load_optimizer=True): return model.read(path)", _USE),
     pair(

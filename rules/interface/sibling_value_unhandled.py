@@ -2,7 +2,8 @@
 
 What it does
     Collects the strings that a method compares a parameter with (`op == "max"`, `case "max"`, `{"max": …}[op]`,
-    `op in ("mean", "max")`) in each member of a family. Reports the member that has no branch for a value which a
+    `op in ("mean", "max")`) in each member of a family, also in the functions of the project that get the parameter
+    from it, and in tables of the module (`_OPS[op]`). Reports the member that has no branch for a value which a
     sibling has one for, where a caller passes that value, or where the member lists the legal values and leaves it
     out. A member that hands the parameter on to something else is silent.
 
@@ -55,7 +56,7 @@ def _has(method: Method, name: str) -> bool:
 
 def _check(project: Project, family: Family, methods: dict[ClassDef, Method], param: str) -> Iterator[Finding]:
     bodies = project.analysis(Bodies)
-    values = {cls: bodies.values(m, param) for cls, m in methods.items() if _has(m, param)}
+    values = {cls: bodies.handled(m, param) for cls, m in methods.items() if _has(m, param)}
     if len({frozenset(v) for v in values.values()}) < 2:
         return
     uses = open_uses(project, family, next(iter(methods.values())).name)
@@ -68,7 +69,8 @@ def _check(project: Project, family: Family, methods: dict[ClassDef, Method], pa
             asked = {v: [u for u in felt if _passes(methods[sibling], u, param, v)] for v in missing}
             wrong = [v for v in missing if asked[v] or felt and _lists(values[cls], theirs)]
             if wrong:
-                yield _report(cls, method, sibling, methods[sibling], param, wrong[0], asked[wrong[0]] or felt)
+                read = param in bodies.reads(method)
+                yield _report(cls, method, sibling, methods[sibling], (param, read), wrong[0], asked[wrong[0]] or felt)
                 break
 
 
@@ -83,13 +85,21 @@ def _lists(own: dict[str, bool], theirs: dict[str, bool]) -> bool:
 
 
 def _report(
-    cls: ClassDef, method: Method, sibling: ClassDef, other: Method, param: str, value: str, uses: list[Use]
+    cls: ClassDef,
+    method: Method,
+    sibling: ClassDef,
+    other: Method,
+    asked: tuple[str, bool],
+    value: str,
+    uses: list[Use],
 ) -> Finding:
+    param, read = asked
+    owner = f"`{cls.name}.{method.name}`"
+    text = f'does not know `{param}="{value}"`' if read else f'never looks at `{param}`, not even for "{value}"'
     return RULE.finding(
         method.path,
         method.facts.name_at,
-        f'`{cls.name}.{method.name}` does not know `{param}="{value}"`, which `{sibling.name}` handles '
-        f"and `{uses[0].caller.qualname}` may pass",
+        f"{owner} {text}, which `{sibling.name}` handles and `{uses[0].caller.qualname}` may pass",
         help=f'handle "{value}" as the sibling does, or raise ValueError for values that are not supported',
         related=[
             *called_in(uses),
@@ -109,6 +119,10 @@ _SUM = """
 def all_reduce(self, data, op="mean"):{mark}
     return data.total() / (self.world_size if op == "mean" else 1)
 """
+_HELPER = """
+def reduce_number(data, group=None, op="mean"):
+    return data.maximum(group) if op == "max" else data.total(group)
+"""
 
 INCORRECT = [
     pair(_BASE, _SUM.format(mark="  # error: MP112"), 'return strategy.all_reduce(model.loss, op="max")'),
@@ -117,6 +131,18 @@ INCORRECT = [
         "def all_reduce(self, data, op='mean'):  # error: MP112\n    return data.total()",
         'return strategy.all_reduce(model.loss, "max")',
     ),
+    pair(
+        "def all_reduce(self, data, op='mean'): return reduce_number(data, op=op)",
+        "def all_reduce(self, data, op='mean'):  # error: MP112\n    return reduce_number(data)",
+        'return strategy.all_reduce(model.loss, op="max")',
+    )
+    + _HELPER,
+    pair(
+        "def all_reduce(self, data, op='mean'): return self.engine.reduce(data, _OPS[op])",
+        "def all_reduce(self, data, op='mean'):  # error: MP112\n    return data.total()",
+        'return strategy.all_reduce(model.loss, op="max")',
+    )
+    + '\n_OPS = {"mean": 0, "max": 1}\n',
 ]
 CORRECT = [
     pair(_BASE, _SUM.format(mark=""), 'return strategy.all_reduce(model.loss, op="sum")'),
@@ -126,4 +152,17 @@ CORRECT = [
         'return strategy.all_reduce(model.loss, op="max")',
     ),
     pair(_BASE, _BASE, 'return strategy.all_reduce(model.loss, op="max")'),
+    # both hand it on, one of them by a name of its own
+    pair(
+        "def all_reduce(self, data, op='mean'): return reduce_number(data, op=op)",
+        "def all_reduce(self, data, op='mean', group=None): return reduce_number(data, group, op)",
+        'return strategy.all_reduce(model.loss, op="max")',
+    )
+    + _HELPER,
+    # a label: nobody chooses by it
+    pair(
+        "def all_reduce(self, data, op='mean'): return self.engine.reduce(data, label=op)",
+        "def all_reduce(self, data, op='mean'): return data.total()",
+        'return strategy.all_reduce(model.loss, op="max")',
+    ),
 ]

@@ -64,25 +64,6 @@ def _report(function: Method, rows: list[Quotient], shared: str) -> Finding:
 
 INCORRECT = [
     """
-from dataclasses import dataclass
-
-@dataclass(frozen=True)
-class Layout:
-    world: int
-    ring: int
-    tp: int
-
-    @property
-    def dp(self):
-        return self.world // (self.ring * self.tp)
-
-    def accumulation(self, train_batch, micro_batch):
-        return train_batch // (micro_batch * self.dp)
-
-    def steps_by_world(self, train_batch, micro_batch):
-        return train_batch * self.ring * self.tp // (micro_batch * self.world)
-""",
-    """
 import torch.distributed as dist
 
 class FSDP2Strategy:
@@ -124,6 +105,25 @@ class Layout:
 ]
 
 CORRECT = [
+    """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Layout:
+    world: int
+    ring: int
+    tp: int
+
+    @property
+    def dp(self):
+        return self.world // (self.ring * self.tp)
+
+    def accumulation(self, train_batch, micro_batch):
+        return train_batch // (micro_batch * self.dp)
+
+    def steps_by_world(self, train_batch, micro_batch):
+        return train_batch * self.ring * self.tp // (micro_batch * self.world)
+""",
     """
 import torch.distributed as dist
 

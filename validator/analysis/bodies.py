@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from validator.project import Method, Project
+from validator.analysis.binding import bind
+from validator.analysis.bindings import Bindings
+from validator.project import Method, Project, Value
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -39,9 +41,30 @@ class Bodies:
         found: dict[str, bool] = {}
         node = self.node(method)
         for each in _body(node) if node is not None else ():
-            for text, branch in _compared(each, param):
+            for text, branch in [*_compared(each, param), *self._kept_keys(method, each, param)]:
                 found[text] = found.get(text, False) or branch
         return found
+
+    def handled(self, method: Method, param: str, depth: int = 3) -> dict[str, bool]:
+        """The same, with what the functions of the project do to which this one hands the parameter."""
+        found = self.values(method, param)
+        for call in method.facts.calls if depth else ():
+            if not any(a.kind == "path" and a.value == param for a in call.args):
+                continue
+            for target in self.project.types.called(method, call.target):
+                names = [n for n, a in bind(target, call).items() if a.kind == "path" and a.value == param]
+                for name in names if target is not method else ():
+                    for text, branch in self.handled(target, name, depth - 1).items():
+                        found[text] = found.get(text, False) or branch
+        return found
+
+    def _kept_keys(self, method: Method, node: ast.AST, param: str) -> Iterator[tuple[str, bool]]:
+        """The keys of a table of the module (`_OPS = {"max": …}`) that is asked for the parameter."""
+        table = _asked(node, param)
+        if isinstance(table, ast.Name) and isinstance(kept := self.project.lookup(method, table.id), Value):
+            values = self.project.analysis(Bindings).of(kept.module.top).get(kept.name, [])
+            if len(values) == 1 and isinstance(values[0], ast.Dict):
+                yield from _keys(values[0])
 
     def passes_on(self, method: Method, param: str) -> bool:
         """Whether a function hands the parameter to a call other than of itself, so that more may become of it."""
@@ -78,12 +101,17 @@ def _compared(node: ast.AST, param: str) -> Iterator[tuple[str, bool]]:
 
 def _looked_up(node: ast.AST, param: str) -> ast.Dict | None:
     """The table in `{"max": …}[param]` or `{"max": …}.get(param)`."""
-    table: ast.expr | None = None
-    if isinstance(node, ast.Subscript) and _is(node.slice, param):
-        table = node.value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        table = node.func.value if node.args and _is(node.args[0], param) else None
+    table = _asked(node, param)
     return table if isinstance(table, ast.Dict) else None
+
+
+def _asked(node: ast.AST, param: str) -> ast.expr | None:
+    """What `….get(param)` or `…[param]` looks the parameter up in."""
+    if isinstance(node, ast.Subscript) and _is(node.slice, param):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return node.func.value if node.args and _is(node.args[0], param) else None
+    return None
 
 
 def _is(node: ast.expr, name: str) -> bool:
