@@ -4,7 +4,7 @@
         [--inputs DIRECTORY]
 
 A row of `python -m bench` against the same steps in a plain program with the same imports and model building, in
-turns; with --compiled the warm-up of eight compiled rows; with --inputs the build of rows on recorded batches. Exit
+turns; with --compiled the warm-up of eight compiled rows; with --inputs what reading recorded batches costs. Exit
 status 1 where a row adds more than 3 s.
 """
 
@@ -134,15 +134,18 @@ def compiled(device: str) -> list[list[Any]]:
     ]  # fmt: skip
 
 
-def recorded(device: str, inputs: Path) -> list[list[Any]]:
-    """Rows on recorded batches: seconds of building model and inputs, with what the first row has converted."""
-    axes = ["--backend", "ddp,fsdp2", "--num-layers", "1,2", "--inputs", str(inputs), "--fold-tokens"]
+def recorded(inputs: Path) -> list[list[Any]]:
+    """What rank 0 of a sweep's first row, and then any rank, spends on reading recorded batches."""
+    from bench.inputs import KEPT, kept
+
+    found = []
     with tempfile.TemporaryDirectory() as name:
-        _, results = sweep(Path(name) / "rows", [*flags(device, 1), *axes])
-    return [
-        [*(r["configuration"][key] for key in ("backend", "num_layers")), f"{r['runs'][0]['seconds']['build']:.2f}"]
-        for r in results
-    ]
+        os.environ[KEPT] = name
+        for row in ("first, which converts them", "second", "third"):
+            started = time.process_time()
+            batches = kept.read(inputs, "recorded")
+            found.append([row, len(batches), f"{time.process_time() - started:.2f}"])
+    return found
 
 
 def main() -> int:
@@ -161,7 +164,7 @@ def main() -> int:
         heads = ["backend", "layers", "seq_len", "found in the cache", "compiled", "warm-up, s"]
         print("\n" + tabulate(compiled(options.device), heads, tablefmt="github"), flush=True)
     if options.inputs is not None:
-        print("\n" + tabulate(recorded(options.device, options.inputs), ["backend", "layers", "build, s"], "github"))
+        print("\n" + tabulate(recorded(options.inputs), ["row", "batches", "processor seconds"], "github"))
     return int(any(float(row[-1]) > LIMIT for row in added))
 
 
