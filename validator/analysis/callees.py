@@ -144,7 +144,7 @@ class Callees:
 
     def _on_object(self, function: Method, receiver: str, name: str) -> list[Callee]:
         found: dict[Method, ClassDef] = {}
-        for cls in self.certain.of(function, receiver):
+        for cls in sorted(self.certain.of(function, receiver), key=lambda c: (c.module.path, c.facts.at)):
             if any(name in each.instance_attributes for each in cls.relatives):
                 return []
             for line, method in cls.find_below(name).items():
