@@ -24,9 +24,11 @@ class Trainer:
 
     def fit(self, dataset):
         loader = self.strategy.setup_dataloader(dataset, self.args.micro_batch_size)
-        for batch in loader:
-            status = self.step(batch)
-            self.strategy.log("step", status)
+        for epoch in range(self.args.epochs):
+            loader.sampler.set_epoch(epoch)
+            for batch in loader:
+                status = self.step(batch)
+                self.strategy.log("step", status)
         self.save("final")
 
     def step(self, batch):
