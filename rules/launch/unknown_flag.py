@@ -127,6 +127,52 @@ if __name__ == "__main__":
     args = parser.parse_args()
 """
 
+_HELPED = """# file: demo/__init__.py
+# file: demo/arguments.py
+import argparse
+
+
+def add_sizes(parser):
+    parser.add_argument("--tp_size", type=int, default=1)
+    return parser
+
+
+def build_parser():
+    return add_sizes(argparse.ArgumentParser(description="training"))
+
+
+def read(parser):
+    return parser.parse_args()
+# file: demo/train.py
+from demo.arguments import build_parser
+
+
+def main():
+    args = build_parser().parse_args()
+    print(args.tp_size)
+
+
+if __name__ == "__main__":
+    main()
+# file: demo/tune.py
+from demo.arguments import build_parser, read
+
+
+def main():
+    parser = build_parser()
+    parser.add_argument("--trials", type=int)
+    print(read(parser).trials)
+# file: tune.py
+from demo.tune import main
+
+main()
+# file: demo/serve.py
+from demo.arguments import add_sizes, build_parser
+from elsewhere import add_server
+
+print(add_sizes(add_server(build_parser())).parse_args())
+"""
+
 INCORRECT = (
     _TRAIN
     + """# file: scripts/train.sh
@@ -168,6 +214,13 @@ def start(fast):
         command.append("--no-such-flag")
     subprocess.check_call(command)
 """,
+    _HELPED
+    + """# file: run.sh
+torchrun --nproc_per_node 8 -m demo.train --tp_size 2 \\
+    --trials 3  # error: MP701
+python tune.py --tp_size 2 --trials 3 --tp 3 \\
+    --n_trials 4  # error: MP701
+""",
 )
 
 CORRECT = (
@@ -197,5 +250,11 @@ args = parser.parse_args()
 # file: run.sh
 python -m demo.train --steps 3 trainer.nnodes=2 --other
 python demo/generate.py --anything
+""",
+    _HELPED
+    + """# file: run.sh
+torchrun --nproc_per_node 8 -m demo.train --tp_size 2
+python tune.py --tp_size 2 --trials 3
+python -m demo.serve --port 80 --anything
 """,
 )

@@ -104,6 +104,36 @@ def _names(parsers: list[Parser]) -> str:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# file: rl/options.py
+import argparse
+
+
+def with_model(parser):
+    parser.add_argument("--model")
+    return parser
+
+
+def build():
+    return with_model(argparse.ArgumentParser())
+# file: rl/train.py
+from rl.options import build, with_model
+
+
+class Trainer:
+    def __init__(self, options):
+        self.options = options
+
+    def fit(self):
+        return self.options.learning_rate  # error: MP301
+
+
+if __name__ == "__main__":
+    args = build().parse_args()
+    print(args.modle)  # error: MP301
+    Trainer(args).fit()
+    print(build().parse_args([]).seed)  # error: MP301
+""",
     """import argparse
 
 
@@ -179,6 +209,30 @@ print(args.ds.offload)  # error: MP301
 )
 
 CORRECT = (
+    """# file: rl/__init__.py
+# file: rl/options.py
+import argparse
+
+import megatron
+
+
+def build():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    return parser
+
+
+def widened(parser):
+    megatron.add_options(parser)
+    return parser
+# file: rl/train.py
+from rl.options import build, widened
+
+args = build().parse_args()
+print(args.lr)
+rest = widened(build()).parse_args()
+print(rest.tp_size)
+""",
     """import argparse
 
 parser = argparse.ArgumentParser()

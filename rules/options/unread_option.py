@@ -20,7 +20,8 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.namespaces import Namespaces
-from validator.analysis.options import Option, Options, Parser
+from validator.analysis.option_calls import Option
+from validator.analysis.options import Options, Parser
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from validator.analysis.fields import Field
-from validator.analysis.options import Options, Parser
+from validator.analysis.options import Parser
 from validator.analysis.process_lists import ProcessLists
+from validator.analysis.program_parsers import ProgramParsers
 from validator.analysis.scripts import Run, Scripts
 from validator.facts.model import At
-from validator.project import Method, Module, Project
+from validator.project import Module, Project
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?$|pypy3?$")
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "colossalai", "accelerate-launch"})
@@ -153,11 +154,12 @@ class Launches:
     @cached_property
     def all(self) -> tuple[Launch, ...]:
         found = []
+        parsers = self.project.analysis(ProgramParsers)
         runs = [*self.scripts.runs, *self.project.analysis(ProcessLists).runs]
         for run in runs:
             if (launch := peel(run)) is not None:
                 launch.module = self._module(launch)
-                launch.parser = self._parser(launch.module)
+                launch.parser = parsers.of(launch.module) if launch.module is not None else None
                 found.append(launch)
         return tuple(found)
 
@@ -204,32 +206,6 @@ class Launches:
             elif name not in found or module.name != name:
                 found[name] = module
         return {name: module for name, module in found.items() if module is not None}
-
-    def _parser(self, module: Module | None) -> Parser | None:
-        """The parser that reads the command line of a program; None where that is not certain."""
-        if module is None:
-            return None
-        return self._parsers.get(module)
-
-    @cached_property
-    def _parsers(self) -> dict[Module, Parser]:
-        own: dict[Module, list[Parser]] = {}
-        called: dict[Module, list[Parser]] = {}
-        for parser in self.project.analysis(Options).parsers:
-            sites = {site.function for site in parser.sites}
-            modules = {parser.module, *(function.module for function in sites)}
-            for module in modules:
-                own.setdefault(module, []).append(parser)
-            for module in {caller.module for each in sites for caller in self._callers(each)} - modules:
-                called.setdefault(module, []).append(parser)
-        found = {module: parsers[0] for module, parsers in own.items() if len(parsers) == 1}
-        helped = {module: parsers[0] for module, parsers in called.items() if len(parsers) == 1 and module not in own}
-        return {**helped, **found}
-
-    def _callers(self, function: Method) -> Iterator[Method]:
-        """The functions that call one that reads the command line: `args = parse_args()` in the program itself."""
-        if function.qualname != "<module>" and function.cls is None:
-            yield from (caller for caller, _ in self.project.types.callers.get(function, ()))
 
 
 def peel(run: Run) -> Launch | None:

@@ -7,18 +7,17 @@ cannot be followed makes a parser *open*: it may accept more than is known here.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 from validator.analysis.binding import bind
-from validator.facts.model import Argument, Assign, At, Call
+from validator.analysis.option_calls import UNKNOWN, Option, loop_passes, option_of, text_of, value_of
+from validator.analysis.places import call_bound, within
+from validator.facts.model import Argument, At, Call
 from validator.project import ClassDef, Method, Module, Project, Value
-
-UNKNOWN = object()  # a value that the source does not tell
 
 _MAKERS = (
     "argparse.ArgumentParser",
@@ -29,38 +28,12 @@ _MAKERS = (
 _DATACLASS_MAKERS = re.compile(r"(^|\.)(HfArgumentParser|TrlParser)$")
 _BELOW = re.compile(r"\.(add_argument_group|add_mutually_exclusive_group|add_subparsers|add_parser)(?:\(\))?$")
 _LINKS = re.compile(r"(\.(add_argument_group|add_mutually_exclusive_group|add_subparsers|add_parser)\(\))+")
-_LOOP = re.compile(r"^(.+?) in (.+)$")
-_HOLE = re.compile(r"\{(\w+)(?:![rsa])?\}")
-_FLAG_ACTIONS = ("store_true", "store_false", "store_const", "count", "append_const", "help", "version")
 # what deepspeed.add_config_arguments adds, with the actions (deepspeed 0.19)
 _DEEPSPEED = {
     "deepspeed": "store_true", "deepspeed_config": "store", "deepscale": "store_true", "deepscale_config": "store",
 }  # fmt: skip
+_FACTORIES = 4  # functions through which a parser is handed back
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
-
-
-class Option(NamedTuple):
-    """One option or positional. `flags` is empty for a positional; unknown properties are `UNKNOWN`.
-
-    `type` is the source text (`int`, `str2bool`), `action` the action's name, `nargs` an int, text or None;
-    `help` is the source text of its beginning.
-    """
-
-    dest: str
-    flags: tuple[str, ...]
-    type: str
-    action: str
-    nargs: Any
-    choices: Any
-    default: Any
-    required: bool
-    path: str
-    at: At
-    help: str = ""
-
-    @property
-    def takes_value(self) -> bool:
-        return self.action not in _FLAG_ACTIONS and "BooleanOptionalAction" not in self.action
 
 
 class Site(NamedTuple):
@@ -75,7 +48,6 @@ class Parser:
     """A parser as an entry point uses it. `open`: it may accept more than `options`; `why` says why."""
 
     function: Method
-    variable: str
     at: At
     options: list[Option] = field(default_factory=list)
     defaults: set[str] = field(default_factory=set)
@@ -111,6 +83,11 @@ class Parser:
         """Every spelling of every option (`-m`, `--no_x`) that a command line may use."""
         return {flag: option for option in self.options for flag in option.flags}
 
+    def copy(self, function: Method, call: Call) -> Parser:
+        """The parser as another function gets it, with nothing parsed yet."""
+        defaults = set(self.defaults)
+        return Parser(function, call.at, list(self.options), defaults, [], self.open, self.why, self.from_dataclasses)
+
     def option(self, dest: str) -> Option | None:
         return next((option for option in self.options if option.dest == dest), None)
 
@@ -126,8 +103,8 @@ class Options:
     def parsers(self) -> tuple[Parser, ...]:
         """Every parser whose command line is really read, in the order of the files."""
         found = []
-        for function, variable, at, maker in self._made():
-            for parser in self._grown(function, variable, at, maker):
+        for function, maker in self._made():
+            for parser in self._grown(function, maker):
                 if parser.sites:
                     found.append(parser)
         return tuple(found)
@@ -139,23 +116,11 @@ class Options:
 
     # -- making --------------------------------------------------------------------------------------------
 
-    def _made(self) -> Iterator[tuple[Method, str, At, Call]]:
+    def _made(self) -> Iterator[tuple[Method, Call]]:
         for function in self.project.functions():
-            calls = {call.at: call for call in function.facts.calls}
-            for row in function.facts.assigns:
-                if row.kind != "call" or not row.value.rpartition(".")[2].endswith(("Parser", "ArgParser")):
-                    continue
-                if self._is_maker(function, row.value):
-                    call = next(
-                        (
-                            c
-                            for c in calls.values()
-                            if c.target == row.value and c.at[:2] >= row.at[:2] and c.at[2:] <= row.at[2:]
-                        ),
-                        None,
-                    )
-                    if call is not None:
-                        yield function, row.target, row.at, call
+            for call in function.facts.calls:
+                if call.target.endswith("Parser") and self._is_maker(function, call.target):
+                    yield function, call
 
     def _is_maker(self, function: Method, path: str) -> bool:
         symbol = self.project.lookup(function, path)
@@ -164,33 +129,66 @@ class Options:
         dotted = self.project.dotted(function, path)
         return dotted in _MAKERS or _DATACLASS_MAKERS.search(dotted) is not None
 
-    def _grown(self, function: Method, variable: str, at: At, maker: Call) -> Iterator[Parser]:
+    def _grown(self, function: Method, maker: Call) -> Iterator[Parser]:
         """The parser with all its options; one for every caller, where the function is a factory."""
-        parser = self._new(function, variable, at, maker)
-        self._follow(parser, function, variable)
-        returns = any(row.kind == "path" and row.value == variable for row in function.facts.returns)
-        if parser.sites or not returns:
+        parser = self._new(function, maker)
+        handed_back = self._used(parser, function, maker)
+        if parser.sites or not handed_back:
             yield parser
-        if not returns:
-            return
-        for caller, call in self.project.types.callers.get(function, ()):
-            for row in caller.facts.assigns:
-                if row.kind == "call" and row.value == call.target and row.at[0] == call.at[0]:
-                    grown = Parser(
-                        caller,
-                        row.target,
-                        row.at,
-                        list(parser.options),
-                        set(parser.defaults),
-                        [],
-                        parser.open,
-                        parser.why,
-                    )
-                    self._follow(grown, caller, row.target)
-                    yield grown
+        if handed_back:
+            yield from self._made_by(parser, function, 0)
 
-    def _new(self, function: Method, variable: str, at: At, maker: Call) -> Parser:
-        parser = Parser(function, variable, at)
+    def _made_by(self, parser: Parser, factory: Method, depth: int) -> Iterator[Parser]:
+        """What a parser grows to where each caller of the function that hands it back uses it."""
+        for caller, call in self.project.types.callers.get(factory, ()) if depth < _FACTORIES else ():
+            grown = parser.copy(caller, call)
+            handed_back = caller is not factory and self._used(grown, caller, call)
+            yield grown
+            if handed_back:
+                yield from self._made_by(grown, caller, depth + 1)
+
+    def _used(self, parser: Parser, function: Method, call: Call, depth: int = 0) -> bool:
+        """Follow the parser that a call results in; whether the function hands it back.
+
+        It may be bound (`parser = build()`), used on the spot (`build().parse_args()`), or given to another call.
+        """
+        handed_back = call.use == "return"
+        for row in function.facts.assigns:
+            if row.kind == "call" and row.value == call.target and within(call.at, row.at):
+                parser.at = row.at
+                self._follow(parser, function, row.target)
+                handed_back = handed_back or self._returns(function, row.target)
+        result = f"{call.target}()"
+        for other in function.facts.calls:
+            if other.at[:2] == call.at[:2] and result in other.target:
+                self._called(parser, function, other, {result})
+            given = [a for a in other.args if a.kind == "call" and a.at == call.at]
+            if given and other.target not in _HARMLESS:
+                self._handed_on(parser, function, other, given)
+                if depth < _FACTORIES and self._passes_on(function, other, given):
+                    handed_back = self._used(parser, function, other, depth + 1) or handed_back
+        return handed_back
+
+    def _returns(self, function: Method, variable: str) -> bool:
+        """Whether a function hands back what a variable holds, as it is or through helpers that add to it."""
+        names = self._names(function, variable)
+        if any(row.kind == "path" and row.value in names for row in function.facts.returns):
+            return True
+        returned = (call for call in function.facts.calls if call.use == "return")
+        return any(self._passes_on(function, call, _of_names(call, names)) for call in returned)
+
+    def _passes_on(self, function: Method, call: Call, given: list[Argument]) -> bool:
+        """Whether a call results in the parser that it is given: `add_model_options(parser)`."""
+        for target in self.project.types.targets(function, call) if given else ():
+            returned = {row.value for row in target.facts.returns if row.kind == "path"}
+            if any(argument in given and name in returned for name, argument in bind(target, call).items()):
+                return True
+        return False
+
+    def _new(self, function: Method, maker: Call) -> Parser:
+        bound = (row for row in function.facts.assigns if row.kind == "call" and within(maker.at, row.at))
+        at = next((row.at for row in bound if row.value == maker.target), maker.at)
+        parser = Parser(function, at)
         symbol = self.project.lookup(function, maker.target)
         if isinstance(symbol, ClassDef):
             parser.open, parser.why = True, f"`{symbol.name}` may add options of its own"
@@ -271,6 +269,10 @@ class Options:
                     and _made_below(row.value, names)
                     or row.kind in ("path", "for")
                     and row.value in names
+                    or row.kind == "call"
+                    and row.target not in names
+                    and (call := call_bound(function, row)) is not None
+                    and self._passes_on(function, call, _of_names(call, names))
                 ):
                     names.add(row.target)
             if len(names) == size:
@@ -283,7 +285,7 @@ class Options:
             if method in ("add_argument", "add_parser"):
                 self._extend(parser, function, call)
             elif method == "add_subparsers" and (dest := call.keyword("dest")) is not None:
-                parser.defaults.add(str(_value(dest, "")))
+                parser.defaults.add(str(value_of(dest, "")))
             elif method == "set_defaults":
                 parser.defaults.update(a.keyword for a in call.args if a.keyword and a.keyword not in ("*", "**"))
             elif method in ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_args_into_dataclasses"):
@@ -330,13 +332,13 @@ class Options:
         if "*" in known or "**" in known and not call.positional:
             parser.open, parser.why = True, "an option is added from unpacked arguments"
             return
-        for values in _loops(call, function):
-            flags = tuple(_text(a, values) for a in call.positional)
-            dest = _text(known["dest"], values) if "dest" in known else ""
+        for values in loop_passes(call, function):
+            flags = tuple(text_of(a, values) for a in call.positional)
+            dest = text_of(known["dest"], values) if "dest" in known else ""
             if None in flags or dest is None or not flags:
                 parser.open, parser.why = True, "the name of an option is computed"
                 return
-            parser.options.append(_option([f for f in flags if f], dest, known, function.path, call.at))
+            parser.options.append(option_of([f for f in flags if f], dest, known, function.path, call.at))
 
 
 def _fields(cls: ClassDef) -> Iterator[Option]:
@@ -347,6 +349,11 @@ def _fields(cls: ClassDef) -> Iterator[Option]:
             action = "store_true" if annotation == "bool" else "store"
             at = cls.facts.name_at
             yield Option(name, flags, annotation, action, UNKNOWN, None, UNKNOWN, False, cls.path, at)
+
+
+def _of_names(call: Call, names: set[str]) -> list[Argument]:
+    """The arguments of a call that are one of some paths."""
+    return [argument for argument in call.args if argument.kind == "path" and argument.value in names]
 
 
 def _is_subparser(function: Method, receiver: str) -> bool:
@@ -363,115 +370,3 @@ def _made_below(target: str, names: set[str]) -> bool:
 def _plain(receiver: str) -> str:
     """`parser.add_argument_group()` without what leads to the group."""
     return _LINKS.sub("", receiver) if "(" in receiver else receiver
-
-
-def _option(flags: list[str], dest: str, known: dict[str, Argument], path: str, at: At) -> Option:
-    dashed = tuple(f for f in flags if f.startswith("-"))
-    if not dest:
-        long = next((f for f in dashed if f.startswith("--")), dashed[0] if dashed else flags[0])
-        dest = long.lstrip("-").replace("-", "_") if dashed else flags[0]
-    action = _value(known.get("action"), "store")
-    if not isinstance(action, str):
-        action = known["action"].value
-    opposite = ("--no-" + dashed[0].lstrip("-"),) if dashed and "BooleanOptionalAction" in action else ()
-    return Option(
-        dest=dest,
-        flags=dashed + opposite,
-        type=known["type"].value if "type" in known else "",
-        action=action,
-        nargs=_value(known.get("nargs"), None),
-        choices=_value(known.get("choices"), None),
-        default=_value(known.get("default"), None),
-        required=_value(known.get("required"), False) is True,
-        path=path,
-        at=at,
-        help=known["help"].value if "help" in known else "",
-    )
-
-
-def _value(argument: Argument | None, otherwise: Any) -> Any:
-    """The literal value of an argument; `UNKNOWN` where it is computed."""
-    if argument is None:
-        return otherwise
-    try:
-        return _literal(argument.value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return UNKNOWN
-
-
-@lru_cache(maxsize=4096)  # parsers of one project say the same again and again
-def _literal(text: str) -> Any:
-    return ast.literal_eval(text)
-
-
-def _text(argument: Argument, values: dict[str, str]) -> str | None:
-    """The text of a literal or of an f-string whose holes are known; None where it is computed."""
-    text = argument.value
-    if argument.kind == "path" and text in values:
-        return values[text]
-    found = _value(argument, "")
-    if isinstance(found, str):
-        return found
-    match = re.fullmatch(r"[fF]([\"'])(.*)\1", text)
-    if match is None:
-        return _sum(text, values)
-    holes = _HOLE.findall(match[2])
-    if any(hole not in values for hole in holes) or "{" in _HOLE.sub("", match[2]):
-        return None
-    return _HOLE.sub(lambda m: values[m[1]], match[2])
-
-
-def _sum(text: str, values: dict[str, str]) -> str | None:
-    """`"--" + prefix + ".lr"`."""
-    parts = [part.strip() for part in text.split("+")]
-    if len(parts) < 2:
-        return None
-    found = []
-    for part in parts:
-        if part in values:
-            found.append(values[part])
-        elif re.fullmatch(r"\"[^\"]*\"|'[^']*'", part):
-            found.append(part[1:-1])
-        else:
-            return None
-    return "".join(found)
-
-
-def _loops(call: Call, function: Method) -> Iterable[dict[str, str]]:
-    """The values of the loop variables around a call, once for each pass over literal values."""
-    rows: list[dict[str, str]] = [{}]
-    for guard in call.guards:
-        if guard.kind != "loop" or (match := _LOOP.match(guard.text)) is None:
-            continue
-        names = [name.strip() for name in match[1].strip("() ").split(",")]
-        items = _items(match[2], function)
-        if items is None:
-            continue
-        passes = []
-        for item in items:
-            parts = list(item) if isinstance(item, tuple | list) and len(names) > 1 else [item]
-            if len(parts) == len(names):
-                passes.append({n: str(v) for n, v in zip(names, parts, strict=True)})
-        rows = [{**outer, **inner} for outer in rows for inner in passes]
-    return rows
-
-
-def _items(text: str, function: Method) -> list[Any] | None:
-    """The values a loop runs over: a literal, or a name bound to one."""
-    scope: Method | None = function
-    for _ in range(3):
-        try:
-            found = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            rows: list[Assign] = []
-            while scope is not None and not rows:
-                rows = [
-                    r for r in scope.facts.assigns if r.target == text and r.kind in ("tuple", "const", "path", "other")
-                ]
-                scope = scope.enclosing or (scope.module.top if scope is not scope.module.top else None)
-            if len(rows) != 1:
-                return None
-            text = rows[0].value
-            continue
-        return list(found) if isinstance(found, tuple | list | set | dict | frozenset) else None
-    return None
