@@ -9,7 +9,8 @@
     configuration            every field of `bench.configuration.Configuration`
     environment              versions, GPUs, command, git revision, seed
     summary                  medians and rates, see `summarise`; absent where nothing was measured
-    runs                     one entry per process: times by step and phase in seconds, losses, memory in bytes
+    runs                     one entry per process: times by step and phase in seconds, losses, memory in bytes; in
+                             `seconds` what its stages took, with the process time of the measured one
     log                      name of the log of the run that decided the status
 """
 
