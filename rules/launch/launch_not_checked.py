@@ -3,7 +3,8 @@
 What it does
     Notes each value that a constraint needs and that the script does not tell: a variable that nothing sets, the
     output of a command, a model whose shape is not known. One note for each place, with the constraints that wait
-    for it. Shown with `--notes` only.
+    for it. Notes each program of the project, too, whose options cannot be checked because what reads them was not
+    found or accepts more than can be seen. Shown with `--notes` only.
 
 Why is this bad
     It is not: but "no findings" would say more than is known.
@@ -17,9 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rules.launch._common import TOKENS, starts_or_configures
+from rules.launch._common import TOKENS, span, starts_or_configures
+from validator.analysis.command_line import CommandLines, strict
+from validator.analysis.composed import Compositions
+from validator.analysis.launch import Launch
+from validator.analysis.program_parsers import ProgramParsers
 from validator.finding import Finding
-from validator.project import Project
+from validator.project import Module, Project
 from validator.rule import Rule
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ _TRIVIAL = ("positive-", "query-groups", "processes-product")  # nobody waits fo
 def check_project(project: Project) -> Iterator[Finding]:
     if not starts_or_configures(project):
         return
+    yield from _unchecked_options(project)
     from rules.constraints import TABLE
     from rules.launch._quantities import configurations
 
@@ -49,6 +55,35 @@ def check_project(project: Project) -> Iterator[Finding]:
                 places[key] = said
         for place, identifiers in waiting.items():
             yield _note(places[place], identifiers, configuration)
+
+
+def _unchecked_options(project: Project) -> Iterator[Finding]:
+    """One note for each program that is given options which nothing here holds against what it accepts."""
+    found: dict[Module, tuple[Launch, str]] = {}
+    scripts: dict[Module, set[str]] = {}
+    for launch, line in project.analysis(CommandLines).all:
+        if launch.module is None or not line.given:
+            continue
+        if why := _why_unchecked(project, launch):
+            found.setdefault(launch.module, (launch, why))
+            scripts.setdefault(launch.module, set()).add(launch.path)
+    for module, (launch, why) in found.items():
+        others = len(scripts[module]) - 1
+        more = f"; so it is in {others} more file{'s' if others > 1 else ''}" if others else ""
+        message = f"options of `{launch.name}` cannot be checked: {why}{more}"
+        yield RULE.finding(launch.program.place.path, span(launch.program), message, context=f"{module.name}:options")
+
+
+def _why_unchecked(project: Project, launch: Launch) -> str:
+    """Why the options of a launch are held against no parser; empty where they are."""
+    parser = launch.parser
+    if parser is not None and not strict(parser):
+        if not parser.open:
+            return "what its parser does not know it leaves to others (`parse_known_args`)"
+        return parser.why or "its parser may accept more than is known"
+    if parser is not None or launch.module is None or project.analysis(Compositions).of(launch) is not None:
+        return ""
+    return project.analysis(ProgramParsers).why_unknown(launch.module)
 
 
 def _lacking(constraint: Constraint, configuration: Configuration, quantities: Quantities) -> Iterator[Said]:
@@ -89,6 +124,40 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft --backend fsdp2 \\
     --fsdp_tensor_parallel_size 2 \\
     --ring_attn_size $1 --packing_samples  # error: MP710
 """,
+    """# file: own/__init__.py
+# file: own/options.py
+import argparse
+
+import elsewhere
+
+
+def build():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    return {"train": parser}
+
+
+def extended():
+    parser = argparse.ArgumentParser()
+    return elsewhere.add_options(parser)
+# file: own/train.py
+from own.options import build
+
+print(build()["train"].parse_args())
+# file: own/tune.py
+from own.options import extended
+
+print(extended().parse_args())
+# file: own/plain.py
+import sys
+
+print(sys.argv[1])
+# file: run.sh
+torchrun --nproc_per_node 8 -m own.train --lr 1  # error: MP710
+python -m own.tune --lr 1  # error: MP710
+python own/plain.py --lr=1  # error: MP710
+torchrun --nproc_per_node 8 -m own.train --lr 2
+""",
 )
 
 CORRECT = (
@@ -100,5 +169,23 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft --backend fsdp2 --pretrain
     """# file: serve.sh
 python -m http.server $PORT
 torchrun --nproc_per_node=8 train.py --lr $LR
+# file: own/train.py
+import argparse
+
+
+def build():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    return parser
+
+
+print(build().parse_args().lr)
+# file: own/plain.py
+import sys
+
+print(sys.argv[1])
+# file: run.sh
+python own/train.py --lr 1
+python own/plain.py somewhere
 """,
 )

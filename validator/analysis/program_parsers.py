@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
 from validator.analysis.options import Options, Parser
+from validator.analysis.programs import Programs
 from validator.facts.text import path_of
 from validator.project import Method, Module, Project
+
+_SHOWN = 3
+# what reads a command line and is not followed, the surest first: all of them make parsers, or read the words
+_READERS = tuple(
+    (re.compile(pattern, re.MULTILINE), said)
+    for pattern, said in (
+        (r"^\s*@hydra\.main\b", "Hydra reads them, and the configuration that it composes was not found"),
+        (r"^\s*@\w*\.?(click|command|option)\b.*\(|\bimport click\b", "`click` reads them"),
+        (r"\btyper\.(run|Typer)\(", "`typer` reads them"),
+        (r"\bfire\.Fire\(", "`fire` makes them of whatever it is given"),
+        (r"\b(tyro\.cli|simple_parsing\.parse|pyrallis\.parse|draccus\.\w+)\b", "a library makes them of a class"),
+        (r"\b(HfArgumentParser|TrlParser)\(", "a library makes them of classes that are not followed"),
+        (r"\bjsonargparse\b|\bLightningCLI\(", "`jsonargparse` makes them of signatures"),
+        (r"\bOmegaConf\.from_cli\(", "OmegaConf takes whatever keys it is given"),
+        (r"\babsl\b.*\bflags\b|\bflags\.DEFINE_", "`absl` reads them"),
+        (r"\bArgumentParser\(|\.parse(_known)?_args\(", "the parser cannot be followed to where it reads them"),
+        (r"\bsys\.argv\b", "the program takes `sys.argv` apart itself"),
+    )
+)
 
 
 class ProgramParsers:
@@ -21,6 +42,20 @@ class ProgramParsers:
         """The parser that reads the command line of a program; None where that is not certain."""
         parsers = self._candidates(module)
         return parsers[0] if len(parsers) == 1 else None
+
+    def why_unknown(self, module: Module) -> str:
+        """Why `of` knows no parser of a program."""
+        parsers = self._candidates(module)
+        if len(parsers) > 1:
+            places = ", ".join(sorted(f"{p.module.path}:{p.at[0]}" for p in parsers)[:_SHOWN])
+            return f"{len(parsers)} parsers may read them ({places})"
+        near = list(dict.fromkeys([module, *self.project.analysis(Programs).imported(module)]))
+        for reader, said in _READERS:
+            for each in near:
+                if (match := reader.search(each.source.text)) is not None:
+                    line = each.source.text.count("\n", 0, match.start()) + 1
+                    return f"{said} ({each.path}:{line})"
+        return "nothing was found in it that reads them"
 
     def _candidates(self, module: Module) -> list[Parser]:
         """What is nearer to the program wins, even where it is ambiguous."""

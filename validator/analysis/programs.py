@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -41,14 +42,19 @@ class Programs:
             found = {entry: None}
             queue = [entry]
             while queue and len(found) < _MOST:
-                importer = queue.pop(0)
-                for row in importer.facts.imports:
-                    module = self._imported(importer, row)
-                    if module is not None and module not in found:
+                for module in self.imported(queue.pop(0)):
+                    if module not in found:
                         found[module] = None
                         queue.append(module)
             self._modules[entry] = tuple(found)
         return self._modules[entry]
+
+    def imported(self, module: Module) -> Iterator[Module]:
+        """The modules of the project that a module imports itself, in the order of its imports."""
+        for row in module.facts.imports:
+            found = self._imported(module, row)
+            if found is not None:
+                yield found
 
     def text(self, entry: Module) -> str:
         """The source of all of them."""
