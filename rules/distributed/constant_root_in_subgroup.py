@@ -137,6 +137,31 @@ class Node:
     def share(self, tensor):
         dist.broadcast(tensor, src=0, group=self.peers)  # error: MP510
 """,
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Layout:
+    def mesh(self):
+        return init_device_mesh("cuda", (2, 2, 2), mesh_dim_names=("replicas", "ring", "parts"))
+
+    def ring_group(self):
+        return self.mesh()["ring"].get_group()
+
+class Node:
+    def __init__(self, mesh):
+        self.peers = mesh["ring", "parts"]._flatten("copy").get_group()
+
+    def share(self, tensor):
+        dist.broadcast(tensor, src=0, group=self.peers)  # error: MP510
+
+def build(layout: Layout):
+    return Node(layout.mesh())
+
+def share(layout: Layout, tensor):
+    peers = layout.ring_group()
+    dist.broadcast(tensor, src=0, group=peers)  # error: MP510
+""",
 ]
 
 CORRECT = [
@@ -177,5 +202,27 @@ def share(tensor, size):
     mesh = init_device_mesh("cuda", (size,), mesh_dim_names=("all",))
     dp_group = mesh.get_group("all")
     dist.broadcast(tensor, src=0, group=dp_group)
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Layout:
+    def mesh(self):
+        return init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicas", "parts"))
+
+class Node:
+    def __init__(self, mesh, other):
+        self.everyone = mesh["replicas", "parts"]._flatten("everyone").get_group()
+        self.some = other["a", "b"]._flatten("some").get_group()
+        self.peers = mesh["parts"].get_group()
+
+    def share(self, tensor):
+        dist.broadcast(tensor, src=0, group=self.everyone)
+        dist.broadcast(tensor, src=0, group=self.some)
+        dist.broadcast(tensor, src=dist.get_process_group_ranks(self.peers)[0], group=self.peers)
+
+def build(layout: Layout, other):
+    return Node(layout.mesh(), other)
 """,
 ]

@@ -62,6 +62,8 @@ def _without_ring(meshes: Meshes, function: Method, call: Call) -> Iterator[tupl
     values = [k.value for k in node.keywords if k.arg in names] if node is not None else []
     for value in values:
         for part in meshes.part(function, value) or ():
+            if not {*part.keys} <= {*(part.mesh.names or ())}:
+                continue  # no dimension of it: another rule's
             for name in part.mesh.names or ():
                 size = part.mesh.size(name)
                 alone = isinstance(size, ast.Constant) and size.value == 1
@@ -136,6 +138,26 @@ class Strategy:
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad, group=self.mesh["dp"].get_group())  # error: MP412
 """,
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Layout:
+    def __init__(self, dp, ring):
+        self.dp, self.ring = dp, ring
+
+    def mesh(self):
+        return init_device_mesh("cuda", (self.dp, self.ring), mesh_dim_names=("dp", "ring"))
+
+class Strategy:
+    def setup(self, dp, ring):
+        self.layout = Layout(dp, ring)
+        self.mesh = self.layout.mesh()
+        self.shards = self.mesh["dp"]
+
+    def wrap(self, model):
+        return fully_shard(model, mesh=self.shards)  # error: MP412
+""",
 ]
 
 CORRECT = [
@@ -201,5 +223,29 @@ class Strategy:
 
     def mean(self, loss):
         dist.all_reduce(loss, group=self.mesh["dp"].get_group())
+""",
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Layout:
+    def __init__(self, dp, ring):
+        self.dp, self.ring = dp, ring
+
+    def mesh(self):
+        return init_device_mesh("cuda", (self.dp, self.ring), mesh_dim_names=("dp", "ring"))
+
+    def whole(self):
+        return self.mesh()["dp", "ring"]._flatten("whole")
+
+class Strategy:
+    def setup(self, dp, ring):
+        self.layout = Layout(dp, ring)
+        self.mesh = self.layout.mesh()
+        names = tuple(name for name in self.mesh.mesh_dim_names if name != "tp")
+        self.shards = self.mesh[names]._flatten("shards")
+
+    def wrap(self, model, critic):
+        return fully_shard(model, mesh=self.shards), fully_shard(critic, mesh=self.layout.whole())
 """,
 ]

@@ -2,8 +2,9 @@
 
 What it does
     Follows a mesh from `init_device_mesh` with literal names to where it is indexed or asked for a group
-    (`mesh["sp"]`, `mesh.get_group("sp")`), through attributes and arguments, and reports a name that is none of its
-    dimensions and that no `_flatten` gives.
+    (`mesh["sp"]`, `mesh.get_group("sp")`), through attributes, properties, arguments, the results of functions and the
+    fields of dataclasses, and reports a name that is none of its dimensions and that no `_flatten` gives. Silent in a
+    function that asks whether the mesh has the dimension, and where names are computed.
 
 Why is this bad
     It raises `KeyError` when that line is reached: at start, or after loading the model, and often only with the
@@ -16,11 +17,12 @@ References
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.meshes import Meshes
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.meshes import Meshes, Part
+from validator.analysis.places import is_aside, outermost, text_of
 from validator.errors import nearest
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
@@ -30,31 +32,45 @@ from validator.rule import Rule
 RULE = Rule("MP411", "unknown-mesh-dimension", "error", "0.1.0", tokens=("init_device_mesh", "mesh"))
 
 _INDEX = ".mesh_dim_names.index"
+_WORDS = ("mesh_dim_names", "mesh[", "mesh()[")
 _ASKS = frozenset({"get_group", "get_local_rank"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     meshes = project.analysis(Meshes)
-    if not any(mesh.names for mesh in meshes.all):
+    if not any(mesh.names for mesh in meshes.all) or meshes.names_computed:
         return
     for function in project.functions():
         if is_aside(function.path) or not _handles_mesh(function):
             continue
-        for node, path, key in _asked(function):
-            parts = meshes.parts(function, path)
+        for node, owner, key in _asked(meshes, function):
+            parts = meshes.part(function, owner) or []
             names = {n for p in parts for n in (p.keys or p.mesh.names or ())}
-            if not parts or any(p.mesh.names is None for p in parts) or key in names | meshes.flattened:
+            known = all(p.mesh.names is not None for p in parts)
+            if not parts or not known or key in {*names, *meshes.flattened} or _asks_for(function, key):
                 continue
-            mesh = parts[0].mesh
-            yield RULE.finding(
-                function.path,
-                function.module.source_text.at(node),
-                f"`{function.qualname}` asks the mesh `{path}` for the dimension `{key}`, of which it has only"
-                f" {', '.join(f'`{n}`' for n in sorted(names))}",
-                help=_help(key, names),
-                related=[Related(mesh.function.path, mesh.call.lineno, "the mesh is made here")],
-                context=f"{function.qualname}:{path}:{key}",
-            )
+            yield _report(meshes, function, node, owner, key, [*names, *meshes.flattened_of(parts[0].mesh)], parts[0])
+
+
+def _report(
+    meshes: Meshes, function: Method, node: ast.expr, owner: ast.expr, key: str, names: list[str], part: Part
+) -> Finding:
+    path, mesh = path_of(owner), part.mesh
+    return RULE.finding(
+        function.path,
+        function.module.source_text.at(node),
+        f"`{function.qualname}` asks the mesh `{path}` for the dimension `{key}`, of which it has only"
+        f" {', '.join(f'`{n}`' for n in sorted({*names}))}",
+        help=_help(key, names),
+        related=[Related(mesh.function.path, mesh.call.lineno, "the mesh is made here")],
+        context=f"{function.qualname}:{path}:{key}",
+    )
+
+
+def _asks_for(function: Method, key: str) -> bool:
+    """Whether a function tests for a dimension, or catches that there is none."""
+    text = text_of(outermost(function))
+    return bool(re.search(rf"""["']{re.escape(key)}["']\s+(not\s+)?in\b|except\b.*\b(KeyError|RuntimeError)""", text))
 
 
 def _handles_mesh(function: Method) -> bool:
@@ -68,31 +84,27 @@ def _handles_mesh(function: Method) -> bool:
     paths += [row.value for row in facts.assigns]
     paths += [row.value for row in facts.returns]
     return any(
-        "mesh_dim_names" in path or "mesh[" in path or path.rpartition(".")[2] in _ASKS and "mesh" in path
-        for path in paths
+        any(word in path for word in _WORDS) or path.rpartition(".")[2] in _ASKS and "mesh" in path for path in paths
     )
 
 
-def _asked(function: Method) -> Iterator[tuple[ast.expr, str, str]]:
-    """The places where a mesh is asked for a dimension by name."""
+def _asked(meshes: Meshes, function: Method) -> Iterator[tuple[ast.expr, ast.expr, str]]:
+    """The places where a mesh is asked for a dimension by name, with the mesh."""
     for node in own_nodes(function.node) if function.node is not None else ():
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name | ast.Attribute):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            for part in parts:
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield node, path_of(node.value), part.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ASKS:
+        if isinstance(node, ast.Subscript):
+            for keys in meshes.keys(function, node.slice) or ():
+                yield from ((node, node.value, key) for key in keys)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args + node.keywords:
             first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "mesh_dim"), None)
-            if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield node, path_of(node.func.value), first.value
-        elif isinstance(node, ast.Call) and path_of(node.func).endswith(_INDEX) and node.args:
-            name = node.args[0]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                yield node, path_of(node.func).removesuffix(_INDEX), name.value
+            indexed = node.func.value if path_of(node.func).endswith(_INDEX) else None
+            owner = indexed.value if isinstance(indexed, ast.Attribute) else node.func.value
+            key = first.value if isinstance(first, ast.Constant) else None
+            if isinstance(key, str) and (indexed is not None or node.func.attr in _ASKS):
+                yield node, owner, key
 
 
-def _help(key: str, names: set[str]) -> str:
-    near = nearest(key, sorted(names))
+def _help(key: str, names: list[str]) -> str:
+    near = nearest(key, sorted({*names}))
     return f"did you mean `{near}`?" if near else "use a name that is given to `mesh_dim_names`"
 
 
@@ -116,6 +128,43 @@ class Strategy:
 
     def ring_size(self):
         return self.mesh.size(self.mesh.mesh_dim_names.index("ring"))  # error: MP411
+""",
+    """
+from dataclasses import dataclass
+from functools import cached_property
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+@dataclass
+class Sizes:
+    shards: int
+    parts: int
+
+    @cached_property
+    def mesh(self):
+        mesh = init_device_mesh("cuda", (self.shards, self.parts), mesh_dim_names=("dp", "cp"))
+        mesh["dp", "cp"]._flatten("both")
+        return mesh
+
+    def whole_mesh(self):
+        return self.mesh
+
+@dataclass
+class Context:
+    mesh: DeviceMesh
+
+def shard(model, sizes: Sizes):
+    names = ("dp", "context") if sizes.parts > 1 else "dp"
+    return fully_shard(model, mesh=sizes.mesh[names])  # error: MP411
+
+def ring(sizes: Sizes):
+    return sizes.whole_mesh()["ring"].get_group()  # error: MP411
+
+def context(sizes: Sizes):
+    return Context(sizes.mesh)
+
+def heads(context: Context):
+    return context.mesh["tp"].size()  # error: MP411
 """,
 ]
 
@@ -141,5 +190,38 @@ from torch.distributed.device_mesh import init_device_mesh
 def group(sizes, names, other):
     mesh = init_device_mesh("cuda", sizes, mesh_dim_names=names)
     return mesh["dp"], other["tp"]
+""",
+    """
+from functools import cached_property
+from torch.distributed.device_mesh import init_device_mesh
+
+BOTH = "both"
+
+class Sizes:
+    def __init__(self, shards, parts):
+        self.shards, self.parts = shards, parts
+
+    @cached_property
+    def mesh(self):
+        mesh = init_device_mesh("cuda", (self.shards, self.parts), mesh_dim_names=("dp", "cp"))
+        mesh["dp", "cp"]._flatten(BOTH)
+        mesh["dp", "cp"]._flatten()
+        return mesh
+
+    def pieces(self):
+        names = ["dp"]
+        if self.parts > 1:
+            names.append("cp")
+        return init_device_mesh("cuda", (self.shards,), mesh_dim_names=names)
+
+class Wide(Sizes):
+    @cached_property
+    def wide_mesh(self):
+        return init_device_mesh("cuda", (self.shards, 2), mesh_dim_names=("dp", "tp"))
+
+def groups(sizes: Sizes, wide: Wide):
+    if "pp" in sizes.mesh.mesh_dim_names:
+        return sizes.mesh["pp"]
+    return sizes.mesh["both"], sizes.mesh["dp_cp"], sizes.pieces()["tp"], wide.wide_mesh["tp"]
 """,
 ]

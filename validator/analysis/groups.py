@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from validator.analysis.bindings import Bindings, first_name, own_nodes
-from validator.analysis.meshes import Meshes
+from validator.analysis.bindings import Bindings, own_nodes
+from validator.analysis.meshes import Meshes, Part
+from validator.analysis.sources import Source, Sources
 from validator.facts.text import path_of
 from validator.project import Method, Project
 
 _MAKER = "new_group"
-_DEPTH = 4
+_DEPTH = 6
 
 
 class Origin(NamedTuple):
@@ -34,6 +35,7 @@ class Groups:
         self.project = project
         self.bindings = project.analysis(Bindings)
         self.meshes = project.analysis(Meshes)
+        self.sources = project.analysis(Sources)
         self._known: dict[tuple[Method, str], Origin | None] = {}
 
     def origin(self, function: Method, path: str) -> Origin | None:
@@ -47,26 +49,14 @@ class Groups:
     def _origin(self, function: Method, path: str, depth: int) -> Origin | None:
         if depth > _DEPTH:
             return None
-        found = {self._made(owner, value, depth) for owner, value in self._values(function, path)}
+        return self._one(self.sources.of(function, path), depth)
+
+    def _one(self, sources: list[Source], depth: int) -> Origin | None:
+        """The only way in which several expressions make a group."""
+        found = {self._made(owner, value, depth) for owner, value in sources}
         # `group = None` beforehand says nothing of the group
         found.discard(_NOTHING)
         return found.pop() if len(found) == 1 else None
-
-    def _values(self, function: Method, path: str) -> list[tuple[Method, ast.expr | None]]:
-        head, _, name = path.partition(".")
-        if name:
-            own = head == first_name(function) and "." not in name and function.cls is not None
-            return self.bindings.attribute(function.cls, name) if own and function.cls is not None else []
-        scope: Method | None = function
-        while scope is not None:
-            values = self.bindings.of(scope).get(path)
-            if values:
-                return [(scope, value) for value in values]
-            if any(p.name == path for p in scope.facts.params):
-                return []
-            scope = scope.enclosing
-        top = function.module.top
-        return [(top, value) for value in self.bindings.of(top).get(path, [])]
 
     def _made(self, function: Method, value: ast.expr | None, depth: int) -> Origin | None:
         if isinstance(value, ast.Constant) and value.value is None:
@@ -80,7 +70,7 @@ class Groups:
             return self._new_group(function, value)
         if name == "get_group" and isinstance(value.func, ast.Attribute):
             return self._of_mesh(function, value)
-        return None
+        return self._one(self.sources.returned(function, value), depth + 1) if depth < _DEPTH else None
 
     def _new_group(self, function: Method, call: ast.Call) -> Origin | None:
         dotted = self.project.dotted(function, path_of(call.func))
@@ -93,15 +83,22 @@ class Groups:
         return Origin("loop", (), function.path, call.lineno) if given is not None and _looped(function, call) else None
 
     def _of_mesh(self, function: Method, call: ast.Call) -> Origin | None:
-        """A dimension of a mesh, unless the mesh has but one, which is then the whole job."""
+        """Some dimensions of a mesh, unless they are all that it has, which is the whole job."""
         assert isinstance(call.func, ast.Attribute)
-        named = bool(call.args) or bool(call.keywords)
-        if not named and not isinstance(call.func.value, ast.Subscript):
-            return None
-        parts = self.meshes.part(function, call.func.value) or []
-        if any(part.mesh.shape is not None and len(part.mesh.shape) == 1 for part in parts):
-            return Origin("all", (), function.path, call.lineno)
-        return Origin("mesh", (), function.path, call.lineno)
+        place = (function.path, call.lineno)
+        parts = self.meshes.part(function, call) or []
+        if any(_is_whole(part) for part in parts):
+            return Origin("all", (), *place)
+        named = bool(call.args or call.keywords) or isinstance(call.func.value, ast.Subscript)
+        return Origin("mesh", (), *place) if named or parts else None
+
+
+def _is_whole(part: Part) -> bool:
+    """Whether a part of a mesh may be all of it."""
+    shape, names = part.mesh.shape, part.mesh.names
+    if not part.keys or shape is not None and len(shape) == 1:
+        return True
+    return names is None or set(names) <= set(part.keys)
 
 
 _NOTHING = Origin("none", (), "", 0)

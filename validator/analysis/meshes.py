@@ -6,12 +6,13 @@ import ast
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.bindings import Bindings, call_node, first_name
-from validator.facts.model import Call
+from validator.analysis.bindings import Bindings, call_node
+from validator.analysis.sources import Source, Sources
+from validator.facts.model import Argument, Call
 from validator.facts.text import path_of
 from validator.project import Method, Project
 
-_DEPTH = 6
+_DEPTH = 10
 
 
 class Mesh(NamedTuple):
@@ -42,6 +43,7 @@ class Meshes:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.bindings = project.analysis(Bindings)
+        self.sources = project.analysis(Sources)
         self._parts: dict[tuple[Method, str], list[Part]] = {}
 
     @cached_property
@@ -54,24 +56,42 @@ class Meshes:
         ]
 
     @cached_property
-    def flattened(self) -> frozenset[str]:
-        """The names given to flattened dimensions, `mesh["dp", "cp"]._flatten("dp_cp")`."""
-        found: set[str] = set()
-        for _, call in self.project.calls("_flatten", "_unflatten", "_concatenate", "_rename"):
-            found.update(a.value.strip("\"'") for a in call.args)
-        return frozenset(found)
+    def flattened(self) -> dict[str, tuple[str, ...]]:
+        """The names given to flattened dimensions, `mesh["dp", "cp"]._flatten("dp_cp")`, with those they are made of.
+
+        The latter are empty where the source does not tell them.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for function, call in self.project.calls("_flatten", "_unflatten", "_concatenate", "_rename"):
+            node = call_node(function, call) if call.method == "_flatten" else None
+            over = node.func.value if node is not None and isinstance(node.func, ast.Attribute) else None
+            keys = (_keys(over.slice) if isinstance(over, ast.Subscript) else None) or ()
+            names = [n for a in call.args for n in self._flat_name(function, a)]
+            for name in names or ["_".join(keys)] * bool(keys):
+                found[name] = keys or found.get(name, ())
+        return found
+
+    def _flat_name(self, function: Method, argument: Argument) -> list[str]:
+        """The name that an argument spells, or that a constant of a module holds."""
+        if argument.kind == "const":
+            return [argument.value.strip("\"'")]
+        values = [row.value for row in self.sources.of(function, argument.value)] if argument.kind == "path" else []
+        return [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
 
     @cached_property
-    def _whole(self) -> dict[str, tuple[str, ...]]:
-        """The dimensions that each flattened one is made of."""
-        found: dict[str, tuple[str, ...]] = {}
-        for function, call in self.project.calls("_flatten"):
-            node = call_node(function, call)
-            over = node.func.value if node is not None and isinstance(node.func, ast.Attribute) else None
-            keys = _keys(over.slice) if isinstance(over, ast.Subscript) else None
-            for argument in call.args if keys else ():
-                found[argument.value.strip("\"'")] = keys or ()
-        return found
+    def names_computed(self) -> bool:
+        """Whether some flattened dimension has a name that the source does not spell."""
+        return any(
+            argument.kind != "const" and not self._flat_name(function, argument)
+            for function, call in self.project.calls("_flatten")
+            for argument in call.args
+            if "mesh" in function.module.source.text
+        )
+
+    def flattened_of(self, mesh: Mesh) -> tuple[str, ...]:
+        """The flattened dimensions that are made of those of one mesh."""
+        rows = self.flattened.items()
+        return tuple(name for name, keys in rows if keys and set(keys) <= {*(mesh.names or ()), *self.flattened})
 
     def _made(self, function: Method, call: Call) -> Mesh | None:
         node = call_node(function, call)
@@ -85,7 +105,8 @@ class Meshes:
     def _elements(self, function: Method, node: ast.expr | None) -> tuple[ast.expr, ...] | None:
         if isinstance(node, ast.Name):
             values = self.bindings.of(function).get(node.id, [])
-            node = values[0] if len(values) == 1 else None
+            grown = any(call.receiver == node.id for call in function.facts.calls)  # `names.append("cp")`
+            node = values[0] if len(values) == 1 and not grown else None
         if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(e, ast.Starred) for e in node.elts):
             return tuple(node.elts)
         return None
@@ -106,67 +127,69 @@ class Meshes:
     def parts(self, function: Method, path: str, depth: int = 0) -> list[Part]:
         """What a name or an attribute may hold of meshes; empty where a value of it is unknown."""
         key = (function, path)
-        if key not in self._parts:
-            self._parts[key] = []  # a cycle adds nothing
-            if depth < _DEPTH:
-                self._parts[key] = self._found(function, path, depth)
+        if key in self._parts or depth >= _DEPTH:
+            return self._parts.get(key, [])
+        self._parts[key] = []  # a cycle adds nothing
+        self._parts[key] = self._union(self.sources.of(function, path), depth) or []
         return self._parts[key]
 
     def part(self, function: Method, node: ast.expr, depth: int = 0) -> list[Part] | None:
         """What an expression may be of meshes; None where it cannot be told."""
+        if not self.all:
+            return None
         if isinstance(node, ast.Constant) and node.value is None:
             return []
         if isinstance(node, ast.IfExp):
-            sides = [self.part(function, side, depth) for side in (node.body, node.orelse)]
-            return None if None in sides else [p for side in sides for p in side or ()]
+            return self._union([Source(function, side) for side in (node.body, node.orelse)], depth)
         if isinstance(node, ast.Call):
-            made = [mesh for mesh in self.all if _same(mesh.call, node) and mesh.function is function]
-            if made:
-                return [Part(made[0], ())]
-            if isinstance(node.func, ast.Attribute) and node.func.attr in ("_flatten", "get_group"):
-                owner = self.part(function, node.func.value, depth)
-                named = _keys(node.args[0]) if node.args and node.func.attr == "get_group" else None
-                return [Part(p.mesh, named or p.keys) for p in owner] if owner is not None else None
-            return None
+            return self._call(function, node, depth)
         if isinstance(node, ast.Subscript):
-            owner, asked = self.part(function, node.value, depth), _keys(node.slice)
-            keys = tuple(k for key in asked for k in self._whole.get(key, (key,))) if asked else None
-            return [Part(p.mesh, keys) for p in owner] if owner and keys else None
+            owner, asked = self.part(function, node.value, depth), self.keys(function, node.slice)
+            return [self._of(p.mesh, keys) for p in owner for keys in asked] if owner and asked else None
         if isinstance(node, ast.Name | ast.Attribute):
             return self.parts(function, path_of(node), depth + 1) or None
         return None
 
-    def _found(self, function: Method, path: str, depth: int) -> list[Part]:
-        rows = self._values(function, path)
+    def _call(self, function: Method, node: ast.Call, depth: int) -> list[Part] | None:
+        made = [mesh for mesh in self.all if _same(mesh.call, node) and mesh.function is function]
+        if made:
+            return [Part(made[0], ())]
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("_flatten", "get_group"):
+            owner = self.part(function, node.func.value, depth)
+            named = _keys(node.args[0]) if node.args and node.func.attr == "get_group" else None
+            return [self._of(p.mesh, named or p.keys) for p in owner] if owner is not None else None
+        rows = self.sources.returned(function, node) if depth < _DEPTH else []
+        return self._union(rows, depth + 1) or None
+
+    def _union(self, rows: list[Source], depth: int) -> list[Part] | None:
+        """What several expressions may be; None where one of them cannot be told."""
         found: list[Part] = []
         for owner, value in rows:
             parts = self.part(owner, value, depth) if value is not None else None
             if parts is None:
-                return []
+                return None
             found += [p for p in parts if p not in found]
         return found
 
-    def _values(self, function: Method, path: str) -> list[tuple[Method, ast.expr | None]]:
-        """The expressions that a path may have been bound to, with the functions they stand in."""
-        head, _, name = path.partition(".")
-        if name:
-            own = head == first_name(function) and "." not in name and function.cls is not None
-            return self.bindings.attribute(function.cls, name) if own and function.cls is not None else []
-        values = self.bindings.of(function).get(path)
-        if values:
-            return [(function, value) for value in values]
-        if any(p.name == path for p in function.facts.params):
-            calls = self.project.types.callers.get(function, [])
-            passed = list(self.project.types.passed(function, path))
-            if len(passed) == len(calls):
-                return [(caller, ast.parse(value, mode="eval").body) for caller, value in passed if _plain(value)]
-        if function.enclosing is not None:
-            return self._values(function.enclosing, path)
-        return []
+    def keys(self, function: Method, node: ast.expr) -> list[tuple[str, ...]] | None:
+        """The names that an index may spell, itself or through a local name; None where it is computed."""
+        if isinstance(node, ast.IfExp):
+            sides = [self.keys(function, side) for side in (node.body, node.orelse)]
+            return None if None in sides else [keys for side in sides for keys in side or ()]
+        if isinstance(node, ast.Name):
+            values = self.bindings.of(function).get(node.id, [])
+            grown = any(call.receiver == node.id for call in function.facts.calls)
+            value = values[0] if len(values) == 1 and not grown else None
+            return self.keys(function, value) if value is not None and not isinstance(value, ast.Name) else None
+        spelled = _keys(node)
+        return [spelled] if spelled else None
 
-
-def _plain(path: str) -> bool:
-    return all(link.isidentifier() for link in path.split("."))
+    def _of(self, mesh: Mesh, keys: tuple[str, ...]) -> Part:
+        """The part of a mesh that names stand for, flattened ones resolved to the dimensions that they are made of."""
+        own = mesh.names or ()
+        for _ in range(3):  # flattened of flattened
+            keys = tuple(k for key in keys for k in (key not in own and self.flattened.get(key)) or (key,))
+        return Part(mesh, keys)
 
 
 def _keys(node: ast.expr) -> tuple[str, ...] | None:

@@ -1,0 +1,159 @@
+"""Where a value comes from: the expressions that a name, an attribute, a parameter or a call's result stands for."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.analysis.binding import bind
+from validator.analysis.bindings import Bindings, call_node, own_nodes
+from validator.analysis.callees import Callees
+from validator.analysis.members import method_of, own_object
+from validator.facts.model import Argument, Call, Param
+from validator.facts.text import path_of
+from validator.project import ClassDef, Method, Project, Value
+
+_CALLERS = 12  # of a parameter that more calls fill nothing is said: the answers would differ anyway
+
+
+class Source(NamedTuple):
+    """An expression with the function that it stands in; None for one that is no whole expression, or unknown."""
+
+    function: Method
+    value: ast.expr | None
+
+
+class Sources:
+    """Answers for one project. An empty list means "not known"."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.bindings = project.analysis(Bindings)
+
+    def of(self, function: Method, path: str) -> list[Source]:
+        """What a name or an attribute chain read in a function may be: one step, which the caller repeats."""
+        owner, _, name = path.rpartition(".")
+        return self._attribute(function, owner, name) if owner else self._name(function, name)
+
+    def returned(self, function: Method, node: ast.Call) -> list[Source]:
+        """What a call of project functions gives: the values that they return."""
+        target = path_of(node.func)
+        receiver, _, name = target.rpartition(".")
+        if name not in self.project.defined:
+            return []
+        reached = self.project.types.called(function, target)
+        if not reached and receiver:
+            classes = self.project.types.of(function, receiver)
+            reached = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
+        return self._all_returned(reached)
+
+    def _all_returned(self, functions: list[Method]) -> list[Source]:
+        found: list[Source] = []
+        for function in dict.fromkeys(functions):
+            rows = self._returns(function) if not function.facts.stub else []
+            if not rows and not function.facts.stub:
+                return []
+            found += rows
+        return found
+
+    @staticmethod
+    def _returns(function: Method) -> list[Source]:
+        if function.name == "__init__" or function.facts.is_generator or function.facts.is_async:
+            return []
+        nodes = own_nodes(function.node) if function.node is not None else ()
+        return [Source(function, n.value or ast.Constant(None)) for n in nodes if isinstance(n, ast.Return)]
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def _name(self, function: Method, name: str) -> list[Source]:
+        scope: Method | None = function
+        while scope is not None and scope.qualname != "<module>":
+            rows = [Source(scope, value) for value in self.bindings.of(scope).get(name, [])]
+            param = next((p for p in scope.facts.params if p.name == name), None)
+            if param is not None:
+                rows += self._given(scope, param)
+            if rows or param is not None:
+                return rows
+            scope = scope.enclosing
+        symbol = self.project.lookup(function, name)
+        if not isinstance(symbol, Value):
+            return []
+        top = symbol.module.top
+        return [Source(top, value) for value in self.bindings.of(top).get(symbol.name, [])]
+
+    def _given(self, function: Method, param: Param) -> list[Source]:
+        """What the calls that reach a function by its name pass for a parameter."""
+        calls = self.project.types.callers.get(function, ())
+        if len(calls) > _CALLERS or param.kind in ("*", "**"):
+            return []
+        return [_argument(caller, call, bind(function, call).get(param.name), param) for caller, call in calls]
+
+    # -- attributes ----------------------------------------------------------------------------------------
+
+    def _attribute(self, function: Method, owner: str, name: str) -> list[Source]:
+        method = method_of(function)
+        own = own_object(method) == owner and method.cls is not None
+        classes = [method.cls] if own else sorted(self.project.types.of(function, owner), key=lambda c: c.qualname)
+        found: list[Source] = []
+        for cls in classes:
+            rows = self._member(cls, name) if cls is not None else []
+            if not rows:
+                return []
+            found += rows
+        return found
+
+    def _member(self, cls: ClassDef, name: str) -> list[Source]:
+        """What gives an attribute of a class's objects its value: a property, assignments, a dataclass's callers."""
+        getters = [m for m in cls.find_below(name).values() if m is not None]
+        if getters:
+            return self._all_returned(getters) if all(m.facts.is_property for m in getters) else []
+        if self._written_elsewhere(cls, name):
+            return []
+        rows = [Source(method, value) for method, value in self.bindings.attribute(cls, name)]
+        return rows or self._field(cls, name)
+
+    def _field(self, cls: ClassDef, name: str) -> list[Source]:
+        """What those who make objects of a dataclass pass for a field."""
+        callee = self.project.analysis(Callees).constructor(cls) if name in dict(cls.facts.attributes) else None
+        params = callee.params if callee is not None and callee.place is cls else ()
+        index = next((i for i, p in enumerate(params) if p.name == name), -1)
+        made = self.project.calls(cls.name) if index >= 0 else []
+        rows = [(f, c) for f, c in made if self.project.lookup(f, c.target) is cls]
+        if len(rows) > _CALLERS:
+            return []
+        return [_argument(f, c, _filled(c, name, index), params[index]) for f, c in rows]
+
+    def _written_elsewhere(self, cls: ClassDef, name: str) -> bool:
+        """Whether code outside the class sets the attribute on one of its objects."""
+        rows = self._stores.get(name, ())
+        return any(not self.project.types.of(f, owner).isdisjoint(cls.relatives) for f, owner in rows)
+
+    @cached_property
+    def _stores(self) -> dict[str, list[tuple[Method, str]]]:
+        """By attribute the functions that set it on an object other than their own, with the object's path."""
+        found: dict[str, list[tuple[Method, str]]] = {}
+        for function in self.project.functions():
+            stores = [r.path.rpartition(".") for r in function.facts.refs if r.context == "store" and "." in r.path]
+            own = own_object(method_of(function)) if stores else None
+            for owner, _, name in stores:
+                if owner != own:
+                    found.setdefault(name, []).append((function, owner))
+        return found
+
+
+def _filled(call: Call, name: str, index: int) -> Argument | None:
+    positional = call.positional
+    return call.keyword(name) or (positional[index] if index < len(positional) else None)
+
+
+def _argument(caller: Method, call: Call, argument: Argument | None, param: Param) -> Source:
+    """What a call passes for a parameter, as syntax."""
+    if argument is None:
+        unpacked = any(a.keyword in ("*", "**") for a in call.args)
+        default = param.default if not unpacked else None
+        return Source(caller, ast.Constant(None) if default == "None" else None)
+    node = call_node(caller, call)
+    values = [*node.args, *(k.value for k in node.keywords)] if node is not None else []
+    text = caller.module.source_text
+    return Source(caller, next((v for v in values if text.at(v)[:2] == argument.at[:2]), None))
