@@ -1,0 +1,135 @@
+"""Which modules a function shards with FSDP2 or splits for tensor parallelism, itself or through functions it calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.analysis.binding import bind
+from validator.analysis.sharding import Sharding
+from validator.facts.model import Call
+from validator.facts.text import path_of
+from validator.project import Method, Project
+
+SHARD, SPLIT = "shard", "split"
+
+_SPLITTING = ("parallelize_module", "apply_tensor_parallelism")
+_STYLES = ("ColwiseParallel", "RowwiseParallel", "SequenceParallel")  # what distributes parameters
+_DEPTH = 3
+
+
+class Spread(NamedTuple):
+    """A call that shards or splits a module. `path`: of the module, for a loop's variable of what it runs over.
+
+    `made`: where that is done, at the end of the calls, as a file and a line.
+    """
+
+    kind: str
+    call: Call
+    path: str
+    made: tuple[str, int]
+
+
+class Spreading:
+    """Answers for one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def all(self) -> dict[Method, list[Spread]]:
+        """The functions that shard or split modules, with the calls in their order."""
+        found: dict[Method, dict[Spread, None]] = {}
+        for function, row in self._direct():
+            found.setdefault(function, {})[row] = None
+        helpers = list(found)
+        for _ in range(_DEPTH):
+            helpers = [caller for helper in helpers for caller in self._handed_up(found, helper)]
+        return {function: sorted(rows, key=lambda row: row.call.at) for function, rows in found.items()}
+
+    def _direct(self) -> Iterator[tuple[Method, Spread]]:
+        for function, calls in self.project.analysis(Sharding).direct.items():
+            for call in calls:
+                for path in _given(call):
+                    if "[" not in path:  # one of several, which the path does not tell apart
+                        yield function, Spread(SHARD, call, path, (function.path, call.at[0]))
+        for function, call in self.project.calls(*_SPLITTING):
+            if _splits(function, call) and not self.project.types.called(function, call.target):
+                for path in _given(call):
+                    yield function, Spread(SPLIT, call, path, (function.path, call.at[0]))
+
+    def _handed_up(self, found: dict[Method, dict[Spread, None]], helper: Method) -> list[Method]:
+        """Adds what a helper does to what it is given, to the functions that call it. Returns those."""
+        if helper.name.startswith("<") or helper.name == "__init__":
+            return []
+        callers: dict[Method, None] = {}
+        for caller, call in self.project.calls(helper.name):
+            if caller is helper or helper not in self.project.types.targets(caller, call):
+                continue
+            for row in list(found[helper]):
+                for path in _outside(helper, call, row.path):
+                    spread = row._replace(call=call, path=path)
+                    if spread not in found.setdefault(caller, {}):
+                        found[caller][spread] = None
+                        callers[caller] = None
+        return list(callers)
+
+
+def _outside(helper: Method, call: Call, path: str) -> list[str]:
+    """A path of a function as its caller knows it: below an argument, or below the object of a method."""
+    root, dot, rest = path.partition(".")
+    if root == helper.own_object:
+        return [f"{call.receiver}{dot}{rest}"] if call.receiver else []
+    argument = bind(helper, call).get(root)
+    if argument is None or argument.kind != "path":
+        return []
+    return [f"{outer}{dot}{rest}" for outer in _looped(call, argument.value)]
+
+
+def _given(call: Call) -> list[str]:
+    """The paths of the module that a call is given first."""
+    module = next((a for a in call.args if a.keyword in (None, "module", "model")), None)
+    return _looped(call, module.value) if module is not None and module.kind == "path" else []
+
+
+def _looped(call: Call, path: str) -> list[str]:
+    """A path with the variables of the loops around it replaced by what they run over."""
+    paths = [path]
+    for guard in reversed(call.guards):
+        if guard.kind != "loop" or " in " not in guard.text:
+            continue
+        try:
+            node = ast.parse(f"for {guard.text}: pass").body[0]
+        except SyntaxError:
+            continue
+        names = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)} if isinstance(node, ast.For) else set()
+        over = _paths(node.iter) if isinstance(node, ast.For) else []
+        paths = [
+            outer + each[len(each.partition(".")[0]) :]
+            for each in paths
+            for outer in (over if each.partition(".")[0] in names else [each.partition(".")[0]])
+        ]
+    return paths
+
+
+def _paths(node: ast.expr) -> list[str]:
+    """The modules that an iterable holds: of `enumerate(model.layers)` and `model.named_children()` their owners."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return [path_of(node)]
+    if isinstance(node, ast.Call):
+        inner = [node.func.value] if isinstance(node.func, ast.Attribute) else node.args
+        return [path for each in inner for path in _paths(each)]
+    if isinstance(node, ast.List | ast.Tuple):
+        return [path for each in node.elts for path in _paths(each)]
+    return _paths(node.value) if isinstance(node, ast.Starred | ast.Subscript) else []
+
+
+def _splits(function: Method, call: Call) -> bool:
+    """Whether a call distributes parameters: its plan is a table, or one of the styles that do."""
+    plan = call.keyword("parallelize_plan") or (call.positional[2] if len(call.positional) > 2 else None)
+    if plan is None or plan.kind == "call":
+        return plan is not None and plan.value.endswith(_STYLES) or call.method != _SPLITTING[0]
+    rows = [row for row in function.facts.assigns if row.target == plan.value]
+    return not rows or any(row.kind != "call" or row.value.endswith(_STYLES) for row in rows)
