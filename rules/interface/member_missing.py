@@ -3,9 +3,11 @@
 What it does
     Reports `self.x` and `receiver.x` (read or called) where the receiver is certain to be an object of classes
     of the project, and where neither these classes, nor their bases, nor any class below them, nor code that sets
-    attributes from outside defines `x`. A template method may call what only its subclasses define: one subclass
-    that has the member is enough. Silent: classes with a base outside the project, `__getattr__`, `setattr`, or
-    a decorator that may add members; mixins; places behind `hasattr`, `isinstance` or `except AttributeError`.
+    attributes from outside defines `x`. An object that takes over the members of a class (`for name in
+    dir(worker_class): setattr(self, name, …)`) has those of the class given to its constructor. A template method
+    may call what only its subclasses define: one subclass that has the member is enough. Silent: classes with a
+    base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind
+    `hasattr`, `isinstance` or `except AttributeError`.
 
 Why is this bad
     It raises AttributeError, often only on the branch that one backend or one option takes: hours into a job.
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from validator.analysis.borrowed import Borrowed
 from validator.analysis.certain import Certain
 from validator.analysis.members import Members, excused, method_of, own_object
 from validator.errors import nearest
@@ -132,9 +135,22 @@ def _further(project: Project, function: Method, path: str, at: At, called: bool
                 return None  # what a base class should declare is a matter of its own (MP126)
             found = tuple(sorted(classes, key=lambda c: (c.module.name, c.qualname)))
             return Use(function, receiver, name, found, at, _calls(links, index, called))
+        lenders = _lenders(project, function, receiver, classes)
+        if lenders and all(name not in each.attributes and members.lacks(each, name) for each in lenders):
+            own = [cls for cls in classes if name not in cls.attributes]
+            if own and name not in members.written:
+                return Use(function, receiver, name, (*lenders, *own), at, _calls(links, index, called))
         if name != links[index]:
             return None
     return None
+
+
+def _lenders(project: Project, function: Method, receiver: str, classes: frozenset[ClassDef]) -> tuple[ClassDef, ...]:
+    """The classes of which the receiver took over the members, besides what its own class gives it."""
+    if len(classes) != 1:
+        return ()
+    found = project.analysis(Borrowed).lenders(function, receiver, next(iter(classes)))
+    return tuple(sorted(found, key=lambda c: (c.module.name, c.qualname)))
 
 
 def _template(project: Project, method: Method, name: str) -> tuple[tuple[ClassDef, ...], tuple[ClassDef, ...]]:
@@ -299,9 +315,73 @@ def train(args):
     strategy = get_strategy(args)
     return strategy.prompt_split  # error: MP120
 """,
+    """\
+import ray
+
+
+class CriticWorker:
+    def __init__(self, config):
+        self.config = config
+
+    def update_critic(self, batch):
+        return batch
+
+
+class WorkerGroup:
+    def __init__(self, worker_class, config):
+        self.workers = [ray.remote(worker_class).remote(config) for _ in range(config.world_size)]
+        for name in dir(worker_class):
+            if not name.startswith("_"):
+                setattr(self, name, self.bind(name))
+
+    def bind(self, name):
+        return lambda *args: [getattr(w, name).remote(*args) for w in self.workers]
+
+
+class Trainer:
+    def __init__(self, config):
+        self.critic = WorkerGroup(CriticWorker, config)
+
+    def step(self, batch):
+        return self.critic.update_value(batch)  # error: MP120
+""",
 )
 
+_GROUP = """\
+import ray
+
+
+class CriticWorker:
+    def __init__(self, config):
+        self.config = config
+
+    def update_critic(self, batch):
+        return batch
+
+
+class WorkerGroup:
+    def __init__(self, worker_class, config{more}):
+        self.workers = [ray.remote(worker_class).remote(config) for _ in range(config.world_size)]
+        for name in dir(worker_class):
+            setattr(self, name, self.bind(name))
+
+    def bind(self, name):
+        return lambda *args: [getattr(w, name).remote(*args) for w in self.workers]
+
+
+class Trainer:
+    def __init__(self, config{given}):
+        self.critic = WorkerGroup({first}, config)
+
+    def step(self, batch):
+        return self.critic.{call}(batch), self.critic.workers
+"""
+
 CORRECT = (
+    # a member of the class that was given, of the group itself, or of a class that is not known
+    _GROUP.format(more="", given="", first="CriticWorker", call="update_critic"),
+    _GROUP.format(more="", given="", first="CriticWorker", call="bind"),
+    _GROUP.format(more="", given=", worker", first="worker", call="update_value"),
     # a template method: the subclass has it
     """\
 class Base:

@@ -2,8 +2,9 @@
 
 What it does
     Reports a method of a family member that returns tuples of another length than callers unpack or than its
-    sibling returns, that returns a tuple where the sibling returns a single value, or that returns nothing where
-    the sibling returns a value and a caller uses it. Only where every `return` of the method tells its shape.
+    sibling returns, that returns a tuple where the sibling returns a single value or where a caller reckons with the
+    result (`step = strategy.load_ckpt(…)` and `range(step, …)`), or that returns nothing where the sibling returns a
+    value and a caller uses it. Only where every `return` of the method tells its shape.
 
 Why is this bad
     `_, states = strategy.load_ckpt(…)` works with one backend and raises ValueError or TypeError with the other.
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from rules.interface._examples import pair
 from validator.analysis.binding import keeps_signature
 from validator.analysis.families import Family
+from validator.analysis.numbers import kept_as_number
 from validator.analysis.uses import Use, Uses, called_in, open_uses
 from validator.contracts import Contracts, implementations, standard
 from validator.facts.model import At, Return
@@ -68,7 +70,11 @@ def _returned(row: Return) -> str:
     if row.kind == "none":
         bare = row.at[0] == row.at[2] and row.at[3] - row.at[1] == len("return")
         return "nothing" if bare else ""  # an explicit None is an answer: callers of such a method look at it
-    return "value" if row.kind == "const" else ""
+    return "value" if row.kind == "const" or (row.kind == "call" and _gives_number(row.value)) else ""
+
+
+def _gives_number(target: str) -> bool:
+    return target in ("int", "float", "len", "bool") or target.endswith(".item")
 
 
 def _check(
@@ -80,6 +86,7 @@ def _check(
     for cls, method in methods.items():
         felt = [use for use in uses if cls in use.classes]
         problem = _problem(shapes[cls], felt, methods, first, shapes[first] if cls is not first else "")
+        problem = problem or _reckoned(project, shapes[cls], felt)
         if problem is None or method in seen:
             continue
         seen.add(method)
@@ -132,6 +139,15 @@ def _problem(
     return f"{sibling} returns {_named(expected)}, and `{used[0].caller.qualname}` uses it", used[0]
 
 
+def _reckoned(project: Project, shape: str, uses: list[Use]) -> tuple[str, Use] | None:
+    """Who takes a tuple for a number."""
+    if shape.startswith("tuple:"):
+        for use in uses:
+            if use.call.use == "value" and kept_as_number(project, use):
+                return f"`{use.caller.qualname}` takes it for a number", use
+    return None
+
+
 def _gives(method: Method) -> bool:
     """Whether every path of a method ends in returning something."""
     rows = method.facts.returns
@@ -151,9 +167,25 @@ INCORRECT = [
         "def all_reduce(self, data):  # error: MP106\n    data.reduce_()",
         "loss = strategy.all_reduce(model.loss)",
     ),
+    pair(
+        "def load_ckpt(self, model, path): return model.load(path)['step']",
+        "def load_ckpt(self, model, path):\n    return path, model.load(path)['step']  # error: MP106",
+        "start = 0\nif args.path:\n    start = strategy.load_ckpt(model, args.path)\n"
+        "for step in range(start, args.steps):\n    model.step(step)",
+    ),
+    pair(
+        "def count(self, model): return int(model.samples())",
+        "def count(self, model):\n    return 0, model.samples()  # error: MP106",
+        "print(strategy.count(model))",
+    ),
 ]
 CORRECT = [
     pair(_BASE, "def load_ckpt(self, model, path): return path, model.read(path)", _USE),
     pair(_BASE, "def load_ckpt(self, model, path): return self.engine.load(path)", _USE),
     pair(_BASE, "def load_ckpt(self, model, path): model.load(path)", "strategy.load_ckpt(model, args.path)"),
+    pair(
+        "def load_ckpt(self, model, path): return model.load(path)['step']",
+        "def load_ckpt(self, model, path):\n    return path, model.load(path)['step']",
+        "start = strategy.load_ckpt(model, args.path)\nprint(start[0], start[1] + 1)",
+    ),
 ]

@@ -5,7 +5,9 @@ What it does
     calls, and the functions of the project below. Reports a member whose `optimizer_step` steps no optimizer, whose
     `save_ckpt` stores no state of optimizer or scheduler, or whatever the contract that fits the family declares;
     and a method that siblings call from an operation, that this class defines too, and that nothing ever calls here
-    (unless it does nothing here: `unwrap` that returns the model as it is).
+    (unless it does nothing here: `unwrap` that returns the model as it is). The same holds of a function that keeps
+    what it is given in its module (`setup_ring(group)`), where code outside the family reads that back
+    (`ring_group()`): the siblings call it from an operation, and neither this class nor anybody else does.
 
 Why is this bad
     Training goes on and learns nothing, or resumes from a checkpoint with a fresh optimizer. Nothing raises.
@@ -23,6 +25,7 @@ from fnmatch import fnmatchcase
 from rules.interface._examples import pair
 from validator.analysis.families import Family
 from validator.analysis.reach import Reach, self_name, words
+from validator.analysis.set_ups import SetUp, SetUps
 from validator.analysis.uses import Uses, called_in, open_uses
 from validator.contracts import Contracts, Step, implementations
 from validator.finding import Finding, Related
@@ -37,6 +40,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         yield from _declared(project, family)
         if len(family.members) > 1:
             yield from _inferred(project, family)
+            yield from _set_up(project, family)
 
 
 def _declared(project: Project, family: Family) -> Iterator[Finding]:
@@ -153,6 +157,40 @@ def _calls_own(method: Method, step: str) -> Iterator[bool]:
     return (call.target == f"{own}.{step}" for call in method.facts.calls if own)
 
 
+# -- state of modules that siblings set up ---------------------------------------------------------------------
+
+
+def _set_up(project: Project, family: Family) -> Iterator[Finding]:
+    """Members that never set up what code outside the family reads, as every sibling does from the same operation."""
+    analysis, reach = project.analysis(SetUps), project.analysis(Reach)
+    for name in project.analysis(Uses).names(family):
+        methods = {c: m for c, m in implementations(family, name).items() if m.cls is c and not m.facts.stub}
+        steps = analysis.steps(family, methods) if len(methods) > 1 and open_uses(project, family, name) else []
+        for step in steps:
+            lacking = [cls for cls in methods if not analysis.is_taken(cls, step)]
+            taking = [cls for cls in methods if step.function in reach.below(cls, methods[cls])]
+            if len(lacking) == 1 and len(taking) == len(methods) - 1 and analysis.could_take(lacking[0], step):
+                yield _set_up_missing(methods[lacking[0]], taking[0], methods[taking[0]], step)
+
+
+def _set_up_missing(method: Method, sibling: ClassDef, operation: Method, step: SetUp) -> Finding:
+    assert method.cls is not None
+    function, reader, user = step.function, step.reader, step.user
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"`{method.cls.name}.{method.name}` and all that it calls never call `{function.name}`, as "
+        f"`{sibling.name}.{method.name}` does; `{user.qualname}` relies on it through `{reader.name}`",
+        help=f"call `{function.name}` where the sibling does",
+        related=[
+            Related(operation.path, operation.facts.name_at[0], f"`{sibling.name}` calls it from here"),
+            Related(function.path, function.facts.name_at[0], f"keeps `{step.name}` for the whole process"),
+            Related(reader.path, reader.facts.name_at[0], f"reads `{step.name}`"),
+        ],
+        context=f"{method.cls.qualname}.{method.name}:{function.name}",
+    )
+
+
 _RING = "def setup_ring_attn(self, mesh): self.group = mesh.group()\n"
 _BASE = _RING + "def setup_distributed(self, mesh):\n    self.mesh = mesh\n    self.setup_ring_attn(mesh)"
 _USE = "strategy.setup_distributed(args.mesh)"
@@ -160,6 +198,36 @@ _UNWRAP = "def unwrap(self, model):\n    {}return model\n"
 _SAVE = "def save_model(self, model, path):\n    {}.save_pretrained(path)"
 _SAVING = "strategy.save_model(args.model, args.path)"
 _BARE = "model = getattr(model, 'module', model)\n    "
+_STATE = """\
+# file: ring.py
+_GROUP = None
+
+
+def setup_ring(mesh):
+    global _GROUP
+    _GROUP = mesh.get_group()
+
+
+def ring_group():
+    return _GROUP
+# file: strategies.py
+from ring import setup_ring
+
+
+"""
+_MESH = "def setup_distributed(self, mesh):\n    self.mesh = mesh"
+_SETS = _MESH + "\n    setup_ring(self.mesh)"
+_READS = _USE + "\nmodel.fit(args)"
+_USER = """
+# file: model.py
+import torch.distributed as dist
+from ring import ring_group
+
+
+class Model:
+    def fit(self, args):
+        return dist.get_world_size(ring_group())
+"""
 
 INCORRECT = [
     pair(_BASE, _RING + "def setup_distributed(self, mesh):  # error: MP109\n    self.mesh = mesh", _USE),
@@ -168,8 +236,16 @@ INCORRECT = [
         _UNWRAP.format(_BARE) + _SAVE.format("model").replace("path):", "path):  # error: MP109"),
         _SAVING,
     ),
+    _STATE + pair(_SETS, _MESH.replace("mesh):", "mesh):  # error: MP109"), _READS) + _USER,
 ]
 CORRECT = [
+    _STATE + pair(_SETS, _SETS, _READS) + _USER,
+    # the second one does it in a method of its own
+    _STATE + pair(_SETS, _MESH + "\n    self.patch()\ndef patch(self): setup_ring(self.mesh)", _READS) + _USER,
+    # nobody outside reads it; or the caller sets it up; or only one of them can have it
+    _STATE + pair(_SETS, _MESH, _USE),
+    _STATE + pair(_SETS, _MESH, _READS + "\nsetup_ring(args.mesh)") + _USER,
+    _STATE + pair(_SETS, "def setup_distributed(self, mesh): mesh.start()", _READS) + _USER,
     pair(_BASE, _BASE, _USE),
     pair(
         _UNWRAP.format(_BARE) + _SAVE.format("self.unwrap(model)"),

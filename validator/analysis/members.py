@@ -50,6 +50,12 @@ class Members:
     def _is_closed(self, cls: ClassDef) -> bool:
         return not (cls.is_opaque or self._mixed_in_elsewhere(cls)) and all(self._lists_own(each) for each in cls.mro)
 
+    def closed_but_for_itself(self, cls: ClassDef) -> bool:
+        """Whether the members of the class can be listed but for those that its own methods set by computed names."""
+        if cls.is_opaque or self._mixed_in_elsewhere(cls) or "Mixin" in cls.name or not self._readable(cls.module):
+            return False
+        return all(self._lists_own(each) for each in cls.mro[1:])
+
     def _lists_own(self, cls: ClassDef) -> bool:
         """Whether what the class itself, without its bases, gives to its objects is spelled out."""
         if cls not in self._listed:
@@ -152,9 +158,17 @@ def _fills_itself(cls: ClassDef) -> bool:
         for function in [method, *cls.module.project.nested(method)]:
             if any(ref.path.startswith(f"{own}.__dict__") for ref in function.facts.refs):
                 return True
-            if any(_fills(function, call, (own, cls.name)) for call in function.facts.calls):
-                return True
-    return False
+    return bool(fills(cls))
+
+
+def fills(cls: ClassDef) -> list[tuple[Method, Call]]:
+    """The calls by which methods of a class set members under names that the source does not spell out."""
+    found: list[tuple[Method, Call]] = []
+    for method in cls.every_method():
+        own = own_object(method) or "cls"
+        for function in [method, *cls.module.project.nested(method)]:
+            found += [(function, call) for call in function.facts.calls if _fills(function, call, (own, cls.name))]
+    return found
 
 
 def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
