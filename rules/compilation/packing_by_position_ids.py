@@ -1,8 +1,9 @@
 """A compiled model whose packed samples FlashAttention must find in the position ids.
 
 What it does
-    Reports a function or class that loads a model with `attn_implementation="flash_attention_2"`, compiles it and
-    calls it with `position_ids` and no attention mask, without `cu_seq_lens_q` or `cu_seqlens`.
+    Reports a call of a model with `position_ids` and no attention mask, without `cu_seq_lens_q` or `cu_seqlens`, where
+    the model was loaded with `attn_implementation="flash_attention_2"`, by a helper too, and compiled: in the same
+    function or class, or before it was given to them.
 
 Why is this bad
     transformers then derives the boundaries of the samples from the position ids in every layer: each time the CPU
@@ -14,10 +15,10 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
+from validator.analysis.aliases import Aliases
+from validator.analysis.places import is_aside, within
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -25,7 +26,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP601", "packing-by-position-ids", "warning", "0.1.0", tokens=("position_ids",))
 
-_MODEL = re.compile(r"^(self\.)?(\w+_)?(model|module)$")
+_COMPILERS = frozenset({"torch.compile"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -33,21 +34,35 @@ def check_project(project: Project) -> Iterator[Finding]:
         if is_aside(function.path):
             continue
         for call in function.facts.calls:
-            if not _MODEL.match(call.target) or not _packed(call):
+            if not _packed(call):
                 continue
-            inside = list(function.cls.every_method()) if function.cls is not None else [function]
-            compiled = _compiled(project, inside, call.target)
-            if compiled is not None and _flash(inside):
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{call.target}` in `{function.qualname}` is compiled, uses FlashAttention and gets its"
-                    " packed samples by `position_ids` only",
-                    help="pass `cu_seq_lens_q`, `cu_seq_lens_k` and integer `max_length_q`, `max_length_k`,"
-                    " computed once per batch",
-                    related=[Related(function.path, compiled.at[0], "the model is compiled here")],
-                    context=f"{function.qualname}:{call.target}",
-                )
+            origins = _origins(project, function, call.target)
+            compiled = _compiled(project, origins)
+            if compiled is not None and _flash(project, origins):
+                yield _report(function, call, *compiled)
+
+
+def _report(function: Method, call: Call, compiling: Method, compiled: Call) -> Finding:
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"`{call.target}` in `{function.qualname}` is compiled, uses FlashAttention and gets its"
+        " packed samples by `position_ids` only",
+        help="pass `cu_seq_lens_q`, `cu_seq_lens_k` and integer `max_length_q`, `max_length_k`,"
+        " computed once per batch",
+        related=[Related(compiling.path, compiled.at[0], "the model is compiled here")],
+        context=f"{function.qualname}:{call.target}",
+    )
+
+
+def _origins(project: Project, function: Method, path: str) -> list[tuple[Method, str]]:
+    """The functions that may know the model, each with its name there; all methods of a class know its attributes."""
+    found: dict[tuple[Method, str], None] = {}
+    for each, name in project.analysis(Aliases).of(function, path):
+        found[each, name] = None
+        if each.cls is not None and each.own_object and name.startswith(f"{each.own_object}."):
+            found |= {(method, name): None for method in each.cls.every_method()}
+    return list(found)
 
 
 def _packed(call: Call) -> bool:
@@ -61,22 +76,36 @@ def _packed(call: Call) -> bool:
     )
 
 
-def _compiled(project: Project, inside: list[Method], model: str) -> Call | None:
-    for method in inside:
-        for call in method.facts.calls:
-            if call.target == f"{model}.compile":
-                return call
-            if project.dotted(method, call.target) == "torch.compile" and any(
-                row.target == model and row.value == call.target and row.at[0] == call.at[0]
-                for row in method.facts.assigns
+def _compiled(project: Project, origins: list[tuple[Method, str]]) -> tuple[Method, Call] | None:
+    for function, name in origins:
+        for call in function.facts.calls:
+            if call.target == f"{name}.compile":
+                return function, call
+            if project.dotted(function, call.target) in _COMPILERS and any(
+                row.target == name and row.value == call.target and row.at[0] == call.at[0]
+                for row in function.facts.assigns
             ):
-                return call
+                return function, call
     return None
 
 
-def _flash(inside: list[Method]) -> bool:
-    arguments = (c.keyword("attn_implementation") for m in inside for c in m.facts.calls)
-    return any(a is not None and "flash_attention_2" in a.value for a in arguments)
+def _flash(project: Project, origins: list[tuple[Method, str]]) -> bool:
+    """Whether the model is loaded with FlashAttention: where one of its names gets its value, or in a helper there."""
+    for function, name in origins:
+        if function.cls is not None and any(map(_asks_for_flash, function.facts.calls)):
+            return True
+        for row in function.facts.assigns:
+            if row.target == name and row.kind == "call":
+                helpers = project.types.called(function, row.value)
+                calls = [c for c in function.facts.calls if c.target == row.value and within(c.at, row.at)]
+                if any(map(_asks_for_flash, [*calls, *(c for each in helpers for c in each.facts.calls)])):
+                    return True
+    return False
+
+
+def _asks_for_flash(call: Call) -> bool:
+    argument = call.keyword("attn_implementation")
+    return argument is not None and "flash_attention_2" in argument.value
 
 
 INCORRECT = [
@@ -91,6 +120,28 @@ class Actor:
 
     def forward(self, ids, position_ids):
         return self.model(ids, position_ids=position_ids)  # error: MP601
+""",
+    """
+from transformers import AutoModelForCausalLM
+
+def load_model(path):
+    return AutoModelForCausalLM.from_pretrained(path, attn_implementation="flash_attention_2")
+
+class Trainer:
+    def __init__(self, actor, reference):
+        self.actor = actor
+        self.reference = reference
+
+    def loss(self, ids, position_ids):
+        base = self.reference(ids, position_ids=position_ids)
+        return self.actor(ids, position_ids=position_ids, use_cache=False) - base  # error: MP601
+
+def main(path, strategy):
+    actor = load_model(path)
+    actor.compile()
+    actor, optimizer = strategy.prepare(actor)
+    reference = load_model(path)
+    return Trainer(actor, reference)
 """,
 ]
 
@@ -120,5 +171,24 @@ class Actor:
 
     def forward(self, ids, position_ids):
         return self.model(ids, position_ids=position_ids)
+""",
+    """
+from transformers import AutoModelForCausalLM
+
+def load_model(path, kind):
+    return AutoModelForCausalLM.from_pretrained(path, attn_implementation=kind)
+
+class Trainer:
+    def __init__(self, actor):
+        self.actor = actor
+
+    def loss(self, ids, position_ids, mask):
+        self.actor(ids, position_ids=position_ids)
+        return self.actor(ids, position_ids=position_ids, attention_mask=mask)
+
+def main(path):
+    actor = load_model(path, "sdpa")
+    actor.compile()
+    return Trainer(actor)
 """,
 ]
