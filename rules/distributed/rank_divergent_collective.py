@@ -263,6 +263,60 @@ def load(plugin: Plugin, model, rank):
         return
     put(model, options)
 """,
+    """
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+class Checkpointer:
+    def __init__(self, state):
+        self.state = state
+        self.group = dist.new_group(backend="gloo")
+        self.default_group = None
+
+    def save(self, folder):
+        if dist.get_rank() == 0:
+            dcp.save(self.state, checkpoint_id=folder, process_group=self.group)  # error: MP501
+        self.settle(self.default_group)
+
+    def settle(self, group):
+        if dist.get_rank() == 0:
+            dist.barrier(group=self.default_group)  # error: MP501
+""",
+    """
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, config):
+        self.config = config
+        self.main = dist.get_rank() == 0
+
+    def _mean(self, total):
+        dist.all_reduce(total)  # error: MP501
+        return total
+
+    def _metrics(self, total):
+        return self._mean(total)
+
+    def _report(self, total):
+        return self._metrics(total)
+
+    def evaluate(self, total):
+        return self._report(total)
+
+    def save(self):
+        if self.config.every == 0:
+            return
+        if self.config.sharded:
+            dist.barrier(group=self.config.savers)
+            return
+        dist.barrier()
+
+    def run(self, total):
+        for _ in range(self.config.steps):
+            if self.main:
+                print(self.evaluate(total))
+            self.save()
+""",
 ]
 
 CORRECT = [
@@ -442,6 +496,55 @@ def load(plugin: Plugin, model, rank):
     if rank != 0 and not plugin.is_second:
         return
     put(model, options)
+""",
+    """
+import torch.distributed as dist
+
+class Checkpointer:
+    def __init__(self, ranks):
+        self.group = dist.new_group(ranks)
+        self.late_group = None
+        self.other_group = dist.new_group(backend="gloo")
+
+    def split(self, ranks):
+        self.late_group = dist.new_group(ranks)
+
+    def wait(self):
+        if dist.get_rank() < 4:
+            dist.barrier(group=self.group)
+            dist.barrier(group=self.late_group)
+            dist.barrier(group=self.other_group)
+
+def regroup(checkpointer, ranks):
+    checkpointer.other_group = dist.new_group(ranks)
+""",
+    """
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, config):
+        self.config = config
+        self.main = dist.get_rank() == 0
+
+    def _mean(self, total):
+        if self.config.reduces:
+            dist.all_reduce(total)
+        return total
+
+    def _metrics(self, total):
+        return self._mean(total)
+
+    def _report(self, total):
+        return self._metrics(total)
+
+    def evaluate(self, total):
+        return self._report(total)
+
+    def run(self, total):
+        if self.main:
+            print(self.evaluate(total))
+        if self.config.saves:
+            dist.barrier()
 """,
 ]
 

@@ -153,7 +153,8 @@ class Divergences:
             return None
         left, right = found
         op = left if isinstance(left, Op) else right
-        if isinstance(op, Op) and comparison.chosen and len(op.via) > _FAR:
+        far = isinstance(op, Op) and bool(comparison.chosen) and len(op.via) > _FAR
+        if far and _Comparison(taint, loop, every=True).differ(fork.yes, fork.no, yes, no) is None:
             return None  # far away and only under some configuration: more likely our ignorance than a defect
         together = condition.assume, {**comparison.chosen, **comparison.given}.items()
         if all(together) and self.project.analysis(Agreement).excludes(function, *together):
@@ -227,7 +228,7 @@ def _certain(trace: Trace) -> Iterator[Op]:
 
 def sees(op: Op, taint: Taint) -> bool:
     """Whether the group of a collective holds ranks that the test tells apart."""
-    if op.group == WORLD:
+    if op.group == WORLD or op.whole:
         return True
     if taint.group == MEMBERS:
         return False  # a group of its own, made of the ranks that pass the test
@@ -246,11 +247,15 @@ Difference = tuple[Op | End, Op | End]
 
 
 class _Comparison:
-    """Compares two traces under assumptions; remembers how much work it has done."""
+    """Compares two traces under assumptions; remembers how much work it has done.
 
-    def __init__(self, taint: Taint, loop: Loop | None) -> None:
+    `every`: whether the traces must differ whatever the conditions that the ranks share.
+    """
+
+    def __init__(self, taint: Taint, loop: Loop | None, every: bool = False) -> None:
         self.taint = taint
         self.loop = loop
+        self.every = every
         self.budget = _BUDGET
         self.given: Assumed = {}  # variables that counted as not None on the way
         self.chosen: Assumed = {}  # the shared conditions that had to take one value for the traces to differ
@@ -318,12 +323,14 @@ class _Comparison:
             # judged where it stands; here any agreement between the sides will do
             first = self.differ(fork.yes, other, {**mine, text: positive}, others)
             return first and self.differ(fork.no, other, {**mine, text: not positive}, others)
+        found: Difference | None = None
         for value, arm in ((not positive, fork.no), (positive, fork.yes)):
             found = self.differ(arm, other, {**mine, text: value}, {**others, text: value})
-            if found is not None:
+            if found is not None and not self.every:
                 self.chosen[text] = value
-                return found
-        return None
+            if (found is None) is self.every:
+                break
+        return found
 
     def _against_end(self, a: Trace, b: Trace, assumed: Assumed) -> Difference | None:
         end, rest = (a, b) if isinstance(a, End) else (b, a)
@@ -368,6 +375,8 @@ class _Comparison:
                 trace = likely
             else:
                 found = self._first(trace.no, known)
+                if self.every:
+                    return found and self._first(trace.yes, known)
                 if found is None:
                     found = self._first(trace.yes, known)
                     if found is not None:

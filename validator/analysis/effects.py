@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
-from validator.analysis.collectives import Collective, group_of
+from validator.analysis.collectives import WORLD, Collective, group_of
 from validator.analysis.conditions import Condition, normal
 from validator.analysis.engines import Engines
 from validator.analysis.implicit import is_managing, runs
 from validator.analysis.taint import Taints
 from validator.analysis.traces import BREAK, NEXT, RAISE, RETURN, End, Fork, Inlining, Op, Repeat, Step, Trace
+from validator.analysis.whole_groups import WholeGroups
 from validator.facts.model import At, Call
 from validator.facts.text import path_of
 from validator.project import ClassDef, Method, Project
@@ -34,6 +35,7 @@ class Effects:
         self.project = project
         self.taints = project.analysis(Taints)
         self._engines = project.analysis(Engines)
+        self._whole = project.analysis(WholeGroups)
         self._traces: dict[Method, Trace] = {}
         self._sharding: dict[ClassDef, bool] = {}
 
@@ -132,7 +134,9 @@ class Effects:
         """What a call issues, before `after`: the collective itself, or the callee's trace in the caller's terms."""
         row = self.direct.get(function, {}).get(call.at)
         if row is not None:
-            return Step(Op(row[1].name, group_of(row[1], call), function.path, call.at, (), call.at), after)
+            group = group_of(row[1], call)
+            whole = group != WORLD and self._whole.holds(function, group)
+            return Step(Op(row[1].name, group, function.path, call.at, (), call.at, whole), after)
         entry = self.reaching.get(function, {}).get(call.at)
         if entry is None or depth >= _INLINE:
             return after
@@ -141,7 +145,9 @@ class Effects:
         for manager in (t for t in reversed(targets) if is_managing(t)):
             after = Inlining(manager, call, after).copy(self.trace(manager, depth + 1))
         for target in (t for t in targets if not is_managing(t)):
-            inlined = Inlining(target, call, after).copy(self.trace(target, depth + 1))
+            inlined = Inlining(target, call, after, partial(self._whole.holds, function)).copy(
+                self.trace(target, depth + 1)
+            )
             if trace is None or trace is inlined:
                 trace = inlined
             else:

@@ -55,8 +55,13 @@ def _properties(project: Project, function: Method, path: str) -> Iterator[Metho
     owner, _, name = path.rpartition(".")
     for cls in project.types.of(function, owner):
         method = cls.find(name)
-        if method is not None and method.facts.is_property and method is not function:
+        if method is not None and method.facts.is_property and method is not function and not _is_kept(method):
             yield method
+
+
+def _is_kept(method: Method) -> bool:
+    """Whether a property runs at the first access alone, which is seldom the one that is looked at."""
+    return any(d.endswith("cached_property") for d in method.facts.decorators)
 
 
 def _follows_with(function: Method, at: At) -> bool:

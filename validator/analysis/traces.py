@@ -6,6 +6,7 @@ ends. Arms of a branch share the trace of what follows, so comparing them costs 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
@@ -22,7 +23,7 @@ class Op(NamedTuple):
     """One collective that a rank takes part in. `group` is WORLD or the group's text where the trace stands.
 
     `path`, `at`: where the collective itself is called; `via`: the functions between here and there, `…` for the
-    middle of many.
+    middle of many. `whole`: the group is another name for all ranks of the job.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Op(NamedTuple):
     at: At
     via: tuple[str, ...]
     here: At  # the call in the function whose trace this is
+    whole: bool = False
 
 
 class Step(NamedTuple):
@@ -68,8 +70,10 @@ RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("rais
 class Inlining:
     """Copies the trace of a callee into its caller: returns go on with `after`, groups are read through arguments."""
 
-    def __init__(self, target: Method, call: Call, after: Trace) -> None:
+    def __init__(self, target: Method, call: Call, after: Trace, is_whole: Callable[[str], bool] | None = None) -> None:
+        """`is_whole`: whether a group of the caller, given by its path, is all ranks of the job."""
         self.target = target
+        self.is_whole = is_whole
         self.call = call
         self.after = after
         self.copies: dict[int, Trace] = {}
@@ -108,7 +112,7 @@ class Inlining:
         if self.after is RETURN:
             return self
         if self._loops is None:
-            self._loops = Inlining(self.target, self.call, RETURN)
+            self._loops = Inlining(self.target, self.call, RETURN, self.is_whole)
         return self._loops
 
     def _decided(self, condition: Condition) -> bool | None:
@@ -141,12 +145,13 @@ class Inlining:
         )
 
     def _seen(self, op: Op) -> Op:
-        group = op.group
+        group, whole = op.group, op.whole
         if group != WORLD and group in self.params:
             argument = self.arguments.get(group)
             group = (argument.value if argument is not None else self.params[group]) or group
             group = WORLD if group == "None" else group
-        return op._replace(group=group, via=_through(self.target.name, op.via), here=self.call.at)
+            whole = argument is not None and self.is_whole is not None and self.is_whole(group)
+        return op._replace(group=group, whole=whole, via=_through(self.target.name, op.via), here=self.call.at)
 
 
 def _is_variable(argument: Argument) -> bool:
