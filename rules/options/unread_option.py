@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from validator.analysis.namespaces import Namespaces
 from validator.analysis.option_calls import Option
 from validator.analysis.options import Options, Parser
+from validator.analysis.uses import is_test
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
@@ -53,7 +54,12 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for option in parser.options:
             key = (option.path, option.at[0], option.dest)
-            if key in seen or _foreign(option) or any(option.dest.startswith(prefix + ".") for prefix in whole):
+            if (
+                key in seen
+                or _foreign(option)
+                or _tried(option, parser)
+                or any(option.dest.startswith(prefix + ".") for prefix in whole)
+            ):
                 continue
             name = option.dest.rpartition(".")[2]
             if (parser, option.dest) not in read and name not in loose and option.dest not in loose:
@@ -65,6 +71,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         else:
             for option, parser in rows:
                 yield _report(option, parser, parsers, read, [])
+
+
+def _tried(option: Option, parser: Parser) -> bool:
+    """Whether a test tries the parser of a program: it reads what it asserts, and the program is another."""
+    return is_test(parser.module.path) and option.path != parser.module.path
 
 
 def _foreign(option: Option) -> bool:
@@ -192,4 +203,28 @@ args = parser.parse_args()
 print(args.lr)
 trainer.run(args)
 """,
+    {
+        "train.py": """import argparse
+
+
+def parser():
+    p = argparse.ArgumentParser()
+    p.add_argument("--lr", type=float)
+    p.add_argument("--seed", type=int)
+    return p
+
+
+if __name__ == "__main__":
+    args = parser().parse_args()
+    print(args.lr, args.seed)
+""",
+        "tests/test_train.py": """import train
+
+
+def test_lr():
+    assert train.parser().parse_args(["--lr", "1"]).lr == 1
+    args = train.parser().parse_args([])
+    assert args.lr is None
+""",
+    },
 )
