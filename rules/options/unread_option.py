@@ -203,8 +203,8 @@ args = parser.parse_args()
 print(args.lr)
 trainer.run(args)
 """,
-    {
-        "train.py": """import argparse
+    """# file: train.py
+import argparse
 
 
 def parser():
@@ -217,14 +217,12 @@ def parser():
 if __name__ == "__main__":
     args = parser().parse_args()
     print(args.lr, args.seed)
-""",
-        "tests/test_train.py": """import train
+# file: tests/test_train.py
+import train
 
 
 def test_lr():
-    assert train.parser().parse_args(["--lr", "1"]).lr == 1
     args = train.parser().parse_args([])
     assert args.lr is None
 """,
-    },
 )
