@@ -1,0 +1,358 @@
+"""What a name may stand for: modules, functions, classes with their members and bases, and what is not known.
+
+A `Project` makes them of the facts of its files and says which of them a name means where it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from validator import naming
+from validator.facts.model import Class, FileFacts, Function, Import
+from validator.facts.text import Text
+from validator.source import SourceFile
+
+if TYPE_CHECKING:
+    from validator.project import Project
+
+
+class External(NamedTuple):
+    """Something that is defined outside the files of the run, e.g. `torch.distributed.barrier`."""
+
+    path: str
+
+
+class Unknown(NamedTuple):
+    """A value that the source alone does not tell, e.g. a local variable. `path` as written."""
+
+    path: str
+
+
+class Missing(NamedTuple):
+    """A name that `module` would have to define and does not. `name` is None when the module itself is missing."""
+
+    module: str
+    name: str | None
+    owner: Module | None = None  # the module that lacks the name
+
+
+class Value(NamedTuple):
+    """A module-level variable of the project."""
+
+    module: Module
+    name: str
+
+
+class Module:
+    """A module of the project."""
+
+    def __init__(self, project: Project, source: SourceFile, location: naming.Location) -> None:
+        self.project = project
+        self.source = source
+        self.facts: FileFacts = source.facts
+        self.name = location.name
+        self.is_package = location.is_package
+        self.path = source.path
+        self.functions: dict[str, Method] = {}
+        self.classes: dict[str, ClassDef] = {}
+        self.imports: dict[tuple[str, str], Import] = {}  # (scope, bound name)
+        for row in self.facts.imports:
+            self.imports.setdefault((row.scope, row.bound_as), row)
+        for definition in self.facts.classes:
+            self.classes[definition.qualname] = ClassDef(self, definition)
+        for function in self.facts.functions:
+            method = Method(self, function, self.classes.get(function.owner))
+            # of several definitions under one name the last that is no overload or accessor wins
+            if function.qualname not in self.functions or not (function.is_overload or _is_accessor(function)):
+                self.functions[function.qualname] = method
+            if method.cls is not None and function.name != "<class>":
+                method.cls.add(method)
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name}>"
+
+    @cached_property
+    def source_text(self) -> Text:
+        """The lines of the file, for the places of syntax nodes."""
+        return Text(self.source.text)
+
+    @property
+    def top(self) -> Method:
+        """The top level of the module as a function."""
+        return self.functions["<module>"]
+
+    def absolute(self, module: str, level: int) -> str:
+        """The absolute name of a module imported relatively from here."""
+        if not level:
+            return module
+        parts = self.name.split(".")
+        parts = parts[: len(parts) - level + self.is_package]
+        return ".".join([*parts, module] if module else parts)
+
+    def member(self, name: str) -> Symbol:
+        """What `name` means as an attribute of this module."""
+        return self.project._member(self, name)
+
+
+def _is_accessor(function: Function) -> bool:
+    return any(d.endswith((".setter", ".deleter", ".getter")) for d in function.decorators)
+
+
+class Method:
+    """A function or method of the project with the place it belongs to."""
+
+    def __init__(self, module: Module, facts: Function, cls: ClassDef | None) -> None:
+        self.module = module
+        self.facts = facts
+        self.cls = cls
+        self.name = facts.name
+        self.qualname = facts.qualname
+        self.path = module.path
+
+    def __repr__(self) -> str:
+        return f"<Method {self.module.name}:{self.qualname}>"
+
+    @cached_property
+    def node(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | None:
+        """The syntax of the function, parsed for itself: few are asked for it, and whole trees are large.
+
+        None for the body of a class. Lines and columns are those of the file.
+        """
+        if self.name == "<module>":
+            return self.module.source.tree
+        if self.name == "<class>":
+            return None
+        first, column, last, _ = self.facts.at
+        text = "\n".join(self.module.source_text.lines[first - 1 : last])
+        # empty lines before it put the function on its own lines; `if 1:` admits its indentation
+        above = "\n" * (first - 2) + "if 1:\n" if column > 1 else "\n" * (first - 1)
+        try:
+            body = ast.parse(above + text).body
+        except SyntaxError:  # a form feed starts the count of an indentation anew: its lines do not stand alone
+            return self._node_of_tree()
+        node = body[0].body[0] if isinstance(body[0], ast.If) else body[0]
+        return node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+    def _node_of_tree(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        first, _, last, _ = self.facts.at
+        functions = [
+            n for n in ast.walk(self.module.source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        return next((n for n in functions if n.name == self.name and first <= n.lineno <= last), None)
+
+    @property
+    def is_method(self) -> bool:
+        """Whether calls through an instance bind a first parameter."""
+        return self.cls is not None and not self.facts.is_static
+
+    @cached_property
+    def own_object(self) -> str | None:
+        """The name by which a method knows its object (`self`); None outside methods and in static ones."""
+        facts = self.facts
+        if self.cls is None or facts.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
+            return None
+        name = facts.params[0].name
+        return None if any(row.target == name for row in facts.assigns) else name
+
+    @cached_property
+    def enclosing(self) -> Method | None:
+        """The function whose body holds this one."""
+        outer, found, _ = self.qualname.rpartition(".<locals>.")
+        if not found and self.facts.owner:
+            outer, found, _ = self.facts.owner.rpartition(".<locals>.")
+        return self.module.functions.get(outer) if found else None
+
+
+class ClassDef:
+    """A class of the project."""
+
+    def __init__(self, module: Module, facts: Class) -> None:
+        self.module = module
+        self.facts = facts
+        self.name = facts.name
+        self.qualname = facts.qualname
+        self.path = module.path
+        self.methods: dict[str, Method] = {}
+        self.definitions: dict[str, list[Method]] = {}
+        self.subclasses: list[ClassDef] = []
+
+    def __repr__(self) -> str:
+        return f"<Class {self.module.name}:{self.qualname}>"
+
+    def add(self, method: Method) -> None:
+        if method.name not in self.methods or not (method.facts.is_overload or _is_accessor(method.facts)):
+            self.methods[method.name] = method
+        self.definitions.setdefault(method.name, []).append(method)
+
+    @cached_property
+    def bases(self) -> tuple[Symbol, ...]:
+        return tuple(self.module.project.lookup(self.module.top, base) for base in self.facts.bases)
+
+    @cached_property
+    def mro(self) -> tuple[ClassDef, ...]:
+        """The class and its bases within the project, nearest first (depth first; good enough for look-ups)."""
+        order: dict[ClassDef, None] = {}
+        stack: list[ClassDef] = [self]
+        while stack:
+            cls = stack.pop(0)
+            if cls not in order:
+                order[cls] = None
+                stack = [b for b in cls.bases if isinstance(b, ClassDef)] + stack
+        return tuple(order)
+
+    @cached_property
+    def external_bases(self) -> tuple[str, ...]:
+        """Bases that are not classes of the project, anywhere up the hierarchy: dotted names as far as known."""
+        return tuple(base for cls in self.mro for base in cls._outer_bases)
+
+    @cached_property
+    def _outer_bases(self) -> tuple[str, ...]:
+        return tuple(_path(base) for base in self.bases if not isinstance(base, ClassDef))
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether the class may have members that the project's source does not show."""
+        return self.is_opaque or any(cls._writes_itself for cls in self.mro)
+
+    @cached_property
+    def is_opaque(self) -> bool:
+        """Whether a base outside the project, a metaclass, a decorator or `__getattr__` may add members."""
+        return any(cls._adds_members for cls in self.mro)
+
+    @cached_property
+    def _adds_members(self) -> bool:
+        if any(base not in PLAIN_BASES for base in self._outer_bases):
+            return True
+        if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
+            return True
+        return _metaclass(self.facts) or not _plain_decorators(self.facts.decorators)
+
+    @cached_property
+    def is_abstract(self) -> bool:
+        """Whether the class is a protocol, or some abstract method is left: it is not meant to be instantiated."""
+        if any(base.rpartition(".")[2].removesuffix("[]") == "Protocol" for base in self.facts.bases):
+            return True
+        names = frozenset().union(*(cls._abstract for cls in self.mro))
+        return any((method := self.find(name)) is not None and method.facts.is_abstract for name in names)
+
+    @cached_property
+    def _abstract(self) -> frozenset[str]:
+        return frozenset(name for name, method in self.methods.items() if method.facts.is_abstract)
+
+    @cached_property
+    def _writes_itself(self) -> bool:
+        """`setattr(self, …)`, `self.__dict__.update(…)`, `vars(self)`: attributes no reader can list."""
+        for method in self.every_method():
+            for call in method.facts.calls:
+                first = call.args[0].value if call.args else ""
+                if call.target in ("setattr", "vars") and first in ("self", "cls", self.name):
+                    return True
+                if call.target.startswith("self.__dict__.") or call.target in (
+                    "object.__setattr__",
+                    "super().__setattr__",
+                ):
+                    return True
+            if any(ref.path.startswith("self.__dict__") for ref in method.facts.refs):
+                return True
+        return False
+
+    def every_method(self) -> Iterator[Method]:
+        """All functions of the class body, shadowed definitions included."""
+        for definitions in self.definitions.values():
+            yield from definitions
+
+    def find(self, name: str) -> Method | None:
+        """The method that `name` means on an instance, looked up along the hierarchy."""
+        return next((cls.methods[name] for cls in self.mro if name in cls.methods), None)
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """Every name that is set on the class or, through `self`, on its instances; inherited ones included."""
+        return frozenset().union(*(cls._own_attributes for cls in self.mro))
+
+    @cached_property
+    def _own_attributes(self) -> frozenset[str]:
+        return frozenset([*(name for name, _ in self.facts.attributes), *self.methods, *self.instance_attributes])
+
+    @cached_property
+    def instance_attributes(self) -> dict[str, Method]:
+        """Attributes that the methods of this class (not of its bases) set through their first parameter."""
+        found: dict[str, Method] = {}
+        for method in self.every_method():
+            inside = [method, *self.module.project.nested(method)]
+            first = method.facts.params[0].name if method.facts.params and not method.facts.is_static else "self"
+            for function in inside:
+                for ref in function.facts.refs:
+                    head, _, name = ref.path.partition(".")
+                    if ref.context == "store" and head == first and "." not in name:
+                        found.setdefault(name, method)
+        return found
+
+    def descendants(self) -> tuple[ClassDef, ...]:
+        """All classes of the project below this one, each after a base that leads to it."""
+        return self._descendants
+
+    @cached_property
+    def _descendants(self) -> tuple[ClassDef, ...]:
+        found: dict[ClassDef, None] = {}
+        stack = list(self.subclasses)
+        while stack:
+            cls = stack.pop()
+            if cls not in found:
+                found[cls] = None
+                stack += cls.subclasses
+        return tuple(found)
+
+    @cached_property
+    def relatives(self) -> tuple[ClassDef, ...]:
+        """The class, those below it, and every base of any of them."""
+        found: dict[ClassDef, None] = dict.fromkeys((self, *self.descendants()))
+        stack = list(found)
+        while stack:
+            for base in stack.pop().bases:
+                if isinstance(base, ClassDef) and base not in found:
+                    found[base] = None
+                    stack.append(base)
+        return tuple(found)
+
+    def find_below(self, name: str) -> dict[ClassDef, Method | None]:
+        """What `find(name)` gives on the class and on each one below it: one walk, however long their hierarchy."""
+        found: dict[ClassDef, Method | None] = {}
+        for cls in (self, *self.descendants()):
+            alone = cls.bases[0] if len(cls.bases) == 1 else None
+            if name in cls.methods:
+                found[cls] = cls.methods[name]
+            else:
+                found[cls] = found[alone] if isinstance(alone, ClassDef) and alone in found else cls.find(name)
+        return found
+
+
+def _metaclass(facts: Class) -> bool:
+    """Whether a class is made in a way of its own (`metaclass=ABCMeta` adds nothing)."""
+    return any(name != "metaclass" or value.rpartition(".")[2] != "ABCMeta" for name, value in facts.keywords)
+
+
+# bases that add no members worth checking for
+PLAIN_BASES = frozenset({
+    "object", "abc.ABC", "ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "Exception",
+})  # fmt: skip
+_KEEPING_DECORATORS = frozenset({
+    "dataclass", "dataclasses.dataclass", "total_ordering", "functools.total_ordering", "final", "typing.final",
+    "runtime_checkable", "typing.runtime_checkable", "ray.remote", "ray.remote()", "deprecated",
+})  # fmt: skip
+
+
+def _plain_decorators(decorators: Iterable[str]) -> bool:
+    return all(d.removesuffix("()") in _KEEPING_DECORATORS for d in decorators)
+
+
+Symbol = Module | Method | ClassDef | Value | External | Unknown | Missing
+
+
+def _path(symbol: Symbol) -> str:
+    if isinstance(symbol, External | Unknown):
+        return symbol.path
+    return repr(symbol)
