@@ -2,8 +2,8 @@
 
 What it does
     Reports the result of `torch.nn.utils.clip_grad_norm_` that is used in a class or script that shards its
-    model with `fully_shard`, or is handed a model sharded so, where neither it nor the function that calls it turns it
-    into a full tensor (`.full_tensor()`) or asks whether it is a DTensor.
+    model with `fully_shard`, or is handed a model sharded so, where neither it, nor the function that calls it, nor
+    one that the norm is handed to turns it into a full tensor (`.full_tensor()`) or asks whether it is a DTensor.
 
 Why is this bad
     Over FSDP2 parameters the norm is a DTensor with a partial placement: what a rank logs of it is the norm of its
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from validator.analysis.binding import bind
 from validator.analysis.places import is_aside, text_of, within
 from validator.analysis.sharding import Sharding
 from validator.analysis.wrapped import SHARDED, Wrapped
@@ -29,6 +30,7 @@ from validator.rule import Rule
 RULE = Rule("MP526", "sharded-norm", "warning", "0.1.0", tokens=("clip_grad_norm_",))
 
 _NUMBERS = frozenset({"item", "cpu", "detach", "tolist", "numpy", "clone"})
+_DEPTH = 3  # functions that a norm is handed on through
 _WORDS = ("full_tensor", "DTensor", "to_local", "is_fsdp1")
 
 
@@ -39,10 +41,12 @@ def check_project(project: Project) -> Iterator[Finding]:
         if project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_":
             continue
         place = _sharding(project, function, call) if call.use != "discard" else None
-        if place is not None and not _knows_of_shards(project, function):
-            name = next((r.target for r in function.facts.assigns if _binds(r, call)), "")
-            if _is_used(project, function, name) if name else _goes_on(project, function, call):
-                yield _report(function, call, name, *place)
+        if place is None:
+            continue
+        name = next((r.target for r in function.facts.assigns if _binds(r, call)), "")
+        used = _is_used(project, function, name) if name else _goes_on(project, function, call)
+        if used and not _knows_of_shards(project, function, name):
+            yield _report(project, function, call, name, *place)
 
 
 def _binds(row: Assign, call: Call) -> bool:
@@ -70,10 +74,34 @@ def _sharding(project: Project, function: Method, call: Call) -> tuple[Method, C
     return sharded or next(((method, calls[method][0]) for method in inside if method in calls), None)
 
 
-def _knows_of_shards(project: Project, function: Method) -> bool:
-    """Whether the function, or one that it returns the norm to, speaks of DTensors."""
-    places = [function, *(caller for caller, _ in project.types.callers.get(function, ()))]
-    return any(word in text_of(place) for place in places for word in _WORDS)
+def _knows_of_shards(project: Project, function: Method, name: str) -> bool:
+    """Whether the function, one that it returns the norm to, or one that is handed the norm speaks of DTensors."""
+    if _speaks(function) or (name and _hands_to_one_that_knows(project, function, name, _DEPTH)):
+        return True
+    returned = [row.value for row in function.facts.returns if not name or _mentions(row.value, name)]
+    for caller, call in project.types.callers.get(function, ()):
+        names = [row.target for row in _rows_of(caller, call, name, returned)]
+        if _speaks(caller) or any(_hands_to_one_that_knows(project, caller, each, _DEPTH) for each in names):
+            return True
+    return False
+
+
+def _speaks(function: Method) -> bool:
+    return any(word in text_of(function) for word in _WORDS)
+
+
+def _hands_to_one_that_knows(project: Project, function: Method, name: str, depth: int) -> bool:
+    """Whether the function gives what it calls `name` to a function that speaks of DTensors, directly or not."""
+    for call in function.facts.calls if depth else ():
+        if not any(a.kind == "path" and a.value == name for a in call.args):
+            continue
+        for target in project.types.targets(function, call):
+            params = [param for param, a in bind(target, call).items() if a.kind == "path" and a.value == name]
+            if target is function or not params:
+                continue
+            if _speaks(target) or _hands_to_one_that_knows(project, target, params[0], depth - 1):
+                return True
+    return False
 
 
 def _is_used(project: Project, function: Method, name: str) -> bool:
@@ -93,13 +121,19 @@ def _is_taken(project: Project, function: Method, name: str, returned: list[str]
 
 def _takes(caller: Method, call: Call, name: str, returned: list[str]) -> bool:
     """Whether a caller does something with the norm among what it gets."""
+    if any(within(call.at, row.at) and row.value == call.target for row in caller.facts.assigns):
+        return any(_uses(caller, row.target) for row in _rows_of(caller, call, name, returned))
+    return call.use != "discard"
+
+
+def _rows_of(caller: Method, call: Call, name: str, returned: list[str]) -> list[Assign]:
+    """The assignments by which a caller keeps the norm among what a call returns."""
     parts = (value.strip("()").split(",") for value in returned)
     elements = {index for each in parts for index, part in enumerate(each) if part.strip() == name}
     rows = [row for row in caller.facts.assigns if within(call.at, row.at) and row.value == call.target]
-    mine = [
+    return [
         row for row in rows if not row.kind.startswith("unpack:") or int(row.kind[7:].partition("/")[0]) in elements
     ]
-    return any(_uses(caller, row.target) for row in mine) if rows else call.use != "discard"
 
 
 def _uses(function: Method, name: str) -> int:
@@ -111,15 +145,44 @@ def _mentions(text: str, name: str) -> int:
     return len(re.findall(rf"(?<![\w.]){re.escape(name)}\b", text))
 
 
-def _report(function: Method, call: Call, name: str, where: Method, shard: Call) -> Finding:
+def _place_of_use(project: Project, function: Method, call: Call, name: str) -> tuple[Method, int]:
+    """The function and line that first use the norm: here, or where a caller gets it."""
+    if name:
+        line = _line_of_use(function, name, call.at[2])
+        if line:
+            return function, line
+    returned = [row.value for row in function.facts.returns if not name or _mentions(row.value, name)]
+    for caller, calling in project.types.callers.get(function, ()) if returned else ():
+        for row in _rows_of(caller, calling, name, returned):
+            if line := _line_of_use(caller, row.target, calling.at[2]):
+                return caller, line
+    return function, call.at[0]
+
+
+def _line_of_use(function: Method, name: str, after: int) -> int:
+    """The first line below `after` that mentions a name and is no `return`; 0 where there is none."""
+    returns = {line for row in function.facts.returns for line in range(row.at[0], row.at[2] + 1)}
+    for number in range(after + 1, function.facts.at[2] + 1):
+        if number not in returns and _mentions(function.module.source_text.lines[number - 1], name):
+            return number
+    return 0
+
+
+def _report(project: Project, function: Method, call: Call, name: str, where: Method, shard: Call) -> Finding:
     what = f"`{name}`" if name else f"what `{call.method}` gives"
+    user, line = _place_of_use(project, function, call, name)
+    here = user is function and line == call.at[0]
+    who = "it is used" if here else f"line {line} uses it" if user is function else f"`{user.qualname}` uses it"
     return RULE.finding(
         function.path,
         call.at,
-        f"{what} in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded,"
-        " and is used as if it were whole",
+        f"{what} in `{function.qualname}` is the norm of gradients that `{shard.method}` has sharded, and {who}"
+        " as if it were whole",
         help="call `.full_tensor()` on the result, on all ranks, before logging or comparing it",
-        related=[Related(where.path, shard.at[0], "the model is sharded here")],
+        related=[
+            Related(user.path, line, "the norm is used here"),
+            Related(where.path, shard.at[0], "the model is sharded here"),
+        ],
         context=f"{function.qualname}:{name or call.method}",
     )
 
@@ -280,5 +343,28 @@ class Trainer:
         self.clip()
         log(torch.nn.utils.get_total_norm(self.model.parameters()))
         optimizer.step()
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def __init__(self, model):
+        fully_shard(model)
+        self.model = model
+
+    def step(self, loss):
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        return loss, norm
+
+    def fit(self, losses):
+        for each in losses:
+            loss, norm = self.step(each)
+            self.log(loss, norm)
+
+    def log(self, loss, value):
+        value = getattr(value, "full_tensor", lambda: value)()
+        print(loss.item(), value.item())
 """,
 ]
