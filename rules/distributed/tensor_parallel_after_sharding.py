@@ -55,7 +55,11 @@ def _meet(shard: Spread, split: Spread) -> bool:
 def _apart(agreement: Agreement, function: Method, first: Call, second: Call) -> bool:
     """Whether the conditions around two calls exclude each other."""
     one, two = ([(g.text, not g.negated) for g in call.guards if g.kind == "if"] for call in (first, second))
-    return any((text, not holds) in two for text, holds in one) or agreement.excludes(function, one, two)
+    if any((text, not holds) in two for text, holds in one) or agreement.excludes(function, one, two):
+        return True
+    # a return that follows the first whenever it runs
+    leaves = (r for r in function.facts.returns if first.at[:2] <= r.at[2:] and r.at[:2] < second.at[:2])
+    return any({(g.text, not g.negated) for g in r.guards if g.kind == "if"} <= {*one} for r in leaves)
 
 
 def _renewed(function: Method, shard: Spread, split: Spread) -> bool:
@@ -167,6 +171,16 @@ def either(model, mesh, config):
         return model
     split(model, mesh["tp"])
     return model
+
+def by_name(model, mesh, name):
+    if name == "hybrid":
+        return fully_shard(model)
+    elif name == "dense":
+        layers = model.layers
+    else:
+        layers = model.blocks
+    split(model, mesh["tp"])
+    return layers
 
 def both(build, mesh):
     model = build()
