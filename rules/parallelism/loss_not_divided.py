@@ -5,7 +5,8 @@ What it does
     or after a loop over micro-batches, where the loss is a mean (`outputs.loss`, `….mean()`, `cross_entropy(…)`,
     `loss_fn(…)`) and neither it nor the gradients are divided by the number of turns. Reports the same of a method that
     takes the gradients of its parameter, in a class with a method that lets the optimizer step once in several turns,
-    where a caller gives it such a loss (`strategy.backward(loss, model)`).
+    where a caller gives it such a loss (`strategy.backward(loss, model)`), or where a sibling of the class hands
+    whatever loss it gets to a DeepSpeed engine, which divides it by `gradient_accumulation_steps`.
 
 Why is this bad
     Gradients of the turns add up. Each loss is a mean over its own micro-batch, so the sum is as many times too large
@@ -23,12 +24,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.binding import bind
 from validator.analysis.bindings import Bindings, own_nodes
+from validator.analysis.given_losses import engine_of_sibling, given_losses, makers
 from validator.analysis.places import is_aside, text_of
 from validator.facts.text import path_of
-from validator.finding import Finding
-from validator.project import Method, Project
+from validator.finding import Finding, Related
+from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP423", "loss-not-divided", "warning", "0.1.0", tokens=("backward",))
@@ -40,6 +41,7 @@ _STEPPING = re.compile(r"^_?(optimizer|optim|opt)_step$")
 _LOSS_CALL = re.compile(r"(loss(_fn|_function|_func)?|criterion|cross_entropy|nll_loss|mse_loss)$", re.IGNORECASE)
 # gradients, or a learning rate, that the function scales itself
 _SCALED = re.compile(r"\bgrad\w*\b.*(/=|\*=|\bdiv_|\bmul_)|scale_grad|normalize_grad|_foreach_(div|mul)_")
+_CLIPS = re.compile(r"max_norm|max_grad_norm|clip_coef|grad_clip")
 _SUM = re.compile(r"reduction\s*=\s*[\"']?(sum|none)|\.sum\(|token_level|num_items_in_batch|loss_scale")
 
 
@@ -71,11 +73,14 @@ def _by_methods(project: Project, bindings: Bindings) -> Iterator[Finding]:
         if not count or _divides(function, count) or _scales(function):
             continue
         for taken in given:
-            losses = list(_given(project, function, taken.loss))
-            if any(_is_mean(project, bindings, caller, Taken(taken.call, name)) for caller, name in losses) and not any(
-                _divides_by(text_of(caller), count) for caller, _ in losses
-            ):
+            losses = list(given_losses(project, function, taken.loss))
+            means = any(_is_mean(project, bindings, caller, Taken(taken.call, name)) for caller, name in losses)
+            if means and not any(_divides_by(text_of(caller), count) for caller, _ in losses):
                 yield _report(function, taken, count)
+            elif losses and not any(_COUNT.search(t) for caller, name in losses for t in makers(project, caller, name)):
+                sibling = engine_of_sibling(project, function, taken.loss)
+                if sibling is not None:
+                    yield _report(function, taken, count, sibling)
 
 
 def _turns_of_class(function: Method) -> str:
@@ -92,17 +97,9 @@ def _turns_of_class(function: Method) -> str:
 def _scales(function: Method) -> bool:
     """Whether a method of the class scales gradients, or a bound tells FSDP to."""
     assert function.cls is not None
-    texts = [text_of(method) for method in function.cls.every_method()]
+    # what is done to clip them depends on their norm, not on how many turns they were added up in
+    texts = [text for m in function.cls.every_method() if not _CLIPS.search(text := text_of(m))]
     return any(_SCALED.search(text) or "divide_factor" in text for text in texts)
-
-
-def _given(project: Project, function: Method, name: str) -> Iterator[tuple[Method, str]]:
-    """The functions that call a method, each with the name of the loss that it gives."""
-    for caller, call in project.calls(function.name):
-        if function in project.types.targets(caller, call) and not is_aside(caller.path):
-            argument = bind(function, call).get(name)
-            if argument is not None and argument.kind == "path":
-                yield caller, argument.value
 
 
 def _accumulated(function: Method) -> Iterator[tuple[str, Taken]]:
@@ -242,16 +239,62 @@ def _key(node: ast.expr) -> object:
     return node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
 
 
-def _report(function: Method, taken: Taken, count: str) -> Finding:
+def _report(function: Method, taken: Taken, count: str, sibling: ClassDef | None = None) -> Finding:
+    what = f"`{taken.loss}`" if sibling else f"`{taken.loss}`, a mean,"
+    like = f", as the engine of `{sibling.name}` does" if sibling else ""
+    found = [Related(sibling.path, sibling.facts.name_at[0], "the sibling")] if sibling else []
     return RULE.finding(
         function.path,
         function.module.source_text.at(taken.call),
-        f"`{function.qualname}` adds up the gradients of `{taken.loss}`, a mean, over `{count}` turns and divides"
-        " neither by their number",
+        f"`{function.qualname}` adds up the gradients of {what} over `{count}` turns and divides"
+        f" neither by their number{like}",
         help=f"divide first: `({taken.loss} / {count}).backward()`",
+        related=found,
         context=f"{function.qualname}:{taken.loss}:{count}",
     )
 
+
+_SIBLINGS = """
+import deepspeed
+import torch
+
+class DeepspeedStrategy:
+    def prepare(self, model):
+        return deepspeed.initialize(model=model, config={{"gradient_accumulation_steps": self.accumulation}})
+
+    def backward(self, loss, model):
+        model.backward(loss)
+
+    def optimizer_step(self, optimizer, model):
+        model.step()
+
+class FsdpStrategy:
+    def backward(self, loss, model):
+        {backward}
+
+    def clip(self, model):
+        for parameter in model.parameters():
+            parameter.grad.mul_(min(1.0, self.max_norm / self.norm(model)))
+
+    def optimizer_step(self, optimizer, model):
+        self.turn += 1
+        if self.turn % self.accumulation != 0:
+            return
+        self.clip(model)
+        optimizer.step()
+
+def get_strategy(args):
+    if args.backend == "deepspeed":
+        return DeepspeedStrategy()
+    return FsdpStrategy()
+
+def train(args, model, optimizer, batches):
+    strategy = get_strategy(args)
+    for batch in batches:
+        loss = (model(batch) * batch.mask).sum(){divided}
+        strategy.backward(loss, model)
+        strategy.optimizer_step(optimizer, model)
+"""
 
 INCORRECT = [
     """
@@ -324,9 +367,12 @@ class Trainer:
             self.strategy.backward(loss, self.model)
             self.strategy.optimizer_step(self.optimizer)
 """,
+    _SIBLINGS.format(backward="loss.backward()  # error: MP423", divided=" / batch.mask.sum()"),
 ]
 
 CORRECT = [
+    _SIBLINGS.format(backward="(loss * self.share).backward()", divided=""),
+    _SIBLINGS.format(backward="loss.backward()", divided=" / args.grad_accum"),
     """
 import torch
 
