@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from validator.analysis.collectives import dimension
 from validator.analysis.places import is_aside, text_of, within
 from validator.facts.model import Call
 from validator.finding import Finding
@@ -26,7 +27,7 @@ from validator.rule import Rule
 RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
 
 _SHARED = re.compile(
-    r"\b(self\.)?(ring_attn_(size|group)|(tensor|context|sequence|pipeline)_(model_)?parallel_size|(tp|cp|pp|sp)_(size|group|mesh)|ulysses_\w*size)\b"
+    r"\b(self\.)?(ring(_attn)?_(size|group)|(tensor|context|sequence|pipeline)_(model_)?parallel_size|(tp|cp|pp|sp)_(size|group|mesh)|ulysses_\w*size)\b"
 )
 _WORLD = re.compile(r"(^|\.)(get_world_size|world_size|num_processes)$")
 
@@ -37,13 +38,14 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         shared = _shared(function)
         if shared and _over_world(function, call):
+            named = " and ".join(f"`{each}`" for each in shared)
             yield RULE.finding(
                 function.path,
                 call.at,
                 f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of"
-                f" `{shared}` must share it",
+                f" {named} must share it",
                 help="pass `num_replicas` and `rank` of the data-parallel dimension",
-                context=f"{function.qualname}:{shared}",
+                context=f"{function.qualname}:{shared[0]}",
             )
 
 
@@ -64,13 +66,15 @@ def _of_group(call: Call) -> bool:
     return call.method == "get_world_size" and bool(call.args) and call.args[0].value != "None"
 
 
-def _shared(function: Method) -> str:
-    """The parallel dimension that the function, or the constructor of its class, works with."""
+def _shared(function: Method) -> list[str]:
+    """The sizes or groups of parallelism that the function, or the constructor of its class, works with."""
     texts = [text_of(function)]
     if function.cls is not None and (init := function.cls.find("__init__")) is not None:
         texts.append(text_of(init))
-    found = (_SHARED.search(text) for text in texts)
-    return next((match[0] for match in found if match), "")
+    found: dict[str, str] = {}  # one name of each dimension
+    for match in (match for text in texts for match in _SHARED.finditer(text)):
+        found.setdefault(dimension(match[0]), match[0].removeprefix("self."))
+    return list(found.values())
 
 
 INCORRECT = [
@@ -84,6 +88,18 @@ class Strategy:
 
     def sampler(self, dataset):
         return DistributedSampler(dataset, num_replicas=dist.get_world_size())  # error: MP531
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_size, tp_size):
+        self.ring_size = ring_size
+        self.tp_size = tp_size
+
+    def sampler(self, dataset):
+        return DistributedSampler(dataset)  # error: MP531
 """,
 ]
 
