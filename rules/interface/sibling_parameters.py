@@ -4,7 +4,8 @@ What it does
     Compares the parameters of a method over the members of a family, for methods that callers use on objects of
     the family. Reports a member that gives another name to the parameter at a position (leading underscores
     aside), or that takes the same parameters in another order while callers pass them by position. The
-    declared contract, the majority, or the member that annotations name says which of two is the odd one.
+    declared contract, the callers (where their calls bind to one and not to the other), the majority, or the member
+    that annotations name says which of two is the odd one.
     Parameters that only one sibling adds are left to the calls that do not bind (MP103).
 
 Why is this bad
@@ -20,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.interface._examples import pair
-from validator.analysis.binding import keeps_signature, parameters, signature
+from validator.analysis.binding import keeps_signature, misfit, parameters, signature
 from validator.analysis.families import Family
-from validator.analysis.uses import Use, Uses, called_in, open_uses
+from validator.analysis.uses import Use, Uses, called_in, open_uses, where
 from validator.contracts import Contracts, implementations, standard
 from validator.facts.model import Param
 from validator.finding import Finding, Related
@@ -48,7 +49,11 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _compare(project: Project, family: Family, methods: dict[ClassDef, Method], uses: list[Use]) -> Iterator[Finding]:
     declared = project.analysis(Contracts).operation(family, next(iter(methods.values())).name)
     shapes = {cls: _shape(parameters(method)) for cls, method in methods.items()}
-    first = standard(project, family, shapes, _shape(declared.params) if declared is not None else None)
+    wanted = _shape(declared.params) if declared is not None else None
+    fitting = {cls: shapes[cls] for cls in methods if _fits(methods[cls], [u for u in uses if cls in u.classes])}
+    if wanted not in shapes.values() and fitting:
+        shapes = fitting  # callers contradict the others: those are the odd ones
+    first = standard(project, family, shapes, wanted)
     reported: set[Method] = set()
     for cls, method in methods.items():
         felt = [use for use in uses if cls in use.classes]
@@ -58,6 +63,10 @@ def _compare(project: Project, family: Family, methods: dict[ClassDef, Method], 
         if problem is not None:
             reported.add(method)
             yield _report(cls, method, first, methods[first], problem, felt)
+
+
+def _fits(method: Method, uses: list[Use]) -> bool:
+    return all(misfit(method, use.call) is None for use in uses)
 
 
 def _shape(params: Params) -> tuple[str, ...]:
@@ -96,10 +105,13 @@ def _report(
 ) -> Finding:
     param, text = problem
     owner = f"`{cls.name}.{method.name}`"
+    problems = ((use, misfit(method, use.call)) for use in uses)
+    lost = next(((use, bad.name) for use, bad in problems if bad is not None and bad.kind == "unknown-keyword"), None)
+    callers = f"{where(lost[0])} passes `{lost[1]}=`" if lost is not None else "callers use it on both"
     return RULE.finding(
         method.path,
         param.at,
-        f"{owner} {text.format(sibling=f'`{sibling.name}`')}; callers use it on both",
+        f"{owner} {text.format(sibling=f'`{sibling.name}`')}; {callers}",
         help=f"give both the same parameters: `{signature(other)}`",
         related=[
             Related(other.path, other.facts.name_at[0], f"`{sibling.name}.{other.name}` is defined here"),
@@ -115,6 +127,12 @@ _USE = "strategy.save_model(model, args.path)"
 INCORRECT = [
     pair(_BASE, "def save_model(self, model, folder, tag=None):  # error: MP102\n    model.write(folder, tag)", _USE),
     pair(_BASE, "def save_model(self, path, model, tag=None):  # error: MP102\n    model.write(path, tag)", _USE),
+    # what callers pass decides, not the order of the classes
+    pair(
+        "def save_model(self, model, folder, tag=None):  # error: MP102\n    model.write(folder, tag)",
+        _BASE,
+        "strategy.save_model(model, path=args.path)",
+    ),
 ]
 CORRECT = [
     pair(_BASE, "def save_model(self, model, path, tag=None, shards=1): model.write(path, tag, shards)", _USE),
