@@ -136,7 +136,7 @@ def of_file(path: str, settings: Settings, classes: list[SettingsClass]) -> Offe
             said = Said(str(each.value), ".".join(each.path), path, (line, column, line, max(end, column + 1)))
             rows.append(Offer(each.path, said if each.value is not None else None))
     filled = fills(settings, classes)
-    named = {row.path[-1] for row in rows}
+    named = {link for row in rows for link in row.path}  # a field that holds a section is no value
     beside = [other for other in classes if any(other.cls.module is each.cls.module for each in filled)]
     for each_class in beside:
         for name, default in each_class.fields.items():
@@ -166,6 +166,13 @@ def _covers(settings_class: SettingsClass, keys: set[str]) -> bool:
     return strangers <= max(1, len(keys) // 4) and len(keys) - strangers > strangers
 
 
+def are_all_keys(options: Offers, keys: Offers, path: str) -> bool:
+    """Whether the options that are given name the configuration file, and for the rest keys of it."""
+    known = {key.path[-1] for key in keys.rows}
+    others = (each for each in options.rows if each.said is None or each.said.value != path)
+    return all(each.path[-1] in known for each in others)
+
+
 def files_named(line: CommandLine, parser: Parser | None) -> Iterator[str]:
     """The configuration files that a command line names, as written, or that its program takes where it names none."""
     words = [value for given in line.given for value in given.values]
@@ -177,4 +184,4 @@ def files_named(line: CommandLine, parser: Parser | None) -> Iterator[str]:
             yield option.default
 
 
-__all__ = ["Offers", "files_named", "fills", "of_composition", "of_file", "of_options"]
+__all__ = ["Offers", "are_all_keys", "files_named", "fills", "of_composition", "of_file", "of_options"]

@@ -24,6 +24,8 @@ _TEXTS = ("model", "backend")
 _OF_A_NUMBER = ("heads", "kv_heads")
 # a name that may be that of a size of the mesh, for all that its words say
 _MAY_SPLIT = re.compile(r"parallel|(^|_)(sp|ep|etp|ddp|hsdp|replicas?|mesh|degree|(shard|group)_size)(_|$)")
+# below these a bare word names a dimension: `parallel.tensor`
+_SECTIONS = frozenset({"parallel", "parallelism", "parallelisms", "parallelization", "parallel_dims", "mesh"})
 _BACKENDS = {"deepspeed": "deepspeed", "fsdp": "own", "fsdp2": "own", "ddp": "own", "megatron": "own"}
 
 
@@ -44,6 +46,8 @@ def meaning(path: tuple[str, ...]) -> str:
     """The quantity that a path names; `?` for a size that cannot be told, empty for anything else."""
     leaf = path[-1].replace("-", "_").lower()
     names = _names()
+    if len(path) > 1 and path[-2].lower() in _SECTIONS and leaf.isalpha():
+        leaf = next((each for each in (f"{leaf}_parallel", f"{leaf}_parallel_size") if each in names.quantities), leaf)
     if len(path) > 1 and names.quantities.get(f"{path[-2]}_{leaf}") == "model":
         return "model" if all(_role(part) in ("", "training") for part in path[:-2]) else ""
     words = leaf.split("_")
@@ -72,10 +76,12 @@ class Source(NamedTuple):
     """What a program's source tells, asked only where it matters.
 
     `text`: all of it. `divided`: the sizes by which it divides its ranks, as tags of `validator.analysis.dimensions`.
+    `batches`: the options that it divides by micro-batches.
     """
 
     text: Callable[[], str]
     divided: Callable[[], frozenset[str]]
+    batches: Callable[[], frozenset[str]]
 
 
 def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool, source: Source) -> None:
@@ -94,7 +100,7 @@ def understood(result: Configuration, offers: Iterable[Offer], *, complete: bool
     if "mini_batch_size" in found:
         for name in ("train_batch_size", "micro_batch_size", "grad_accum"):
             found.pop(name, None)  # of rollouts, of one update: which of them is not told by the name
-    if not _is_global(found, source.text):
+    if not _is_global(found, source):
         found.pop("train_batch_size", None)
     said = {quantity: one for quantity, rows in found.items() if (one := _agreed(quantity, rows)) is not None}
     if "model" in said:
@@ -116,13 +122,16 @@ def _divides_by_all(found: dict[str, list[Offer]], source: Source) -> bool:
     return bool(divided) and divided == sizes
 
 
-def _is_global(found: dict[str, list[Offer]], text: Callable[[], str]) -> bool:
+def _is_global(found: dict[str, list[Offer]], source: Source) -> bool:
     """Whether the batch is that of all ranks: its name says so, or the program divides it, beside a smaller one."""
     for offer in found.get("train_batch_size", ()):
         name = offer.path[-1].replace("-", "_")
         if "global" in name:
             continue
-        if "micro_batch_size" not in found or not re.search(rf"\b{name}\)?\s*(//|%)|[\"']{name}[\"']\s*:", text()):
+        if "micro_batch_size" not in found:
+            return False
+        divided = re.search(rf"\b{name}\)?\s*(//|%)|[\"']{name}[\"']\s*:", source.text())
+        if not divided and (offer.said is None or offer.said.flag not in source.batches()):
             return False
     return True
 

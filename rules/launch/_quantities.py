@@ -13,6 +13,7 @@ from rules.launch._common import origin
 from rules.launch._configuration import Configuration, Said
 from rules.launch._files import Files
 from rules.launch._frameworks import Framework, frameworks, named
+from rules.launch._own_values import Values
 from validator.analysis.command_line import CommandLine, CommandLines, Given
 from validator.analysis.composed import Composition, Compositions, Node
 from validator.analysis.fields import Field
@@ -105,10 +106,13 @@ def _own_program(
                 beside = _offers.of_file(*found, programs.settings(module))
                 words = {row.path for row in offers.rows}
                 kept = [row for row in beside.rows if row.path not in words]  # the command line wins
-                offers = _offers.Offers([*offers.rows, *kept], offers.complete and beside.complete)
+                complete = offers.complete or launch.parser is None and _offers.are_all_keys(offers, beside, name)
+                offers = _offers.Offers([*offers.rows, *kept], complete and beside.complete)
     result.module, result.offers = module, tuple(offers.rows)
-    divided = _own.Source(lambda: programs.text(module), lambda: _divided(project, module))
-    _own.understood(result, offers.rows, complete=offers.complete, source=divided)
+    source = _own.Source(
+        lambda: programs.text(module), lambda: _divided(project, module), lambda: _batches(project, result, module)
+    )
+    _own.understood(result, offers.rows, complete=offers.complete, source=source)
 
 
 def _divided(project: Project, module: Module) -> frozenset[str]:
@@ -117,6 +121,15 @@ def _divided(project: Project, module: Module) -> frozenset[str]:
     rows = (row for row in project.analysis(Quotients).all if row.function.module in own and row.size.has("world"))
     tags = {factor.tag for row in rows if "batch" not in row.size.tags for factor in row.size.under}
     return frozenset(tags - {"gpus", "nodes"})
+
+
+def _batches(project: Project, result: Configuration, module: Module) -> frozenset[str]:
+    """The options whose value the program divides by micro-batches: they are batches of all ranks."""
+    values = Values(project, result, module)
+    rows = (row for row in project.analysis(Quotients).all if row.function.module in values.own)
+    batches = ((row, factor) for row in rows if row.size.below("micro") for factor in row.size.over)
+    found = (values.named(row.function, factor) for row, factor in batches if factor.tag == "batch")
+    return frozenset(said.flag for said in found if said is not None)
 
 
 def _by_flags(framework: Framework, parser: Parser | None, line: CommandLine) -> dict[str, Said]:

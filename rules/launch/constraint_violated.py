@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rules.launch import _programs
 from rules.launch._common import TOKENS, starts_or_configures
 from validator.finding import Finding, Related
 from validator.project import Project
@@ -130,83 +131,6 @@ def _change(proposal: Proposal, configuration: Configuration) -> str:
     return f"set `{said.flag}` to {' or '.join(map(str, proposal.values))}"
 
 
-_OWN = """# file: mine/__init__.py
-# file: mine/train.py
-import argparse
-
-import torch
-
-
-def steps(args):
-    dp = torch.distributed.get_world_size() // (args.cp_size * args.tp_size)
-    return args.train_batch_size // (args.micro_batch_size * dp)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model_name_or_path", required=True)
-    parser.add_argument("--tp_size", type=int, default=1)
-    parser.add_argument("--cp_size", type=int, default=1)
-    parser.add_argument("--train_batch_size", type=int, default=64)
-    parser.add_argument("--micro_batch_size", type=int, default=1)
-    steps(parser.parse_args())
-"""
-
-_HYDRA = """# file: rl/__init__.py
-# file: rl/main.py
-import hydra
-
-
-class Worker:
-    def __init__(self, config, world_size):
-        sp = config.actor.ulysses_size
-        self.dp = world_size // sp
-        if config.actor.ppo_mini_batch_size % self.dp != 0:
-            raise ValueError("the mini-batch is not divisible")
-
-
-@hydra.main(config_path="conf", config_name="base", version_base=None)
-def main(config):
-    print(Worker(config, config.trainer.n_gpus_per_node * config.trainer.nnodes))
-# file: rl/conf/base.yaml
-trainer:
-  n_gpus_per_node: 8
-  nnodes: 1
-actor:
-  ppo_mini_batch_size: 256
-  model_path: Qwen/Qwen2.5-7B-Instruct
-  ulysses_size: 1
-rollout:
-  tensor_parallel_size: 2
-"""
-
-_FILE = """# file: pre/__init__.py
-# file: pre/train.py
-import argparse
-import tomllib
-from dataclasses import dataclass
-
-from torch.distributed.fsdp import fully_shard
-
-
-@dataclass
-class Config:
-    n_heads: int = 32
-    global_batch: int = 64
-    local_batch: int = 1
-    tp: int = 1
-    cp: int = 1
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--config")
-    with open(parser.parse_args().config, "rb") as file:
-        print(Config(**{k: v for part in tomllib.load(file).values() for k, v in part.items()}), fully_shard)
-# file: run.sh
-torchrun --nproc_per_node 8 -m pre.train --config ${CONFIG:-conf.toml}
-"""
-
 INCORRECT = (
     """# file: train.sh
 set -x
@@ -262,14 +186,14 @@ print(deepspeed.initialize(config=parser.parse_args().ds_config))
 # file: run.sh
 deepspeed --num_gpus 8 train.py
 """,
-    _OWN
+    _programs.OWN
     + """# file: run.sh
 torchrun --nnodes 2 --nproc_per_node 8 -m mine.train --model_name_or_path Qwen/Qwen2.5-7B \\
     --cp_size 2 --train_batch_size 100 --micro_batch_size 4  # error: MP705
 torchrun --nproc_per_node 8 mine/train.py --model_name_or_path Qwen/Qwen2.5-7B \\
     --tp_size 3  # error: MP705, MP705
 """,
-    _HYDRA
+    _programs.HYDRA
     + """# file: run.sh
 python3 -m rl.main \\
     actor.ulysses_size=8 \\  # error: MP705
@@ -277,13 +201,34 @@ python3 -m rl.main \\
 uv run --extra vllm -m rl.main trainer.nnodes=2 \\
     actor.ppo_mini_batch_size=250  # error: MP705
 """,
-    _FILE
+    _programs.FILE
     + """# file: conf.toml
 [model]
 n_heads = 32
 
 [parallel]
 tp = 3  # error: MP705, MP705
+""",
+    _programs.LAYOUT
+    + """# file: run.sh
+torchrun --nnodes 2 --nproc_per_node 8 -m lay.train --cp_size 4 --micro_train_batch_size 2 \\
+    --train_batch_size 60  # error: MP705
+""",
+    _programs.LOOP
+    + """# file: run.sh
+python -m rl.main data.train_batch_size=512 \\
+    actor.mini_batch_size=120 \\  # error: MP705
+    critic.mini_batch_size=128
+""",
+    _programs.SECTIONS
+    + """# file: conf.toml
+[parallel]
+context = 2
+tensor = 2
+
+[training]
+local_batch_size = 4
+global_batch_size = 100  # error: MP705
 """,
 )
 
@@ -323,7 +268,7 @@ print(deepspeed.initialize(config=parser.parse_args().ds_config))
 deepspeed --num_gpus 8 train.py
 deepspeed --num_gpus $GPUS train.py --ds_config other.json
 """,
-    _OWN
+    _programs.OWN
     + """# file: run.sh
 torchrun --nnodes 2 --nproc_per_node 8 -m mine.train --model_name_or_path Qwen/Qwen2.5-7B \\
     --cp_size 2 --train_batch_size 96 --micro_batch_size 4
@@ -339,18 +284,48 @@ print(parser.parse_args())
 # file: other.sh
 torchrun --nproc_per_node 8 -m mine.per_device --train_batch_size 7 --sp_size 3 --ref_tp_size 5
 """,
-    _HYDRA
+    _programs.HYDRA
     + """# file: run.sh
 python3 -m rl.main actor.ulysses_size=4 rollout.tensor_parallel_size=4 actor.ppo_mini_batch_size=250
 python3 -m rl.main trainer.nnodes=$NODES actor.ppo_mini_batch_size=250
 python3 -m rl.main actor.ulysses_size=$SP actor.model_path=$MODEL rollout.tensor_parallel_size=3
 """,
-    _FILE
+    _programs.FILE
     + """# file: conf.toml
 [model]
 n_heads = 32
 [parallel]
 tp = 4
 cp = -1
+""",
+    _programs.LAYOUT
+    + """# file: run.sh
+torchrun --nnodes 2 --nproc_per_node 8 -m lay.train --cp_size 4 --micro_train_batch_size 2 \\
+    --train_batch_size 64 --eval_batch_size 7
+torchrun --nnodes $NODES --nproc_per_node 8 -m lay.train --micro_train_batch_size 2 --train_batch_size 60
+# file: lay/other.py
+from lay.layout import Layout
+from lay.train import build_parser
+
+args = build_parser().parse_args()
+print(Layout(8, 1, 1).micro_batches(args.eval_batch_size, args.micro_train_batch_size))
+# file: other.sh
+torchrun --nproc_per_node 8 -m lay.other --train_batch_size 60 --eval_batch_size 60 --micro_train_batch_size $MICRO
+""",
+    _programs.LOOP
+    + """# file: run.sh
+python -m rl.main data.train_batch_size=512 actor.mini_batch_size=128 actor.micro_batch_size=5
+python -m rl.main data.train_batch_size=$BATCH actor.mini_batch_size=120
+python -m rl.main critic.micro_batch_size=120
+""",
+    _programs.SECTIONS
+    + """# file: conf.toml
+[parallel]
+context = 2
+tensor = 2
+
+[training]
+local_batch_size = 4
+global_batch_size = 104
 """,
 )
