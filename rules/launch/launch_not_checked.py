@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rules.launch._common import TOKENS, span, starts_or_configures
-from validator.analysis.command_line import CommandLines, strict
+from validator.analysis.command_line import CommandLine, CommandLines, strict
 from validator.analysis.composed import Compositions
 from validator.analysis.launch import Launch
 from validator.analysis.program_parsers import ProgramParsers
@@ -64,7 +64,7 @@ def _unchecked_options(project: Project) -> Iterator[Finding]:
     for launch, line in project.analysis(CommandLines).all:
         if launch.module is None or not line.given:
             continue
-        if why := _why_unchecked(project, launch):
+        if why := _why_unchecked(project, launch, line):
             found.setdefault(launch.module, (launch, why))
             scripts.setdefault(launch.module, set()).add(launch.path)
     for module, (launch, why) in found.items():
@@ -74,14 +74,16 @@ def _unchecked_options(project: Project) -> Iterator[Finding]:
         yield RULE.finding(launch.program.place.path, span(launch.program), message, context=f"{module.name}:options")
 
 
-def _why_unchecked(project: Project, launch: Launch) -> str:
-    """Why the options of a launch are held against no parser; empty where they are."""
+def _why_unchecked(project: Project, launch: Launch, line: CommandLine) -> str:
+    """Why options of a launch are held against no parser; empty where they are."""
     parser = launch.parser
-    if parser is not None and not strict(parser):
-        if not parser.open:
-            return "what its parser does not know it leaves to others (`parse_known_args`)"
-        return parser.why or "its parser may accept more than is known"
-    if parser is not None or launch.module is None or project.analysis(Compositions).of(launch) is not None:
+    if parser is not None:
+        unknown = next((given.flag.text for given in line.given if given.option is None), None)
+        if strict(parser) or unknown is None:
+            return ""
+        rest = f"`{unknown}` is none of those that were found"
+        return f"{parser.why}, and {rest}" if parser.open else f"`parse_known_args` leaves others, and {rest}"
+    if launch.module is None or project.analysis(Compositions).of(launch) is not None:
         return ""
     return project.analysis(ProgramParsers).why_unknown(launch.module)
 
@@ -152,7 +154,14 @@ print(extended().parse_args())
 import sys
 
 print(sys.argv[1])
+# file: own/known.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+print(parser.parse_known_args())
 # file: run.sh
+python own/known.py --lr 1 --wd 3  # error: MP710
 torchrun --nproc_per_node 8 -m own.train --lr 1  # error: MP710
 python -m own.tune --lr 1  # error: MP710
 python own/plain.py --lr=1  # error: MP710
@@ -184,7 +193,14 @@ print(build().parse_args().lr)
 import sys
 
 print(sys.argv[1])
+# file: own/known.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+print(parser.parse_known_args())
 # file: run.sh
+python own/known.py --lr 1 trainer.steps=3
 python own/train.py --lr 1
 python own/plain.py somewhere
 """,
