@@ -4,8 +4,9 @@ What it does
     Reports `self.x` and `receiver.x` (read or called) where the receiver is certain to be an object of classes
     of the project, and where neither these classes, nor their bases, nor any class below them, nor code that sets
     attributes from outside defines `x`. An object that takes over the members of a class (`for name in
-    dir(worker_class): setattr(self, name, …)`) has those of the class given to its constructor. A template method
-    may call what only its subclasses define: one subclass that has the member is enough. Silent: classes with a
+    dir(worker_class): setattr(self, name, …)`), or whose `__getattr__` asks objects that it made of a class, has those
+    of the class given to its constructor. A template method may call what only its subclasses define: one subclass
+    that has the member is enough. Silent: classes with a
     base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind
     `hasattr`, `isinstance` or `except AttributeError`.
 
@@ -127,6 +128,8 @@ def _further(project: Project, function: Method, path: str, at: At, called: bool
     links = path.split(".")
     for index in range(1, len(links)):
         receiver, name = ".".join(links[:index]), _name(links[index])
+        if borrowing := project.analysis(Borrowed).lacking(function, receiver, name):
+            return Use(function, receiver, name, borrowing, at, _calls(links, index, called))
         classes = certain.of(function, receiver)
         if not classes:
             return None
@@ -135,22 +138,9 @@ def _further(project: Project, function: Method, path: str, at: At, called: bool
                 return None  # what a base class should declare is a matter of its own (MP126)
             found = tuple(sorted(classes, key=lambda c: (c.module.name, c.qualname)))
             return Use(function, receiver, name, found, at, _calls(links, index, called))
-        lenders = _lenders(project, function, receiver, classes)
-        if lenders and all(name not in each.attributes and members.lacks(each, name) for each in lenders):
-            own = [cls for cls in classes if name not in cls.attributes]
-            if own and name not in members.written:
-                return Use(function, receiver, name, (*lenders, *own), at, _calls(links, index, called))
         if name != links[index]:
             return None
     return None
-
-
-def _lenders(project: Project, function: Method, receiver: str, classes: frozenset[ClassDef]) -> tuple[ClassDef, ...]:
-    """The classes of which the receiver took over the members, besides what its own class gives it."""
-    if len(classes) != 1:
-        return ()
-    found = project.analysis(Borrowed).lenders(function, receiver, next(iter(classes)))
-    return tuple(sorted(found, key=lambda c: (c.module.name, c.qualname)))
 
 
 def _template(project: Project, method: Method, name: str) -> tuple[tuple[ClassDef, ...], tuple[ClassDef, ...]]:
@@ -344,6 +334,33 @@ class Trainer:
 
     def step(self, batch):
         return self.critic.update_value(batch)  # error: MP120
+""",
+    """\
+import ray
+
+
+class CriticWorker:
+    def __init__(self, config):
+        self.config = config
+
+    def update_critic(self, batch):
+        return batch
+
+
+class WorkerGroup:
+    def __init__(self, worker_class, config):
+        self.workers = [ray.remote(worker_class).remote(config) for _ in range(config.world_size)]
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError
+        return lambda *args: ray.get([getattr(w, name).remote(*args) for w in self.workers])
+
+
+def main(config, batch):
+    critic = WorkerGroup(CriticWorker, config)
+    critic.update_critic(batch)
+    return critic.update_value(batch)  # error: MP120
 """,
 )
 
