@@ -115,6 +115,44 @@ def watch(model, loader, total, limit):
         if loss > limit:
             dist.all_reduce(total)  # error: MP502
 """,
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Worker:
+    def __init__(self, model):
+        self.model = None
+        self.setup(model)
+
+    def setup(self, model):
+        self.model = fully_shard(model)
+
+    def update(self, micros, loss_of, clip):
+        self.model.train()
+        for micro in micros:
+            if micro["response_mask"].sum() == 0:  # error: MP502
+                continue
+            loss_of(micro).backward()
+
+class Counted(Worker):
+    def micro_batches(self, batch, limit):
+        tokens = int(batch["attention_mask"].sum())
+        count = min(len(batch), -(-tokens // limit))
+        return [batch[i::count] for i in range(count)]
+
+    def halves(self, batch, limit):
+        count = int(batch["attention_mask"].sum()) // limit
+        return batch.chunk(count)
+
+    def learn(self, batch, limit):
+        micros = self.micro_batches(batch, limit)
+        for index, micro in enumerate(micros):
+            self.model(micro).sum()  # error: MP502
+        for half in self.halves(batch, limit):
+            self.model(half).sum()  # error: MP502
+        for _ in range(int(batch["attention_mask"].sum()) // limit):
+            self.model(batch)  # error: MP502
+""",
 ]
 
 CORRECT = [
@@ -227,6 +265,51 @@ def report(loader, model, with_kl, total):
             parts.append(kl)
         if kl is not None and len(parts) > 0:
             dist.all_reduce(total)
+""",
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+class Worker:
+    def __init__(self, model):
+        self.model = fully_shard(model)
+        self.head = torch.nn.Linear(8, 1)
+
+    def update(self, micros, loss_of):
+        for micro in micros:
+            loss = loss_of(micro)
+            if micro["response_mask"].sum() == 0:
+                loss = loss * 0.0
+            loss.backward()
+
+    def micro_batches(self, batch, limit):
+        tokens = batch["attention_mask"].sum()
+        dist.all_reduce(tokens, op=dist.ReduceOp.MAX)
+        count = min(len(batch), -(-int(tokens) // limit))
+        return [batch[i::count] for i in range(count)]
+
+    def by_samples(self, batch):
+        sizes = batch["attention_mask"].sum(-1).tolist()
+        return batch["input_ids"].split(sizes)
+
+    def learn(self, batch, limit):
+        for micro in self.micro_batches(batch, limit):
+            self.model(micro).sum()
+        for row in self.by_samples(batch):
+            self.model(row).sum()
+        for step in range(len(batch)):
+            self.model(batch[step])
+
+class Reward:
+    def __init__(self):
+        self.model = torch.nn.Linear(8, 1)
+
+    def update(self, micros, loss_of):
+        for micro in micros:
+            if micro["response_mask"].sum() == 0:
+                continue
+            loss_of(micro).backward()
 """,
 ]
 

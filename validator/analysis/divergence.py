@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from validator.analysis.agreement import Agreement
 from validator.analysis.collectives import WORLD, dimension
-from validator.analysis.conditions import MEMBERS, Taint
+from validator.analysis.conditions import CONTENTS, MEMBERS, Taint
 from validator.analysis.effects import Effects, Loop, Tracer
 from validator.analysis.traces import BREAK, NEXT, RAISE, RETURN, End, Fork, Op, Repeat, Step, Trace
 from validator.facts.control import terminates
@@ -63,6 +63,7 @@ def report(found: Divergence) -> Report:
     function, op, node = found.function, found.op, found.node
     line = node.lineno  # type: ignore[attr-defined]
     test = f"`{found.taint.why}`"
+    apart = f"their own {test} (not reduced over ranks)" if found.taint.group == CONTENTS else test
     through = f" through `{'` → `'.join(op.via)}`" if op.via else ""
     group = f" on `{op.group}`" if op.group else ""
     where = f"in `{function.qualname}`" if function.qualname != "<module>" else "at module level"
@@ -75,7 +76,7 @@ def report(found: Divergence) -> Report:
         others = _LEAVING[found.other.kind]
     else:
         others = "the others never call it"
-    some = f"{where} only some ranks, told apart by {test}, get there{through}"
+    some = f"{where} only some ranks, told apart by {apart}, get there{through}"
     message = f"not every rank reaches `{op.name}`{group}: {some}; {others}"
     related = [Related(function.path, line, f"the ranks part here, on {test}")]
     if op.via:
@@ -168,10 +169,7 @@ class Divergences:
 
     def _loop(self, function: Method, node: ast.AST, repeat: Repeat) -> Iterator[Divergence]:
         """A loop whose number of rounds differs between ranks, with a collective in each round."""
-        test = _count(node)
-        if test is None:
-            return
-        taint = self.effects.taints.condition(test, function).taint
+        taint = self.effects.taints.lengths.rounds(node, function)
         if taint is None:
             return
         op = next((o for o in _certain(repeat.body) if sees(o, taint)), None)
@@ -189,17 +187,6 @@ def _inside(op: Op, trace: Trace, node: ast.AST) -> Op:
             return trace.op
         trace = trace.rest
     return op
-
-
-def _count(node: ast.AST) -> ast.expr | None:
-    """What decides how often a loop or a comprehension goes round: the test of a `while`, the arguments of `range`."""
-    if isinstance(node, ast.While):
-        return node.test
-    comprehension = isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp)
-    rounds = node.generators[0].iter if comprehension else getattr(node, "iter", None)  # type: ignore[attr-defined]
-    if isinstance(rounds, ast.Call) and isinstance(rounds.func, ast.Name) and rounds.func.id == "range":
-        return ast.Tuple(rounds.args, ast.Load())
-    return None
 
 
 def _same_tests(fork: Fork) -> Iterator[int]:

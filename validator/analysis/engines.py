@@ -53,7 +53,7 @@ class Engines:
 
     def _reduces(self, function: Method, call: Call) -> bool:
         """Whether the gradients of a loss are those of a wrapped model: of one that the function runs, itself or one
-        call deeper, or that it is given beside the loss."""
+        call deeper, that it is given beside the loss, or that its object keeps and it works with."""
         if any("no_sync" in guard.text for guard in call.guards if guard.kind == "with"):
             return False
         if function not in self._reducing:
@@ -66,6 +66,7 @@ class Engines:
                     for target in self.project.types.called(function, each.target)
                 )
                 or any(self._is_reducing(function, param.name, call.at) for param in function.facts.params)
+                or any(self._is_reducing(function, path, call.at) for path in _kept(function))
             )
         return self._reducing[function]
 
@@ -84,3 +85,13 @@ class Engines:
             and any(p.name == path for p in function.facts.params)
             and self.wrapped.makes_engines(function.cls)
         )
+
+
+def _kept(function: Method) -> set[str]:
+    """The attributes of its object whose methods a function calls, such as `self.model`, and that one in any case:
+    where a closure or another object runs the forward, nothing else says whose loss it is."""
+    own = function.own_object
+    if own is None:
+        return set()
+    receivers = (call.receiver for call in function.facts.calls)
+    return {f"{own}.model", *(path for path in receivers if path.startswith(f"{own}.") and path.count(".") == 1)}

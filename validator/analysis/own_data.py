@@ -97,6 +97,11 @@ class OwnData:
                 return _own(side.id)
         return None
 
+    def values(self, function: Method, name: str) -> list[ast.expr]:
+        """What a function binds a name to; nothing for what a loop binds."""
+        sources = self._bound(function).get(name, [])
+        return [] if any(source.is_loop for source in sources) else [source.value for source in sources]
+
     def _named(self, function: Method, name: str) -> bool:
         return (name in BATCH_NAMES or name.endswith("]")) and not self.taints.reduced(function, name.partition("[")[0])
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from validator.analysis.binding import bind
 from validator.analysis.collectives import Table, dimension, table
 from validator.analysis.conditions import CONTENTS, MEMBERS, Condition, Taint, normal
+from validator.analysis.lengths import Lengths
 from validator.analysis.own_data import LIBRARIES, REVEALING, OwnData, absent, is_optional_entry, selects
 from validator.analysis.presence import Presence
 from validator.errors import UsageError
@@ -49,6 +50,7 @@ class Taints:
         self._values: dict[tuple[str, At], ast.expr | None] = {}
         self._depth = 0
         self.own_data = OwnData(self)
+        self.lengths = Lengths(self)
         self._presence = Presence(self)
 
     # -- conditions ----------------------------------------------------------------------------------------

@@ -279,7 +279,20 @@ class Wrapped:
         for owner in cls.mro:
             if (owner, name) in self._attributes and self._only_held(owner, name):
                 found += self._attributes[owner, name]
-        return found
+        return found or self._of_mixin(cls, name)
+
+    def _of_mixin(self, cls: ClassDef, name: str) -> list[Held]:
+        """What the classes that are made of a mixin keep in an attribute that it does not set itself."""
+        if name not in self._attribute_names or next(_bindings(cls, name), None) is not None:
+            return []
+        users = [low for low in cls.descendants() if any((owner, name) in self._attributes for owner in low.mro)]
+        owners = dict.fromkeys(owner for low in users for owner in low.mro if (owner, name) in self._attributes)
+        held = all(self._only_held(owner, name) for owner in owners)
+        return [row for owner in owners for row in self._attributes[owner, name]] if held else []
+
+    @cached_property
+    def _attribute_names(self) -> frozenset[str]:
+        return frozenset(name for _, name in self._attributes)
 
     def _only_held(self, cls: ClassDef, name: str) -> bool:
         """Whether every binding of an attribute in its class gives it a wrapped model, or nothing."""
