@@ -17,14 +17,17 @@ References
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
+from validator.analysis.bindings import call_node
 from validator.analysis.collectives import dimension, group_of
 from validator.analysis.effects import Effects
 from validator.analysis.groups import Groups
 from validator.analysis.places import is_aside, outermost, text_of
 from validator.facts.model import Argument, Call
+from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.integers import is_whole
 from validator.project import Method, Project
@@ -52,7 +55,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             outer = outermost(function)
             if not group or (outer, group) in seen or is_aside(function.path):
                 continue
-            excluded = _lacking(groups, function, group, int(root.value))
+            excluded = _lacking(groups, function, group, int(root.value), _expression(function, call, group))
             if excluded is None or _FIRST_RANK.search(text_of(outer)):
                 continue
             seen.add((outer, group))
@@ -69,9 +72,18 @@ def check_project(project: Project) -> Iterator[Finding]:
             )
 
 
-def _lacking(groups: Groups, function: Method, group: str, root: int) -> tuple[str, list[Related]] | None:
+def _expression(function: Method, call: Call, group: str) -> ast.expr | None:
+    """The syntax of a group that is asked for where it is used: `group=mesh.get_group("tp")`."""
+    node = call_node(function, call) if group.endswith("()") else None
+    values = [*node.args, *(k.value for k in node.keywords)] if node is not None else []
+    return next((v for v in values if isinstance(v, ast.Call) and f"{path_of(v.func)}()" == group), None)
+
+
+def _lacking(
+    groups: Groups, function: Method, group: str, root: int, node: ast.expr | None
+) -> tuple[str, list[Related]] | None:
     """Why a group, or all but one of its kind, lacks the root; None where nothing says so."""
-    origin = groups.origin(function, group)
+    origin = groups.made(function, node) if node is not None else groups.origin(function, group)
     related = [Related(origin.path, origin.line, "the group is made here")] if origin is not None else []
     if origin is not None and origin.kind == "ranks":
         ranks = ", ".join(map(str, origin.ranks))
@@ -162,6 +174,24 @@ def share(layout: Layout, tensor):
     peers = layout.ring_group()
     dist.broadcast(tensor, src=0, group=peers)  # error: MP510
 """,
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def build():
+    mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("copies", "pieces"))
+    return mesh, mesh["pieces"].get_group()
+
+class Node:
+    def setup(self):
+        self.mesh, self.peers = build()
+
+    def share(self, tensor):
+        dist.broadcast(tensor, src=0, group=self.mesh.get_group("pieces"))  # error: MP510
+
+    def share_list(self, objects):
+        dist.broadcast_object_list(objects, src=0, group=self.peers)  # error: MP510
+""",
 ]
 
 CORRECT = [
@@ -224,5 +254,23 @@ class Node:
 
 def build(layout: Layout, other):
     return Node(layout.mesh(), other)
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def build():
+    mesh = init_device_mesh("cuda", (8,), mesh_dim_names=("all",))
+    return mesh, mesh["all"].get_group()
+
+class Node:
+    def setup(self, given):
+        self.mesh, self.peers = build()
+        self.given = given
+
+    def share(self, tensor):
+        dist.broadcast(tensor, src=0, group=self.mesh.get_group("all"))
+        dist.broadcast(tensor, src=0, group=self.peers)
+        dist.broadcast(tensor, src=0, group=self.given.get_group(0))
 """,
 ]

@@ -188,6 +188,31 @@ class Trainer:
         dist.all_reduce(mean, op=dist.ReduceOp.AVG, group=self.sizes.mesh["dp"].get_group())  # error: MP512
         return mean
 """,
+    """
+import contextlib
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.experimental import context_parallel
+
+class Trainer:
+    def setup(self, dp, cp):
+        self.cp = cp
+        self.mesh = init_device_mesh("cuda", (dp, cp), mesh_dim_names=("dp", "cp"))
+        self.dp_group = self.mesh.get_group("dp")
+
+    def evaluate(self, loader):
+        losses = []
+        for tokens, labels in loader:
+            ring = self.mesh["cp"]
+            split = context_parallel(ring, buffers=[tokens, labels]) if self.cp > 1 else contextlib.nullcontext()
+            with torch.no_grad(), split:
+                loss = self.model(tokens, labels)
+            losses.append(loss)
+        mean = torch.stack(losses).mean()
+        dist.all_reduce(mean, op=dist.ReduceOp.AVG, group=self.dp_group)  # error: MP512
+        return mean
+""",
 ]
 
 CORRECT = [

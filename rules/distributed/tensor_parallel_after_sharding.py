@@ -49,7 +49,9 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _meet(shard: Spread, split: Spread) -> bool:
     """Whether a module is sharded, itself or as a part of another, by a call that ends before the other begins."""
     inside = split.path.startswith((f"{shard.path}.", f"{shard.path}["))
-    return (split.path == shard.path or inside) and shard.call.at[2:] <= split.call.at[:2]
+    first, second = shard.call.at, split.call.at
+    before = first[2:] <= second[:2] or (first != second and within(first, second))
+    return (split.path == shard.path or inside) and before
 
 
 def _apart(agreement: Agreement, function: Method, first: Call, second: Call) -> bool:
@@ -58,7 +60,7 @@ def _apart(agreement: Agreement, function: Method, first: Call, second: Call) ->
     if any((text, not holds) in two for text, holds in one) or agreement.excludes(function, one, two):
         return True
     # a return that follows the first whenever it runs
-    leaves = (r for r in function.facts.returns if first.at[:2] <= r.at[2:] and r.at[:2] < second.at[:2])
+    leaves = (r for r in function.facts.returns if first.at[:2] <= r.at[2:] <= second.at[:2])
     return any({(g.text, not g.negated) for g in r.guards if g.kind == "if"} <= {*one} for r in leaves)
 
 
@@ -128,6 +130,31 @@ class Strategy:
     def prepare_actor(self):
         fully_shard(self.actor)
         apply_tensor_parallelism(self.actor, self.mesh["tp"], self.actor.tp_plan)  # error: MP543
+""",
+    """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import parallelize_module
+from plans import build_plan
+
+class Strategy:
+    def __init__(self, model, mesh):
+        self.model, self.mesh = model, mesh
+
+    def shard(self, model):
+        for _, layer in model.layers.items():
+            fully_shard(layer, mesh=self.mesh["dp"])
+        return fully_shard(model, mesh=self.mesh["dp"])
+
+    def split(self, module):
+        plan = build_plan()
+        return parallelize_module(module=module, device_mesh=self.mesh["tp"], parallelize_plan=plan)
+
+    def prepare(self, model):
+        return self.split(self.shard(model))  # error: MP543
+
+    def prepare_critic(self, critic):
+        sharded = self.shard(critic)
+        return self.split(sharded)  # error: MP543
 """,
 ]
 

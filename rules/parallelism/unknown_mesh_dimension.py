@@ -166,6 +166,32 @@ def context(sizes: Sizes):
 def heads(context: Context):
     return context.mesh["tp"].size()  # error: MP411
 """,
+    """
+from torch.distributed.device_mesh import init_device_mesh
+
+_MESH = None
+
+def setup(dp, cp):
+    global _MESH
+    _MESH = init_device_mesh("cuda", (dp, cp), mesh_dim_names=("dp", "cp"))
+
+def get_mesh():
+    return _MESH
+
+def build(dp, tp):
+    mesh = init_device_mesh("cuda", (dp, tp), mesh_dim_names=("dp", "tp"))
+    return mesh, mesh["tp"]
+
+class Strategy:
+    def setup(self, dp, tp):
+        self.mesh, self.tp_mesh = build(dp, tp)
+
+    def ring_group(self):
+        return self.mesh.get_group("cp")  # error: MP411
+
+def ring():
+    return get_mesh()["ring"]  # error: MP411
+""",
 ]
 
 CORRECT = [
@@ -223,5 +249,28 @@ def groups(sizes: Sizes, wide: Wide):
     if "pp" in sizes.mesh.mesh_dim_names:
         return sizes.mesh["pp"]
     return sizes.mesh["both"], sizes.mesh["dp_cp"], sizes.pieces()["tp"], wide.wide_mesh["tp"]
+""",
+    """
+from torch.distributed.device_mesh import init_device_mesh
+
+_MESH = None
+
+def setup(dp, cp):
+    global _MESH
+    _MESH = init_device_mesh("cuda", (dp, cp), mesh_dim_names=("dp", "cp"))
+
+def setup_wide(sizes, names):
+    global _MESH
+    _MESH = init_device_mesh("cuda", sizes, mesh_dim_names=names)
+
+def ring():
+    return _MESH["ring"]
+
+def both(dp, tp, config):
+    return init_device_mesh("cuda", (dp, tp), mesh_dim_names=("dp", "tp")), config["mesh"]
+
+def groups(dp, tp, config):
+    mesh, settings = both(dp, tp, config)
+    return mesh["tp"], settings["ring"]
 """,
 ]

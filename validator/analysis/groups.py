@@ -46,6 +46,11 @@ class Groups:
             self._known[key] = self._origin(function, path, 0)
         return self._known[key]
 
+    def made(self, function: Method, node: ast.expr) -> Origin | None:
+        """How the group that an expression gives is made; None where it is not known."""
+        origin = self._made(function, node, 0)
+        return origin if origin != _NOTHING else None
+
     def _origin(self, function: Method, path: str, depth: int) -> Origin | None:
         if depth > _DEPTH:
             return None
@@ -89,8 +94,16 @@ class Groups:
         parts = self.meshes.part(function, call) or []
         if any(_is_whole(part) for part in parts):
             return Origin("all", (), *place)
-        named = bool(call.args or call.keywords) or isinstance(call.func.value, ast.Subscript)
+        asked = [*call.args, *(k.value for k in call.keywords)]
+        if isinstance(call.func.value, ast.Subscript):
+            asked.append(call.func.value.slice)
+        # a number does not say that there are others
+        named = any(isinstance(key, ast.Constant | ast.Name) and not _is_number(key) for key in asked)
         return Origin("mesh", (), *place) if named or parts else None
+
+
+def _is_number(key: ast.expr) -> bool:
+    return isinstance(key, ast.Constant) and isinstance(key.value, int)
 
 
 def _is_whole(part: Part) -> bool:

@@ -14,6 +14,7 @@ _SPLITS = "context_parallel"
 _UNSPLITS = "context_parallel_unshard"
 _SIZES = frozenset({"shape", "size", "numel", "ndim", "dim", "device", "dtype"})  # of a tensor, not what it holds
 _COUNTS = frozenset({"len", "range", "isinstance", "type"})
+_GROWS = frozenset({"append", "extend", "add_", "update"})
 _COLLECTIVES = frozenset({
     "all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "gather", "full_tensor",
     _UNSPLITS,
@@ -53,14 +54,15 @@ class RingParts:
     def _buffers(self, function: Method, node: ast.expr) -> set[str]:
         """The names given to a call that splits sequences; empty for any other context."""
         bound = self.bindings.of(function).get(node.id, []) if isinstance(node, ast.Name) else []
-        calls = [value for value in (*bound, node) if isinstance(value, ast.Call)]
+        values = [side for value in (*bound, node) for side in _sides(value)]
+        calls = [value for value in values if isinstance(value, ast.Call)]
         return {name for call in calls if self._splits(function, path_of(call.func)) for name in _arguments(call)}
 
     def _splits(self, function: Method, target: str) -> bool:
         """Whether a call gives torch's context, itself or through a project function."""
-        if target.rpartition(".")[2] not in self.project.defined:
-            return target.rpartition(".")[2] == _SPLITS
         reached = self._reached(function, target)
+        if not reached:
+            return target.rpartition(".")[2] == _SPLITS
         return any(row.value.rpartition(".")[2] == _SPLITS for m in reached for row in m.facts.returns)
 
     def _reached(self, function: Method, target: str) -> list[Method]:
@@ -76,6 +78,10 @@ class RingParts:
             reached = dict.fromkeys(m for each, call in calls for m in self.project.types.targets(each, call))
             calls = [(method, call) for method in reached for call in method.facts.calls]
         return any(call.method in _COLLECTIVES for _, call in calls)
+
+
+def _sides(node: ast.expr | None) -> list[ast.expr | None]:
+    return [*_sides(node.body), *_sides(node.orelse)] if isinstance(node, ast.IfExp) else [node]
 
 
 def _arguments(call: ast.Call) -> set[str]:
@@ -108,6 +114,8 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
         targets = [node.target]
     value = getattr(node, "value", None)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWS:
+        targets, value = [node.func.value], ast.Tuple(node.args, ast.Load(), lineno=node.lineno)
     if isinstance(value, ast.expr):
         yield from ((path_of(t), value) for t in targets if isinstance(t, ast.Name | ast.Attribute))
 

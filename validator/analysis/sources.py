@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
-from validator.analysis.bindings import Bindings, call_node, own_nodes
+from validator.analysis.bindings import Bindings, call_node, first_name, own_nodes
 from validator.analysis.callees import Callees
 from validator.analysis.members import method_of, own_object
 from validator.facts.model import Argument, Call, Param
 from validator.facts.text import path_of
-from validator.project import ClassDef, Method, Project, Value
+from validator.project import ClassDef, Method, Module, Project, Value
 
 _CALLERS = 12  # of a parameter that more calls fill nothing is said: the answers would differ anyway
 
@@ -69,7 +69,7 @@ class Sources:
     def _name(self, function: Method, name: str) -> list[Source]:
         scope: Method | None = function
         while scope is not None and scope.qualname != "<module>":
-            rows = [Source(scope, value) for value in self.bindings.of(scope).get(name, [])]
+            rows = self._bound(scope, name) if not _is_global(scope, name) else []
             param = next((p for p in scope.facts.params if p.name == name), None)
             if param is not None:
                 rows += self._given(scope, param)
@@ -77,10 +77,35 @@ class Sources:
                 return rows
             scope = scope.enclosing
         symbol = self.project.lookup(function, name)
-        if not isinstance(symbol, Value):
-            return []
-        top = symbol.module.top
-        return [Source(top, value) for value in self.bindings.of(top).get(symbol.name, [])]
+        return self._of_module(symbol.module, symbol.name) if isinstance(symbol, Value) else []
+
+    def _of_module(self, module: Module, name: str) -> list[Source]:
+        """What a module binds to a name, at its top or in functions that declare it global."""
+        rows = self._bound(module.top, name)
+        if f"global {name}" in module.source.text:
+            setters = [f for f in module.functions.values() if f.name != "<module>" and _is_global(f, name)]
+            rows += [row for setter in setters for row in self._bound(setter, name)]
+        return rows
+
+    def _bound(self, function: Method, path: str) -> list[Source]:
+        """What a function binds to a path, elements of the tuple that a call returns included."""
+        values = self.bindings.of(function).get(path, [])
+        found = [Source(function, value) for value in values if value is not None]
+        return found + (self._unpacked(function, path) if None in values else [])
+
+    def _unpacked(self, function: Method, path: str) -> list[Source]:
+        """`a` of `a, b = build()`: the first elements of the tuples that are returned."""
+        found: list[Source] = []
+        nodes = own_nodes(function.node) if function.node is not None else ()
+        for node in (n for n in nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)):
+            for target in (t for t in node.targets if isinstance(t, ast.Tuple | ast.List)):
+                names = [path_of(e) if isinstance(e, ast.Name | ast.Attribute) else "" for e in target.elts]
+                if path in names:
+                    rows = self.returned(function, node.value) if isinstance(node.value, ast.Call) else []
+                    found += [Source(f, _element(value, names.index(path), len(names))) for f, value in rows]
+        # a loop, or a tuple that is not seen: one source is unknown
+        unknown = [value for value in self.bindings.of(function).get(path, []) if value is None]
+        return found if found and len(unknown) == 1 else [Source(function, None)]
 
     def _given(self, function: Method, param: Param) -> list[Source]:
         """What the calls that reach a function by its name pass for a parameter."""
@@ -110,7 +135,8 @@ class Sources:
             return self._all_returned(getters) if all(m.facts.is_property for m in getters) else []
         if self._written_elsewhere(cls, name):
             return []
-        rows = [Source(method, value) for method, value in self.bindings.attribute(cls, name)]
+        methods = dict.fromkeys(method for method, _ in self.bindings.attribute(cls, name))
+        rows = [row for m in methods for row in self._bound(m, f"{first_name(m) or 'self'}.{name}")]
         return rows or self._field(cls, name)
 
     def _field(self, cls: ClassDef, name: str) -> list[Source]:
@@ -140,6 +166,18 @@ class Sources:
                 if owner != own:
                     found.setdefault(name, []).append((function, owner))
         return found
+
+
+def _is_global(function: Method, name: str) -> bool:
+    """Whether a function declares a name of its module as global."""
+    if "global " not in function.module.source.text or function.node is None:
+        return False
+    return any(isinstance(n, ast.Global) and name in n.names for n in own_nodes(function.node))
+
+
+def _element(value: ast.expr | None, index: int, count: int) -> ast.expr | None:
+    whole = isinstance(value, ast.Tuple) and len(value.elts) == count
+    return value.elts[index] if whole and isinstance(value, ast.Tuple) else None
 
 
 def _filled(call: Call, name: str, index: int) -> Argument | None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
+from validator.analysis.places import within
 from validator.analysis.sharding import Sharding
 from validator.facts.model import Call
 from validator.facts.text import path_of
@@ -44,9 +45,9 @@ class Spreading:
         found: dict[Method, dict[Spread, None]] = {}
         for function, row in self._direct():
             found.setdefault(function, {})[row] = None
-        helpers = list(found)
         for _ in range(_DEPTH):
-            helpers = [caller for helper in helpers for caller in self._handed_up(found, helper)]
+            for helper in list(found):
+                self._hand_up(found, helper)
         return {function: sorted(rows, key=lambda row: row.call.at) for function, rows in found.items()}
 
     def _direct(self) -> Iterator[tuple[Method, Spread]]:
@@ -60,32 +61,46 @@ class Spreading:
                 for path in _given(call):
                     yield function, Spread(SPLIT, call, path, (function.path, call.at[0]))
 
-    def _handed_up(self, found: dict[Method, dict[Spread, None]], helper: Method) -> list[Method]:
-        """Adds what a helper does to what it is given, to the functions that call it. Returns those."""
+    def _hand_up(self, found: dict[Method, dict[Spread, None]], helper: Method) -> None:
+        """Adds what a helper does to what it is given, to the functions that call it."""
         if helper.name.startswith("<") or helper.name == "__init__":
-            return []
-        callers: dict[Method, None] = {}
+            return
         for caller, call in self.project.calls(helper.name):
             if caller is helper or helper not in self.project.types.targets(caller, call):
                 continue
+            known = list(found.get(caller, ()))
             for row in list(found[helper]):
-                for path in _outside(helper, call, row.path):
-                    spread = row._replace(call=call, path=path)
-                    if spread not in found.setdefault(caller, {}):
-                        found[caller][spread] = None
-                        callers[caller] = None
-        return list(callers)
+                for path in _outside(helper, caller, call, row.path, known):
+                    found.setdefault(caller, {})[row._replace(call=call, path=path)] = None
 
 
-def _outside(helper: Method, call: Call, path: str) -> list[str]:
+def _outside(helper: Method, caller: Method, call: Call, path: str, known: list[Spread]) -> list[str]:
     """A path of a function as its caller knows it: below an argument, or below the object of a method."""
     root, dot, rest = path.partition(".")
     if root == helper.own_object:
         return [f"{call.receiver}{dot}{rest}"] if call.receiver else []
     argument = bind(helper, call).get(root)
-    if argument is None or argument.kind != "path":
+    if argument is None:
         return []
-    return [f"{outer}{dot}{rest}" for outer in _looped(call, argument.value)]
+    if argument.kind == "call":  # `split(shard(model))`
+        outer = _whole([row.path for row in known if row.call.at == argument.at])
+    else:
+        outer = _looped(call, argument.value) if argument.kind == "path" else []
+        outer = [_named(caller, each, known) for each in outer]
+    return [f"{each}{dot}{rest}" for each in dict.fromkeys(outer)]
+
+
+def _named(caller: Method, path: str, known: list[Spread]) -> str:
+    """The model that a name holds which is bound to the result of sharding or splitting it."""
+    for row in caller.facts.assigns:
+        if row.target == path and row.kind == "call":
+            return next(iter(_whole([each.path for each in known if within(each.call.at, row.at)])), path)
+    return path
+
+
+def _whole(paths: list[str]) -> list[str]:
+    """The shortest of the paths that one call shards or splits: that of the model itself."""
+    return [min(paths, key=len)] if paths else []
 
 
 def _given(call: Call) -> list[str]:
@@ -130,6 +145,12 @@ def _splits(function: Method, call: Call) -> bool:
     """Whether a call distributes parameters: its plan is a table, or one of the styles that do."""
     plan = call.keyword("parallelize_plan") or (call.positional[2] if len(call.positional) > 2 else None)
     if plan is None or plan.kind == "call":
-        return plan is not None and plan.value.endswith(_STYLES) or call.method != _SPLITTING[0]
+        return plan is not None and _distributes(plan.value) or call.method != _SPLITTING[0]
     rows = [row for row in function.facts.assigns if row.target == plan.value]
-    return not rows or any(row.kind != "call" or row.value.endswith(_STYLES) for row in rows)
+    return not rows or any(row.kind != "call" or _distributes(row.value) for row in rows)
+
+
+def _distributes(made: str) -> bool:
+    """Whether a plan is made by a function, or is one of the styles that distribute parameters."""
+    name = made.rpartition(".")[2].lstrip("_")
+    return not name[:1].isupper() or name.endswith(_STYLES)
