@@ -149,6 +149,17 @@ class Compositions:
         unsure = any(each.many or (not each.known and not each.lead) for each in arguments_of(launch))
         return Composition(name, root, overrides, groups, unsure)
 
+    @cached_property
+    def programs(self) -> dict[Module, Node]:
+        """The programs that Hydra starts, with the configuration that each has when nothing is overridden."""
+        found = {}
+        for module in self._mains:
+            main = self._main(module)
+            path = f"{main[0]}/{main[1]}.yaml" if main is not None else ""
+            if path in self.files:
+                found[module] = self.compose(path)[0]
+        return found
+
     def _folder(self, given: Field, launch: Launch) -> str | None:
         tail = (given.text if given.known else given.tail).strip("/").removeprefix("./")
         source = self.project.files.get(launch.path)
