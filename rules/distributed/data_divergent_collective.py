@@ -153,6 +153,33 @@ class Counted(Worker):
         for _ in range(int(batch["attention_mask"].sum()) // limit):
             self.model(batch)  # error: MP502
 """,
+    """
+import torch
+import torch.distributed as dist
+
+class Trainer:
+    def pack(self, prompts, rewards):
+        return {"mask": torch.tensor(prompts), "rewards": rewards}
+
+    def loss(self, row):
+        tokens = row["mask"].sum()
+        if tokens > 0:
+            dist.all_reduce(tokens)  # error: MP502
+        return tokens
+
+    def step(self, prompts):
+        return self.loss(self.pack(prompts, score(prompts)))
+
+    def fit(self, loader):
+        for batch in loader:
+            self.step(batch["prompts"])
+            self.count(batch)
+
+    def count(self, batch):
+        tokens = batch["mask"].sum()
+        if tokens > 0:
+            dist.all_reduce(tokens)  # error: MP502
+""",
 ]
 
 CORRECT = [
@@ -310,6 +337,36 @@ class Reward:
             if micro["response_mask"].sum() == 0:
                 continue
             loss_of(micro).backward()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Trainer:
+    def pack(self, prompts):
+        return {"mask": torch.tensor(prompts)}
+
+    def share(self, prompts):
+        box = [prompts]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def loss(self, row, stats):
+        tokens = row["mask"].sum()
+        if tokens > 0:
+            dist.all_reduce(stats)
+
+    def count(self, batch, stats):
+        tokens = batch["mask"].sum()
+        dist.all_reduce(tokens)
+        if tokens > 0:
+            dist.all_reduce(stats)
+            dist.all_reduce(tokens)
+
+    def fit(self, loader, stats):
+        for batch in loader:
+            self.loss(self.share(batch["prompts"]), stats)
+            self.count(batch, stats)
 """,
 ]
 

@@ -161,7 +161,7 @@ def _judge(function: Method, loop: ast.For | ast.While, taints: Taints) -> Itera
             tests.append((node, node.test))
     for node, test in tests:
         name = _tensor_content(test)
-        if name and not taints.reduced(function, name):
+        if name and not taints.reductions.equal(function, name):
             yield _finding(function, node, forwards[0], name)
 
 

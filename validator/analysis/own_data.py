@@ -103,7 +103,9 @@ class OwnData:
         return [] if any(source.is_loop for source in sources) else [source.value for source in sources]
 
     def _named(self, function: Method, name: str) -> bool:
-        return (name in BATCH_NAMES or name.endswith("]")) and not self.taints.reduced(function, name.partition("[")[0])
+        return (name in BATCH_NAMES or name.endswith("]")) and not self.taints.reductions.equal(
+            function, name.partition("[")[0]
+        )
 
     def holds(self, function: Method, name: str) -> bool:
         """Whether a name holds what this rank read, or computed from it, and nothing reduced over the ranks."""
@@ -117,7 +119,7 @@ class OwnData:
         return self._known[key]
 
     def _holds(self, function: Method, name: str) -> bool:
-        if _ALIKE.search(name) or self.taints.reduced(function, name):
+        if _ALIKE.search(name) or self.taints.reductions.equal(function, name):
             return False
         sources = self._bound(function).get(name, ())
         if any(self._reduces(function, source.value) for source in sources):
@@ -127,7 +129,25 @@ class OwnData:
         if sources or not any(p.name == name for p in function.facts.params):
             return False
         passed = self.taints.project.types.passed(function, name)
-        return any(self.holds(caller, path.partition(".")[0]) for caller, path in passed if "(" not in path)
+        return any(self._is_own_argument(caller, path) for caller, path in passed)
+
+    def _is_own_argument(self, caller: Method, path: str) -> bool:
+        """Whether what a call is given, a path or the result of another call, is this rank's own."""
+        if not path.endswith("()"):
+            return "(" not in path and self._is_own_path(caller, path)
+        target = path.removesuffix("()")
+        if _REDUCING.search(target) or target.rpartition(".")[2] in _ASKING | _OUTER:
+            return False
+        calls = [call for call in caller.facts.calls if call.target == target]
+        reached = (each for call in calls for each in self.taints.project.types.targets(caller, call))
+        given = any(self._is_own_path(caller, a.value) for call in calls for a in call.args if a.kind == "path")
+        return given and not any(self._function_reduces(each, _CALLEES) for each in reached)
+
+    def _is_own_path(self, function: Method, path: str) -> bool:
+        parts = re.split(r"[.\[]", path)
+        if _OUTER.intersection(parts[1:]):
+            return False
+        return self._named(function, parts[0]) or self.holds(function, parts[0])
 
     def _is_own(self, function: Method, source: _Source) -> bool:
         value = source.value

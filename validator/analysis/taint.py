@@ -19,6 +19,7 @@ from validator.analysis.conditions import CONTENTS, MEMBERS, Condition, Taint, n
 from validator.analysis.lengths import Lengths
 from validator.analysis.own_data import LIBRARIES, REVEALING, OwnData, absent, is_optional_entry, selects
 from validator.analysis.presence import Presence
+from validator.analysis.reductions import Reductions
 from validator.errors import UsageError
 from validator.facts.model import Assign, At, Call
 from validator.facts.text import path_of
@@ -35,8 +36,6 @@ _SEEDING = frozenset({
 })  # fmt: skip
 # builtins whose result differs where their arguments do
 _PLAIN = frozenset({"int", "bool", "str", "float", "len", "min", "max", "abs", "sum", "any", "all", "range"})
-# the parameters whose tensors a collective makes alike, as callers name them
-_REDUCED_BY = (None, "tensor", "output_tensor", "object_list", "tensor_list", "input_tensor")
 
 
 class Taints:
@@ -51,6 +50,7 @@ class Taints:
         self._depth = 0
         self.own_data = OwnData(self)
         self.lengths = Lengths(self)
+        self.reductions = Reductions(self)
         self._presence = Presence(self)
 
     # -- conditions ----------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Taints:
         if isinstance(test, ast.BoolOp):
             operands, value = test.values, isinstance(test.op, ast.And)
         for operand in operands:
-            inner = self.expression(operand, function)
+            inner = self.expression(operand, function) or self.reductions.later(operand, function)
             if inner is None and len(operands) > 1:
                 name, positive = normal(operand)
                 assume.append((name, positive is value))
@@ -124,7 +124,7 @@ class Taints:
         fact = self.fact(node, function)
         dotted = self.project.dotted(function, target)
         name = target.rpartition(".")[2]
-        if self.is_uniform_collective(function, target):
+        if self.reductions.is_uniform(function, target):
             return None
         if dotted in self.table.rank_calls or (name == "get_rank" and not dotted.startswith("os.")):
             return self._rank_call(node, target)
@@ -199,7 +199,7 @@ class Taints:
         while path.endswith("[]"):
             path = path[:-2]
         head, _, name = path.rpartition(".")
-        if name in _SIZES or self.reduced(function, path.partition(".")[0]):
+        if name in _SIZES or self.reductions.equal(function, path.partition(".")[0]):
             return None
         if head:
             return self._attribute(function, head, name, path)
@@ -213,7 +213,7 @@ class Taints:
                 taint = self.returned(method) if method.facts.is_property else None
                 return taint and taint._replace(why=path)
             rows = self.project.types.set_on(cls, name)
-            if taint := _strongest(self._assigned(definition, r) for definition, r in rows):
+            if taint := _strongest(self.assigned(definition, r) for definition, r in rows):
                 return taint._replace(why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else ""))
             if taint := self._presence.of(rows):
                 return taint._replace(why=path)
@@ -230,17 +230,17 @@ class Taints:
         symbol = self.project.lookup(function, name)
         if isinstance(symbol, Value):
             top = symbol.module.top
-            taint = _strongest(self._assigned(top, r) for r in top.facts.assigns if r.target == name)
+            taint = _strongest(self.assigned(top, r) for r in top.facts.assigns if r.target == name)
             return taint or self._presence.of_module(symbol)
         return None
 
     def _local(self, function: Method, name: str) -> Taint | None:
-        if self.reduced(function, name):
+        if self.reductions.equal(function, name):
             return None
         rows = [r for r in function.facts.assigns if r.target == name]
-        if any(r.kind == "path" and self.reduced(function, r.value.partition("[")[0]) for r in rows):
+        if any(r.kind == "path" and self.reductions.equal(function, r.value.partition("[")[0]) for r in rows):
             return None
-        taint = _strongest(self._assigned(function, r) for r in rows)
+        taint = _strongest(self.assigned(function, r) for r in rows)
         if taint is not None and taint.kind == "rank" and not taint.dim:
             taint = taint._replace(dim=dimension(name))
         if not any(p.name == name for p in function.facts.params):
@@ -267,7 +267,8 @@ class Taints:
             for row in caller.facts.assigns
         )
 
-    def _assigned(self, function: Method, row: Assign) -> Taint | None:
+    def assigned(self, function: Method, row: Assign) -> Taint | None:
+        """The taint of what an assignment binds."""
         if row.kind == "path" and not row.value.endswith("]"):
             return self.path(function, row.value) if row.value != row.target else None
         if row.kind in ("call", "other", "path") or row.kind.startswith("unpack"):
@@ -317,35 +318,10 @@ class Taints:
                 self._returns[function] = taint
         return self._returns[function]
 
-    def reduced(self, function: Method, name: str) -> bool:
-        """Whether a collective in the function makes a variable equal on all ranks (`all_reduce(x)` works in place)."""
-        return name in self._reduced.get(function, ())
-
     @cached_property
     def _seeds(self) -> bool:
         """Whether the project seeds its generators, so that ranks may well draw the same numbers."""
         return bool(self.project.calls(*_SEEDING))
-
-    @cached_property
-    def _reduced(self) -> dict[Method, set[str]]:
-        found: dict[Method, set[str]] = {}
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                if self.is_uniform_collective(function, call.target):
-                    names = found.setdefault(function, set())
-                    given = (a.value for a in call.args if a.kind == "path" and a.keyword in _REDUCED_BY)
-                    names.update(path.partition(".")[0] for path in given)
-        return found
-
-    def is_uniform_collective(self, function: Method, target: str) -> bool:
-        """Whether a call leaves the same value on every rank."""
-        row = self.table.calls.get(self.project.dotted(function, target))
-        if row is None and "." in target:
-            receiver, _, name = target.rpartition(".")
-            entry = self.table.methods.get(name)
-            if entry is not None and (not entry[1] or receiver.rpartition(".")[2] in entry[1]):
-                row = entry[0]
-        return row is not None and row.uniform
 
     def fact(self, node: ast.Call, function: Method) -> Call | None:
         """The fact of a call in the syntax of a function."""
