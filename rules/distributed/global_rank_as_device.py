@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from validator.analysis.places import is_aside, within
 from validator.facts.model import Call
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -35,20 +35,28 @@ def check_project(project: Project) -> Iterator[Finding]:
     for function in project.functions():
         if is_aside(function.path):
             continue
+        # one number, however many devices it names: `set_device(rank)` and `torch.device("cuda", rank)` are one mistake
+        taken: dict[str, list[Call]] = {}
         for call in function.facts.calls:
             text = _index(project, function, call)
-            source = _global_rank(project, function, text) if text else ""
-            if source:
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{function.qualname}` takes `{text}`, the rank in the whole job"
-                    + (f" (from `{source}`)" if source != text else "")
-                    + f", for the number of a device in `{call.method}`",
-                    help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the"
-                    " devices of a node",
-                    context=f"{function.qualname}:{call.method}:{text}",
-                )
+            if text and (text in taken or _global_rank(project, function, text)):
+                taken.setdefault(text, []).append(call)
+        for text, calls in taken.items():
+            yield _finding(function, text, _global_rank(project, function, text), calls)
+
+
+def _finding(function: Method, text: str, source: str, calls: list[Call]) -> Finding:
+    first, *others = calls
+    return RULE.finding(
+        function.path,
+        first.at,
+        f"`{function.qualname}` takes `{text}`, the rank in the whole job"
+        + (f" (from `{source}`)" if source != text else "")
+        + f", for the number of a device in `{first.method}`",
+        help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
+        related=tuple(Related(function.path, c.at[0], f"and in `{c.method}` here") for c in others),
+        context=f"{function.qualname}:{first.method}:{text}",
+    )
 
 
 def _index(project: Project, function: Method, call: Call) -> str:
@@ -136,6 +144,15 @@ import torch.distributed as dist
 def setup():
     rank = int(os.environ["RANK"])
     return torch.device("cuda", rank)  # error: MP536
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = dist.get_rank()
+    torch.cuda.set_device(rank)  # error: MP536
+    return torch.device("cuda", rank)
 """,
 ]
 
