@@ -221,7 +221,7 @@ def group(sizes, names, other):
 from functools import cached_property
 from torch.distributed.device_mesh import init_device_mesh
 
-BOTH = "both"
+BOTH = "_".join(("dp", "cp", "both"))
 
 class Sizes:
     def __init__(self, shards, parts):
@@ -248,7 +248,7 @@ class Wide(Sizes):
 def groups(sizes: Sizes, wide: Wide):
     if "pp" in sizes.mesh.mesh_dim_names:
         return sizes.mesh["pp"]
-    return sizes.mesh["both"], sizes.mesh["dp_cp"], sizes.pieces()["tp"], wide.wide_mesh["tp"]
+    return sizes.mesh["dp_cp_both"], sizes.mesh["dp_cp"], sizes.pieces()["tp"], wide.wide_mesh["tp"]
 """,
     """
 from torch.distributed.device_mesh import init_device_mesh

@@ -76,7 +76,7 @@ class Meshes:
         if argument.kind == "const":
             return [argument.value.strip("\"'")]
         values = [row.value for row in self.sources.of(function, argument.value)] if argument.kind == "path" else []
-        return [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+        return [text for value in values if (text := _text(value))]
 
     @cached_property
     def names_computed(self) -> bool:
@@ -197,6 +197,14 @@ def _keys(node: ast.expr) -> tuple[str, ...] | None:
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
     names = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
     return tuple(names) if names and len(names) == len(parts) else None
+
+
+def _text(node: ast.expr | None) -> str:
+    """The text that an expression spells: a string, or strings joined by one; empty for others."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join" and node.args:
+        between, parts = node.func.value, _keys(node.args[0])
+        return str(between.value).join(parts) if isinstance(between, ast.Constant) and parts else ""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _same(a: ast.AST, b: ast.AST) -> bool:
