@@ -15,7 +15,7 @@ from validator.errors import UsageError, nearest, told
 from validator.rule import FAMILIES, Later, LoadedRule, Rule
 
 ALL = "ALL"
-_HOOKS = ("check_file", "check_project", "check_suppressions", "fix")
+_HOOKS = ("check_file", "check_project", "check_suppressions", "fix", "about_line")
 _FIELDS = ("code", "name", "severity", "stable_since", "tokens", "languages", "fix")
 
 Row = tuple[str, str, tuple[str, ...], tuple[Any, ...]]  # family, module, its functions, the fields of its `Rule`
@@ -142,6 +142,7 @@ def _loaded(module: ModuleType, family: str) -> LoadedRule:
         family=family,
         doc=(module.__doc__ or "").strip(),
         fix=getattr(module, "fix", None),
+        about_line=getattr(module, "about_line", None),
         incorrect=tuple(getattr(module, "INCORRECT", ())),
         correct=tuple(getattr(module, "CORRECT", ())),
         **hooks,

@@ -11,6 +11,7 @@ A rule is one module below `rules/` (or below a folder named in the configuratio
   which is asked last: see `validator.suppressions`);
 - optionally `fix(node, finding)`, which gets the LibCST node at the finding's place and returns its
   replacement (see `validator.fixes`);
+- optionally `about_line(project, path, line)`, which yields what `--why` tells of a line that is no Python;
 - `INCORRECT` and `CORRECT`: examples, which are its tests. In an incorrect example each line that must be
   reported ends in `# error: CODE`; nothing else may be reported by this rule. An example may hold several
   files, each begun by a line `# file: package/module.py` (see `validator.examples`).
@@ -92,5 +93,6 @@ class LoadedRule(NamedTuple):
     check_project: Callable[..., Iterator[Finding]] | None = None
     check_suppressions: Callable[..., Iterator[Finding]] | None = None
     fix: Callable[..., Any] | None = None
+    about_line: Callable[..., Iterator[str]] | None = None
     incorrect: tuple[str, ...] = ()
     correct: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from validator import cache, config, discovery, streams
@@ -130,6 +131,7 @@ _PLACE = re.compile(r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL)
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     """What the analysis of the whole project knows of one line."""
     from validator.analysis.why import why
+    from validator.analysis.why_launch import why_launch
     from validator.languages import language
     from validator.project import Project
     from validator.source import SourceFile
@@ -141,20 +143,28 @@ def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     entries = discovery.discover(options.paths or ["."], settings, options.output)
     same = [e.path for e in entries if e.absolute == os.path.abspath(path).replace(os.sep, "/")]
     place = same[0] if same else os.path.normpath(path).replace(os.sep, "/")
-    if place in (entry.path for entry in entries) and language(place) != "python":
-        raise UsageError(f"--why: {place} is no Python, of which alone lines can be told")
     project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
     try:
-        known = why(project, place, int(line))
+        if place in project.files and language(place) != "python":
+            known = [*why_launch(project, place, int(line)), *_by_rules(project, place, int(line), settings)]
+        else:
+            known = why(project, place, int(line))
     except LookupError as error:
         parsed = any(module.path == place for module in project.modules.values())
-        if not parsed and place in (entry.path for entry in entries):
+        if not parsed and language(place) == "python" and place in (entry.path for entry in entries):
             raise UsageError(f"--why: {place} cannot be parsed; checking it tells why") from error
         raise UsageError(f"--why: {error}") from error
     checked = findings(options, settings)
     reported = [f for f in checked.findings if f.path == place and f.span.line <= int(line) <= max(f.span[::2])]
     told = [f"  {f.severity} {f.code} ({f.name}): {f.message}" for f in reported]
     return _clean_lines([*known, "reported at this line:", *(told or ["  nothing"])])
+
+
+def _by_rules(project: Any, place: str, line: int, settings: config.Config) -> Iterator[str]:
+    """What the rules know of a line beside their findings."""
+    for each in check_of(settings, whole=True).rules:
+        if each.about_line is not None:
+            yield from each.about_line(project, place, line)
 
 
 def _clean_lines(lines: list[str]) -> str:

@@ -58,6 +58,13 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report_refusal(refusal, configuration, place)
 
 
+def about_line(project: Project, path: str, line: int) -> Iterator[str]:
+    """What `--why` tells of a line beside its findings."""
+    from rules.launch import _about
+
+    yield from _about.about_line(project, path, line)
+
+
 def _concerned(constraint: Constraint) -> list[str]:
     """The quantities that a constraint is about, those that one would change first."""
     names = [*constraint.adjust, *constraint.needs, *(condition.quantity for condition in constraint.when)]

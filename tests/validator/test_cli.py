@@ -76,7 +76,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["--why", "none.py:1"], "none.py is not among the files that were read"),
         (["--why", "a.py:7"], "--why: a.py has 1 line"),
         (["--why", "b.py:1"], "b.py cannot be parsed"),
-        (["--why", "c.yaml:1"], "c.yaml is no Python"),
+        (["--why", "c.yaml:2"], "--why: c.yaml has 1 line"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(

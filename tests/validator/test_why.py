@@ -34,6 +34,30 @@ def test_conditions_and_collectives_of_a_line(capsys: pytest.CaptureFixture[str]
     assert "silent: all ranks take the same way" in told
 
 
+def test_a_launch_script_and_a_configuration_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tune.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--tp_size', type=int, default=1)\nparser.add_argument('--model')\n"
+        "print(parser.parse_args())\n"
+    )
+    (tmp_path / "run.sh").write_text(
+        "TP=3\n\ntorchrun --nproc_per_node 8 tune.py \\\n  --tp_size $TP \\\n  --modell x\n"
+    )
+    (tmp_path / "conf.toml").write_text("[parallel]\ntp = 2\n")
+    told = {}
+    for place in ("run.sh:1", "run.sh:2", "run.sh:4", "run.sh:5", "conf.toml:2"):
+        assert main(["--why", place]) == 0
+        told[place] = capsys.readouterr().out
+    assert "starts `tune` (tune.py) with torchrun: 8 processes per node on 1 node" in told["run.sh:1"]
+    assert "--tp_size = 3: option `tp_size`, int (tune.py:3)" in told["run.sh:1"]
+    assert "no program is started here" in told["run.sh:2"]
+    assert "`--tp_size` is `tp` of `tune`: 3\n    dp-at-least-one holds\n" in told["run.sh:4"]
+    assert "world-divisible does not hold" in told["run.sh:4"]
+    assert "error MP705" in told["run.sh:4"]
+    assert "--modell = x: an option that its parser does not define" in told["run.sh:5"]
+    assert told["conf.toml:2"].startswith("conf.toml:2\n  key `parallel.tp`: 2\n")
+
+
 @pytest.mark.parametrize("place", ["train.py:6:9", "{here}/train.py:6", "../{name}/train.py:6"])
 def test_a_place_as_editors_and_findings_write_it(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
