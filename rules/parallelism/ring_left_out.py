@@ -158,6 +158,26 @@ class Strategy:
     def wrap(self, model):
         return fully_shard(model, mesh=self.shards)  # error: MP412
 """,
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class State:
+    def __init__(self, mesh):
+        self._mesh = mesh
+
+    @classmethod
+    def create(cls, dp, ring) -> "State":
+        return cls(init_device_mesh("cuda", (dp, ring), mesh_dim_names=("dp", "ring")))
+
+    @property
+    def mesh(self):
+        return self._mesh
+
+def wrap(model, dp, ring):
+    state = State.create(dp, ring)
+    return fully_shard(model, mesh=state.mesh["dp"])  # error: MP412
+""",
 ]
 
 CORRECT = [

@@ -108,8 +108,8 @@ class Sources:
         return found if found and len(unknown) == 1 else [Source(function, None)]
 
     def _given(self, function: Method, param: Param) -> list[Source]:
-        """What the calls that reach a function by its name pass for a parameter."""
-        calls = self.project.types.callers.get(function, ())
+        """What the calls that reach a function by its name pass for a parameter; of a constructor `cls(…)` as well."""
+        calls = [*self.project.types.callers.get(function, ()), *_made_by_class(function)]
         if len(calls) > _CALLERS or param.kind in ("*", "**"):
             return []
         return [_argument(caller, call, bind(function, call).get(param.name), param) for caller, call in calls]
@@ -166,6 +166,14 @@ class Sources:
                 if owner != own:
                     found.setdefault(name, []).append((function, owner))
         return found
+
+
+def _made_by_class(function: Method) -> list[tuple[Method, Call]]:
+    """The calls `cls(…)` in the class methods of a constructor's class."""
+    makers = function.cls.every_method() if function.name == "__init__" and function.cls is not None else ()
+    return [
+        (m, call) for m in makers if m.facts.is_classmethod for call in m.facts.calls if call.target == m.own_object
+    ]
 
 
 def _is_global(function: Method, name: str) -> bool:
