@@ -110,12 +110,24 @@ def _fields(cls: ClassDef) -> dict[str, object]:
 
 
 def _defaults(cls: ClassDef) -> dict[str, object]:
-    nodes = [n for n in ast.walk(cls.module.source.tree) if isinstance(n, ast.ClassDef) and n.name == cls.facts.name]
     found: dict[str, object] = {}
-    for row in (row for node in nodes for row in node.body):
+    for row in _body(cls):
         if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name) and row.value is not None:
             found[row.target.id] = _literal(row.value)
     return found
+
+
+def _body(cls: ClassDef) -> list[ast.stmt]:
+    """The statements of a class, parsed for itself: few classes hold settings, and whole trees are large."""
+    first, _, last, _ = cls.facts.at
+    text = "\n".join(cls.module.source_text.lines[first - 1 : last])
+    try:
+        parsed = ast.parse(f"if 1:\n{text}" if text[:1].isspace() else text).body
+    except SyntaxError:  # a form feed starts the count of an indentation anew
+        nodes = (n for n in ast.walk(cls.module.source.tree) if isinstance(n, ast.ClassDef))
+        return next((n.body for n in nodes if n.name == cls.facts.name), [])
+    node = parsed[0].body[0] if isinstance(parsed[0], ast.If) else parsed[0]
+    return node.body if isinstance(node, ast.ClassDef) else []
 
 
 def _literal(node: ast.expr) -> object:
