@@ -46,11 +46,14 @@ class Bound(NamedTuple):
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    speaking: dict[str, bool] = {}
     for function in project.functions():
-        data = function.module.source.data
-        if not (b"WORLD_SIZE" in data or b"init_process_group" in data) or is_aside(function.path):
-            continue
-        if function.node is None or not _speaks(function):
+        if function.path not in speaking:
+            data = function.module.source.data
+            speaking[function.path] = (b"WORLD_SIZE" in data or b"init_process_group" in data) and not is_aside(
+                function.path
+            )
+        if not speaking[function.path] or not _speaks(function) or function.node is None:
             continue
         for place in _places(own_nodes(function.node)):
             bound = _bound(own_nodes(function.node), _plain(place.rank))

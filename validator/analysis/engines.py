@@ -40,7 +40,9 @@ class Engines:
             (call.receiver, call.method),
             (clipped.removesuffix("()").removesuffix(".parameters"), "clip_grad_norm_"),
         ):
-            if path and any(name in _METHODS[held.kind] for held in self.wrapped.at(function, path, call.at)):
+            if path.rpartition(".")[2] not in self.wrapped.names:
+                continue
+            if any(name in _METHODS[held.kind] for held in self.wrapped.at(function, path, call.at)):
                 return name
         if call.method == "backward" and not call.args and self._reduces(function, call):
             return "backward"

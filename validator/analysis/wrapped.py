@@ -68,6 +68,13 @@ class Wrapped:
             return here or self._attribute(function.cls, path.removeprefix(f"{own}."))
         return self._valid(function, path, at)
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The last links of all paths that ever hold a wrapped model: a path with another one holds none."""
+        self._facts  # noqa: B018
+        paths = (path for held in self._held.values() for path in held)
+        return frozenset(path.rpartition(".")[2] for path in (*paths, *(name for _, name in self._attributes)))
+
     def given(self, function: Method) -> Iterator[Given]:
         """The calls of a function by which FSDP takes a model: of wrappers and of helpers alike."""
         self._facts  # noqa: B018
