@@ -5,8 +5,9 @@ What it does
     input that some samples lack (`images is not None`), what a tensor holds that no collective has reduced (`.item()`,
     `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the batch, the clock,
     how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
-    or remove while others still look for it. Values that a collective has made equal on all ranks do not count, nor do
-    files that merely lie on storage, which counts as shared.
+    or remove while others still look for it, how many micro-batches a rank makes of its own tokens. Values that a
+    collective has made equal on all ranks before the test do not count, nor do files that merely lie on storage, which
+    counts as shared.
 
 Why is this bad
     It works as long as all ranks happen to see alike data, and hangs at the first batch in which they do not.

@@ -3,7 +3,8 @@
 What it does
     Reports `set_device(…)`, `device_ids=[…]`, `torch.device("cuda", …)` and `f"cuda:{…}"` that get the global rank:
     `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, or a variable assigned from one.
-    `rank % torch.cuda.device_count()` and local ranks are silent.
+    `rank % torch.cuda.device_count()` and local ranks are silent. One number that a function gives to several of them
+    is reported once, where it is first used.
 
 Why is this bad
     The second node has ranks 8 to 15 and devices 0 to 7: "invalid device ordinal", on every node but the first.

@@ -4,8 +4,9 @@ What it does
     Follows what each rank does at a branch that tests who it is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
     coordinate, an attribute or argument that holds one, something that only some ranks have, such as a `self.writer`
     that is None on the others) and compares the collectives of both ways to the end of the function, through calls,
-    overrides and early exits. Reported where the sequences differ on a group whose ranks take different ways. A barrier
-    that is the first or last statement under a plain test for the rank can be lifted out of it.
+    overrides and early exits. Reported where the sequences differ on a group whose ranks take different ways; a group
+    made by `new_group()` without ranks holds them all. A barrier that is the first or last statement under a plain test
+    for the rank can be lifted out of it.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
