@@ -103,6 +103,7 @@ class Sweep:
         the machine then touches all of them alike. Raises `Interrupted` on Ctrl-C."""
         try:
             waiting = self._waiting()
+            self.progress.total = len(waiting) * self.processes  # rows that are there already take no time
             for number in range(self.processes):
                 for place, configuration in enumerate(waiting):
                     if self._has_row(configuration):

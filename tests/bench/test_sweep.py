@@ -65,6 +65,16 @@ def test_force_and_retry_failed_choose_what_runs_again(tmp_path: Path) -> None:
     assert run("", force=True) == (["ok", "ok"], 2)
 
 
+def test_the_progress_of_a_resumed_sweep_counts_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = _by_layers(1, 2, 4)
+    LightSweep(cells[:2], tmp_path, processes=1, quiet=True, choose=lambda _: "").run()
+    LightSweep(cells, tmp_path, processes=2, choose=lambda _: "").run()
+    places = dict.fromkeys(line.split()[0] for line in capsys.readouterr().err.splitlines())
+    assert list(places) == ["[1/2]", "[2/2]"]
+
+
 def test_rows_that_do_not_train_alike_are_told(tmp_path: Path) -> None:
     cells = [replace(TINY, backend=backend, dtype="bf16") for backend in ("ddp", "fsdp2")]
     cells.append(replace(cells[1], random_seed=1))  # other weights: nothing to compare with
