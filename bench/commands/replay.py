@@ -36,9 +36,15 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument("--shuffle-inputs", action="store_true", help="every rank takes all inputs in its own order")
     data.add_argument("--simulate-ranks", type=positive, help="pad to the longest of so many shuffled orders")
     data.add_argument("--random-seed", "--seed", type=int, help="of the order and the weights; default 42")
-    data.add_argument("--fold-tokens", action="store_true", default=None, help="token ids modulo the vocabulary")
+    data.add_argument(
+        "--fold-tokens", action="store_true", default=None, help="token ids modulo the vocabulary: for tiny models"
+    )
     what = p.add_argument_group("model")
-    what.add_argument("--model", "--pretrain", help="preset, config.json, directory or hub name; default llama-3.1-8b")
+    what.add_argument(
+        "--model", "--pretrain",
+        help="preset, config.json, directory or hub name; default llama-3.1-8b, without GPUs llama-tiny with "
+        "--fold-tokens",
+    )  # fmt: skip
     what.add_argument("--num-layers", "--num_layers", type=positive)
     what.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
     what.add_argument("--deepcompile", action="store_true")

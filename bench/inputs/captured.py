@@ -164,7 +164,9 @@ def capture(
 ) -> Path:
     """Record one forward pass's inputs from a training run of your own; returns the file written.
 
-    Call it on every rank before the forward pass. Files sort by rank and time, as `--inputs` reads them.
+    Call it on every rank before the forward pass. `sequences` and `attention_mask` are (rows, positions),
+    `action_mask` is (rows, actions) for the last positions; for supervised training give the mask of the answers.
+    Files sort by rank and time, as `--inputs` reads them. Raises `InputError` where the shapes do not fit.
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d_%H%M%S_%f")
     path = Path(directory) / f"actor_inputs_rank{rank}_{stamp}.safetensors"
