@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, OK, USAGE
@@ -121,11 +121,31 @@ def _reference(runs: list[Run], name: str | None) -> Run:
 
 
 def _row_by_row(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
-    """Rows of two sweeps that have the same name: one stack or setting against another."""
-    known = {run.name: run for run in after}
-    pairs = [(run, known[run.name]) for run in before if run.name in known]
+    """Rows of two sweeps that belong together: of the same settings, else of the same name, one setting against
+    another; where there are none, those of the same settings but for the backend."""
+    pairs = _matched(before, after, _settings)
+    paired = {id(run) for pair in pairs for run in pair}
+    rest = ([run for run in group if id(run) not in paired] for group in (before, after))
+    pairs += _matched(*rest, lambda run: run.name)
+    pairs = pairs or _matched(before, after, _but_for_backend)
     if not pairs:
         raise InputError("the two sweeps have no configuration in common; give --reference to compare all with one")
     for first, second in pairs:
         second.name, first.name = f"{second.name} (second)", f"{first.name} (first)"
     return pairs
+
+
+def _matched(before: list[Run], after: list[Run], key: Callable[[Run], object]) -> list[tuple[Run, Run]]:
+    """Runs of equal keys; none at all where a key is that of several runs of one sweep, and so tells none apart."""
+    rows, others = [key(run) for run in before], [key(run) for run in after]
+    if any(group.count(row) > 1 for group in (rows, others) for row in group):
+        return []
+    return [(run, after[others.index(row)]) for run, row in zip(before, rows, strict=True) if row in others]
+
+
+def _settings(run: Run) -> object:
+    return run.identity
+
+
+def _but_for_backend(run: Run) -> object:
+    return {name: value for name, value in run.identity.items() if name not in ("backend", "zero_stage")}

@@ -260,6 +260,22 @@ def test_two_sweeps_are_compared_row_by_row(tmp_path: Path, capsys: pytest.Captu
     assert bench(["compare", str(tmp_path / "old"), "--reference", "fsdp2-1x-L2-sdpa-packed"]) == 0
 
 
+def test_rows_of_two_sweeps_find_each_other_by_their_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, backend in (("old", "ddp"), ("new", "ddp"), ("other", "fsdp2")):
+        for row, length in enumerate((128, 64) if folder == "old" else (64, 128)):
+            losses = [3.0, 2.0] if length == 64 else [5.0, 4.0]
+            measured(tmp_path / folder / str(row), [0.1], losses, backend=backend, seq_len=length)
+    old, new, other = (str(tmp_path / folder) for folder in ("old", "new", "other"))
+    assert bench(["compare", old, new]) == 0
+    capsys.readouterr()
+    assert bench(["compare", old, other]) == 0
+    assert "pass  fsdp2-1x-L2-sdpa-packed #2 (second)" in capsys.readouterr().out
+    measured(tmp_path / "other" / "zero", [0.1], [3.0, 2.0], backend="deepspeed", seq_len=64)
+    assert bench(["compare", old, other]) == 2  # which of the two is meant?
+
+
 def test_failed_rows_fail(tmp_path: Path) -> None:
     configuration = Configuration(device="cpu")
     broken = build_result(configuration, [], status="oom", message="rank 0: out of memory")
