@@ -48,6 +48,9 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
     for module in _modules(configuration):
         if not installed(module):
             return f"{module} is not installed: {INSTALL[module]}"
+    package = configuration.backend.partition(":")[0].partition(".")[0]
+    if ":" in configuration.backend and package and not installed(package):
+        return f"{package}, of --backend {configuration.backend}, is not found: set PYTHONPATH to the folder it lies in"
     on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
     if configuration.device == "cuda" and not gpus:
         return "no GPU is visible: run with --device cpu"

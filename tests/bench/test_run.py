@@ -271,6 +271,8 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
         ({"attn": "flash_attention_2"}, "flash_attn is not installed: pip install"),
         ({"head": "liger"}, "liger_kernel is not installed: pip install"),
         ({"device": "cuda"}, "no GPU is visible"),
+        ({"backend": "mine.strategies:Sharded"}, "mine, of --backend mine.strategies:Sharded, is not found: set"),
+        ({"backend": "torch.nn:Module"}, None),
         ({"num_gpus": 1, "device": "auto"}, None),
         ({"num_gpus": 2, "ring": 2}, None),
         ({"num_gpus": 2, "ring": 2, "packing": False}, "ring attention here spreads packed documents"),
