@@ -125,8 +125,8 @@ def _row_by_row(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
     another; where there are none, those of the same settings but for the backend."""
     pairs = _matched(before, after, _settings)
     paired = {id(run) for pair in pairs for run in pair}
-    rest = ([run for run in group if id(run) not in paired] for group in (before, after))
-    pairs += _matched(*rest, lambda run: run.name)
+    left, right = ([run for run in group if id(run) not in paired] for group in (before, after))
+    pairs += _matched(left, right, lambda run: run.name)
     pairs = pairs or _matched(before, after, _but_for_backend)
     if not pairs:
         raise InputError("the two sweeps have no configuration in common; give --reference to compare all with one")
