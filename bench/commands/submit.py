@@ -52,6 +52,9 @@ def main(arguments: Sequence[str]) -> int:
         found = check(options.script, script, sizes, options.source)
         for finding in found:
             print(_line(options.script, finding))
+        for module in script.modules():
+            if not _holds(options.source, module):
+                print(f"note: {module} does not lie in {options.source}: its options were not checked; give --source")
         errors = sum(finding["severity"] == "error" for finding in found)
         if errors and not options.force:
             print(
@@ -123,6 +126,13 @@ def check(path: Path, script: Script, sizes: dict[str, str], source: Path) -> li
             checked.unlink(missing_ok=True)
     mine = [finding for finding in found if Path(finding["path"]).resolve() == checked.resolve()]
     return [{**finding, "line": max(finding["line"] - shift * (finding["line"] > 1), 1)} for finding in mine]
+
+
+def _holds(source: Path, module: str) -> bool:
+    """Whether a tree has the module, in its root or in a folder that holds its sources."""
+    inner = Path(*module.split("."))
+    roots = [source, *(each for each in source.iterdir() if each.is_dir())]
+    return any((root / inner).is_dir() or (root / inner).with_suffix(".py").is_file() for root in roots)
 
 
 def _copy(path: Path, script: Script) -> Path:

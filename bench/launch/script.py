@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 DIRECTIVE = re.compile(r"^#SBATCH\s+(?P<option>--?[A-Za-z][\w-]*)(?:[=\s]\s*(?P<value>\S+))?")
+MODULE = re.compile(r"\s(?:-m|--module)[ =]\s*([A-Za-z_]\w*(?:\.\w+)*)(?=\s|$)")
+LAUNCHERS = ("torch", "accelerate", "deepspeed", "pip", "venv")
 SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus", "-c": "--cpus-per-task"}
 SIZES = ("--nodes", "--ntasks", "--ntasks-per-node", "--gpus", "--gpus-per-node", "--gres", "--gpus-per-task")
 
@@ -20,6 +22,12 @@ class Script:
     @property
     def is_slurm(self) -> bool:
         return any(DIRECTIVE.match(line) for line in self.text.splitlines())
+
+    def modules(self) -> list[str]:
+        """The modules that it starts by `-m` or `--module`, but for launchers."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        found = [name for line in lines if not line.lstrip().startswith("#") for name in MODULE.findall(line)]
+        return [name for name in dict.fromkeys(found) if name.partition(".")[0] not in LAUNCHERS]
 
     def sizes(self) -> dict[str, str]:
         """The `#SBATCH` options that set the size of the job, in their long form."""

@@ -89,6 +89,18 @@ def test_options_are_held_against_the_program(cluster: Path, capsys: pytest.Capt
     assert cluster.exists()
 
 
+def test_a_program_out_of_sight_is_told(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job.sh").write_text(
+        "#!/bin/bash\n#SBATCH --nodes=1\nsrun python -m torch.distributed.run \\\n  -m a.train --lr 1\n"
+    )
+    assert main(["job.sh", "--dry-run"]) == 0
+    assert "note: a.train does not lie in .: its options were not checked; give --source" in capsys.readouterr().out
+    Path("src/a").mkdir(parents=True)
+    Path("src/a/train.py").write_text(PROGRAM)
+    assert main(["job.sh", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "sbatch --parsable job.sh\n"
+
+
 def test_a_script_without_slurm_runs_in_bash(
     cluster: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
