@@ -46,7 +46,8 @@ class Lengths:
             return None
         name = path_of(node.func).rpartition(".")[2]
         if isinstance(node.func, ast.Name) and name == "range":
-            return self.taints.condition(ast.Tuple(node.args, ast.Load()), function).taint
+            bounds = ast.copy_location(ast.Tuple(node.args, ast.Load()), node)
+            return self.taints.condition(bounds, function).taint
         if isinstance(node.func, ast.Name) and name in _SAME and node.args:
             return self._of(node.args[0], function, depth)
         if isinstance(node.func, ast.Name) and name == "zip":
