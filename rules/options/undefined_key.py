@@ -37,7 +37,7 @@ from validator.rule import Rule
 RULE = Rule("MP304", "undefined-key", "error", stable_since="0.1.0", tokens=("hydra", "config.", "cfg."))
 
 _HOLDER = re.compile(r"(?:(\w+)\.)?_?(?:config|cfg|conf)\.")
-_LOOSENS = re.compile(r"\b(open_dict|set_struct|ConfigStore|set_readonly|flag_override|OmegaConf\.structured)\b")
+_LOOSENS = ("open_dict", "set_struct", "ConfigStore", "flag_override", "OmegaConf.structured")
 _OF_MAPPINGS = frozenset({"get", "items", "keys", "values", "pop", "copy", "update", "setdefault", "merge_with"})
 _READS = 4  # keys of the configuration that must be read of what is taken for it, of two sections
 
@@ -55,10 +55,13 @@ class _Read(NamedTuple):
 def check_project(project: Project) -> Iterator[Finding]:
     roots = project.analysis(Compositions).programs
     programs = project.analysis(Programs)
-    strict = [module for module in roots if not _LOOSENS.search(programs.text(module))]
+    if not roots:
+        return
+    loose = {m for m in project.modules.values() if any(each in m.source.text for each in _LOOSENS)}
+    strict = [program for program in roots if loose.isdisjoint(programs.modules(program))]
     users: dict[Module, list[Module]] = {}
-    for program in roots:
-        for module in programs.modules(program) if strict else ():
+    for program in roots if strict else ():
+        for module in programs.modules(program):
             users.setdefault(module, []).append(program)
     for module, mains in users.items():
         if is_aside(module.path) or any(main not in strict for main in mains):
