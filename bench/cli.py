@@ -7,7 +7,9 @@ import importlib
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from bench.streams import printable
 
 COMMANDS = {
     "run": "measure configurations: forward, backward, optimizer, memory, loss (the default command)",
@@ -28,6 +30,13 @@ COMMANDS = {
 
 DEFAULT = "run"
 """The command of `python -m bench FLAGS`, and of `python -m bench` alone."""
+
+RANKS = ("run", "replay", "sft")
+"""Commands that are one rank where a launcher started them."""
+
+MEETING = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 REQUIRED = (
     "jinja2", "matplotlib", "numpy", "psutil", "pyarrow", "pyperf", "safetensors", "scipy", "tabulate", "torch", "tqdm",
@@ -58,9 +67,19 @@ def main(arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         print(f"bench: {_unknown(name)}", file=sys.stderr)
         return USAGE
+    problem = _launched_wrongly(os.environ) if name in RANKS else None
+    if problem:
+        print(f"bench {name}: {problem}", file=sys.stderr)
+        return USAGE
+    with printable():
+        return _run(name, rest)
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    """The status of a command, or of what it ends with that is nobody's mistake in the code: one line on stderr."""
     try:
         command = importlib.import_module(f"bench.commands.{name.replace('-', '_')}")
-        status: int = command.main(rest)
+        status: int = command.main(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -76,12 +95,32 @@ def main(arguments: Sequence[str]) -> int:
         _drop_output()
         return NO_READER
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in NOT_WRITTEN:
             raise
         _drop_output()
         print(f"bench: cannot write{f' {error.filename}' * bool(error.filename)}: {error.strerror}", file=sys.stderr)
         return USAGE
+    except RecursionError:
+        print(f"bench {name}: a file is nested too deeply to be read", file=sys.stderr)
+        return USAGE
     return status
+
+
+def _launched_wrongly(environment: Mapping[str, str]) -> str | None:
+    """What is wrong with the variables by which a launcher tells a process its rank; None where nothing is."""
+    if "RANK" not in environment:
+        return None
+    lacking = [name for name in MEETING if not environment.get(name)]
+    if lacking:
+        return f"RANK is set, but {', '.join(lacking)} not: start with torchrun or deepspeed, or unset RANK"
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"):
+        value = environment.get(name, "0")
+        if not (value.isascii() and value.isdigit() and len(value) < 10):
+            return f"{name}={value!r} in the environment is no number of a launcher: unset RANK to start without one"
+    rank, world = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+    if rank >= world:
+        return f"RANK={rank} and WORLD_SIZE={world} in the environment contradict each other: ranks count from 0"
+    return None if int(environment["MASTER_PORT"]) < 2**16 else f"MASTER_PORT={environment['MASTER_PORT']} is no port"
 
 
 def _reader_has_gone() -> bool:

@@ -39,6 +39,8 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """Settings that take one of few values."""
 ANY_WHOLE_NUMBER = ("random_seed",)
+LARGEST = 10**12
+"""Of all sizes: more is a slip, and arithmetic with it would leave the range of floats."""
 
 
 class ConfigurationError(ValueError):
@@ -182,7 +184,21 @@ def _problem(name: str, value: Any) -> str | None:
         return None if number and math.isfinite(value) and value >= 0 else "not a number from 0 on"
     if isinstance(value, bool) or not isinstance(value, int):
         return "not a whole number"
-    return None if value >= 1 or name in CHOICES or name in ANY_WHOLE_NUMBER else "not a whole number from 1 on"
+    if name in CHOICES or name in ANY_WHOLE_NUMBER:
+        return None
+    if value > LARGEST:
+        return f"larger than {LARGEST}"
+    return None if value >= 1 else "not a whole number from 1 on"
+
+
+def parse_known(values: Mapping[str, Any]) -> Configuration:
+    """As `parse`, for results of other versions: names and choices that this one lacks are passed over or kept.
+
+    Raises `ConfigurationError` for values of another type, which no version writes.
+    """
+    choices = {name: value for name, value in values.items() if name in CHOICES and isinstance(value, str)}
+    rest = {name: value for name, value in values.items() if name in _kinds() and name not in choices}
+    return replace(parse(rest), **choices)
 
 
 def model_facts(model: str, num_layers: int | None) -> ModelFacts:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.configuration import LARGEST
 from bench.layout import HEADS
 from bench.memory import GIB
 from bench.planning import Plan, Refusal, Request, plan, variant_name
@@ -40,8 +41,10 @@ def memory_size(text: str) -> float:
 
 def positive(text: str) -> int:
     """A whole number from 1 on. Raises argparse.ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    if not text.isascii() or not text.isdigit() or len(text) > 4000 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 on")
+    if int(text) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is larger than {LARGEST}")
     return int(text)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -164,26 +166,14 @@ def _add_debugging(p: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-NOT_SETTINGS = frozenset(
-    {
-        *launch.NOT_SETTINGS,
-        "output",
-        "config",
-        "force",
-        "retry_failed",
-        "skip",
-        "check_losses",
-        "deadlines",
-        "dry_run",
-        "quiet",
-        "local_rank",
-        "processes",
-        "flash_attn",
-        "deepcompile",
-        "stop",
-        "log_shapes",
-    }
-)
+MOST_ROWS = 10_000
+CLASS = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+"""`package.module:Class`. The name of the class is part of the name of a directory."""
+
+NOT_SETTINGS = frozenset((
+    *launch.NOT_SETTINGS, "output", "config", "force", "retry_failed", "skip", "check_losses", "deadlines", "dry_run",
+    "quiet", "local_rank", "processes", "flash_attn", "deepcompile", "stop", "log_shapes",
+))  # fmt: skip
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -198,7 +188,11 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     try:
         with options.config.open("rb") as file:
             read = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"--config {options.config}: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigurationError(f"--config {options.config}: nested too deeply") from None
+    except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigurationError(f"--config {options.config}: {error}") from None
     return {**{key.replace("-", "_"): value for key, value in read.items()}, **given}
 
@@ -229,6 +223,7 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
         defaults["fold_tokens"] = True  # the tiny model has few tokens
     merged = {**defaults, **settings}
     if merged.get("inputs"):
+        parse({"inputs": merged["inputs"]})
         path = Path(merged["inputs"])
         if not path.exists():
             raise ConfigurationError(f"--inputs {path}: no such file or directory")
@@ -239,6 +234,8 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
     axes = [axis for axis in AXES if axis in merged]
     lists = [merged[axis] if isinstance(merged[axis], list) else [merged[axis]] for axis in axes]
     rest = {k: v for k, v in merged.items() if k not in axes}
+    if (rows := math.prod(map(len, lists))) > MOST_ROWS:
+        raise ConfigurationError(f"the lists make {rows} rows; at most {MOST_ROWS} are run at once")
     found = []
     for values in itertools.product(*lists):
         cell = {**rest, **dict(zip(axes, values, strict=True))}
@@ -254,7 +251,7 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
 def _check_backends(configurations: Iterable[Configuration]) -> None:
     known = ("deepspeed", "fsdp2", "ddp")
     for configuration in configurations:
-        if configuration.backend not in known and ":" not in configuration.backend:
+        if configuration.backend not in known and not CLASS.fullmatch(configuration.backend):
             raise ConfigurationError(
                 f"--backend {configuration.backend}: use {', '.join(known)} or package.module:Class"
             )

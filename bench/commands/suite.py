@@ -52,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench suite: {ignored('suite')}", file=sys.stderr)
+    os.environ.pop("RANK", None)  # of a pod or an old shell: a suite starts its own ranks and waits for none
     try:
         settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
         planned = cells(settings)

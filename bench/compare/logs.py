@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +24,14 @@ GRAD_NORMS = (
 )  # fmt: skip
 STEPS = ("global_step", "step", "train_step", "iteration", "iter", "train/global_step")
 LONGEST_LINE = 100_000
+MOST_STEPS = 10**15
+"""Numbers beyond are no steps, and too large to draw."""
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_STEP = re.compile(r"(?<![\w/])(?:global[_ ]|train[_ ])?(?:step|iteration|iter)['\"]?\s*[:=]?\s*(\d+)", re.IGNORECASE)
-_BAR = re.compile(r"(?P<title>[^%|]*?):?\s*\d+%\|[^|]*\|\s*(?P<done>\d+)/(?P<total>\d+)\s*\[(?P<inside>.*)\]")
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+_STEP = re.compile(r"(?<![\w/])(?:global[_ ]|train[_ ])?(?:step|iteration|iter)['\"]?\s*[:=]?\s*(\d{1,15})(?!\d)", re.I)
+_BAR = re.compile(r"\d{1,3}%\|[^|]*\|\s*(?P<done>\d{1,15})/(?P<total>\d{1,15})\s*\[(?P<inside>.*)\]")
 _KEYS = re.compile(r"^.*?([\w /.-]+=)")
-_EPOCH = re.compile(r"epoch\D{0,3}(\d+)", re.IGNORECASE)
+_EPOCH = re.compile(r"epoch\D{0,3}(\d{1,15})", re.IGNORECASE)
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _ACTOR = re.compile(r"^(?:\([\w.]+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:default|rank|Rank )?\d+\]:?)\s*")
 _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt)\b.*")
@@ -113,7 +114,8 @@ def _clean(lines: Iterable[str]) -> Iterator[str]:
 def _render(bars: list[_Bar], match: re.Match[str]) -> None:
     """Note one rendering of a progress bar. A title or a count that starts anew is another bar, whose steps go on
     where the epochs before it end."""
-    title, done, total = match["title"].strip(), int(match["done"]), int(match["total"])
+    before = re.split("[%|]", match.string[: match.start()])[-1]
+    title, done, total = before.strip().removesuffix(":").strip(), int(match["done"]), int(match["total"])
     last = bars[-1] if bars else None
     if last is None or title != last.title or total != last.total or done < max(last.shown):
         bars.append(last := _Bar(title, total, _offset(bars, title, total)))
@@ -160,7 +162,7 @@ def _json_record(line: str, names: Sequence[str]) -> Record | None:
     if not values:
         return None
     step = next((_number(found[name]) for name in STEPS if name in found), None)
-    return Record(int(step) if step is not None and math.isfinite(step) else None, values)
+    return Record(int(step) if step is not None and abs(step) < MOST_STEPS else None, values)
 
 
 def _number(value: Any) -> float | None:
@@ -236,7 +238,10 @@ class _ForwardClock:
         found = _FORWARD.match(line)
         if not found:
             return
-        now = datetime.strptime(found[1], "%H:%M:%S.%f")
+        try:
+            now = datetime.strptime(found[1], "%H:%M:%S.%f")
+        except ValueError:  # 25:61:61 is no time
+            return
         if found[2] == "start":
             self.start = now
         elif self.start is not None:

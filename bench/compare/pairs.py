@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.compare.learning import Fall, check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import Alignment, Finding, align
 from bench.compare.series import InputError, Run
 from bench.compare.significance import Change, change
-from bench.configuration import Configuration
+from bench.configuration import parse_known
 
 DECISIVE = (
     "model", "num_layers", "random_seed", "input_hash", "max_inputs", "seq_len", "full_length", "packing",
@@ -103,8 +103,7 @@ def _settings(pair: Pair) -> bool:
 
 def _dealt(identity: Mapping[str, Any]) -> dict[str, int]:
     """What follows from the number of processes: samples of a step, and orders of shuffled inputs."""
-    known = {each.name for each in fields(Configuration)}
-    configuration = Configuration(**{name: value for name, value in identity.items() if name in known})
+    configuration = parse_known(identity)
     orders = configuration.dp if configuration.shuffle_inputs else 1
     return {"samples of a step": configuration.batch, "orders of inputs": orders}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.compare.logs import read_log
 from bench.compare.series import InputError, Metric, Run, Series
-from bench.configuration import SCHEMA
+from bench.configuration import SCHEMA, parse_known
 from bench.results import PHASES, read_result
 
 
@@ -132,7 +132,9 @@ def _whole(path: Path) -> list[Run] | None:
 def _from_result(result: dict[str, Any], path: Path) -> Run:
     try:
         return _run_of(result, path)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:
         raise InputError(f"{path}: the result of {result.get('label')} is incomplete ({error!r})") from None
 
 
@@ -141,6 +143,7 @@ def _run_of(result: dict[str, Any], path: Path) -> Run:
         str(result["label"]), status=str(result["status"]), message=str(result.get("message", "")),
         identity=dict(result["configuration"]), adaptive=True,
     )  # fmt: skip
+    parse_known(run.identity)
     processes = result.get("runs") or []
     if not processes:
         return run

@@ -126,7 +126,7 @@ def is_free(port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError:
+        except (OSError, OverflowError):
             return False
     return True
 
@@ -135,7 +135,7 @@ def ports() -> Check:
     if not is_free(0):
         return failure("ports", "no port can be bound on 127.0.0.1", "allow local sockets: ranks meet on one")
     wanted = os.environ.get("MASTER_PORT", "")
-    if wanted.isdigit() and not is_free(int(wanted)):
+    if wanted.isdecimal() and len(wanted) < 10 and not is_free(int(wanted)):
         return warning("ports", f"MASTER_PORT {wanted} is taken", "unset it; bench run finds its own")
     if not is_free(DEEPSPEED_PORT):
         advice = "bench run finds its own; the deepspeed launcher needs --master_port"

@@ -111,6 +111,9 @@ def _write_arrays(configurations: Sequence[Configuration], options: argparse.Nam
 
 def check(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     """Raises `ConfigurationError` for flags that do not go together."""
+    for name, value in (("ranks-per-node", options.ranks_per_node), ("at-once", options.at_once)):
+        if value is not None and not 1 <= value <= MANY:
+            raise ConfigurationError(f"--{name} {value}: not a whole number from 1 to {MANY}")
     if options.launcher != "local" and "num_gpus" not in settings and options.cell is None:
         raise ConfigurationError(f"--launcher {options.launcher} needs --num-gpus: how many ranks a row has")
     if options.launcher == "slurm":
@@ -121,7 +124,8 @@ def check(options: argparse.Namespace, settings: dict[str, Any]) -> None:
         if options.launcher != "deepspeed":
             raise ConfigurationError("--hostfile is for --launcher deepspeed")
         said = settings.get("num_gpus", 0)
-        wanted, there = max(said) if isinstance(said, list) else int(said), _slots(options.hostfile)
+        numbers = [parse({"num_gpus": number}).num_gpus for number in (said if isinstance(said, list) else [said])]
+        wanted, there = max(numbers, default=0), _slots(options.hostfile)
         if wanted > there:
             raise ConfigurationError(
                 f"--hostfile {options.hostfile}: {wanted} ranks need as many slots, it has {there}"

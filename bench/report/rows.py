@@ -10,9 +10,12 @@ from typing import Any
 
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
-from bench.configuration import Configuration, ConfigurationError, parse
+from bench.configuration import Configuration, ConfigurationError, parse, parse_known
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import PHASES
+
+MOST = 1e30
+"""No measured number is as large; sums and axes of larger ones would leave the range of floats."""
 
 
 @dataclass
@@ -151,14 +154,14 @@ def _add_result(file: Path, value: Any, found: Collection) -> None:
         return
     try:
         found.rows.append(to_row(value, file))
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:
         found.notes.append(f"{file}: the result of {value.get('label')} is incomplete ({error!r})")
 
 
 def _add_matrix(file: Path, value: dict[str, Any], found: Collection) -> None:
     try:
         found.matrices.append(to_matrix(value, file))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         found.notes.append(f"{file}: the matrix is incomplete ({error!r})")
 
 
@@ -179,15 +182,14 @@ def _configuration(values: dict[str, Any]) -> Configuration:
     try:
         return parse(values)
     except ConfigurationError:
-        known = {key: value for key, value in values.items() if key in Configuration.__dataclass_fields__}
-        return replace(Configuration(), **known)
+        return parse_known(values)
 
 
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
     phases = {phase: summary[phase] for phase in PHASES if phase in summary}
     first, c = runs[0], row.configuration
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
-    return replace(
+    measured = replace(
         row,
         seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
         spread={phase: float(entry["spread"]) for phase, entry in phases.items()},
@@ -200,6 +202,14 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], effective=dict(summary["effective"]),
     )  # fmt: skip
+    numbers = (
+        *measured.seconds.values(), *measured.spread.values(), measured.tokens, measured.padded,
+        measured.with_optimizer, measured.flops, measured.peak_share, measured.network, measured.memory,
+        measured.positions,
+    )  # fmt: skip
+    if any(number is not None and not abs(number) < MOST for number in numbers):
+        raise ValueError("a time, rate or size is not finite")
+    return measured
 
 
 def _own(peak: float, left: float) -> float | None:

@@ -6,15 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bench.configuration import CHOICES
+from bench.configuration import CHOICES, LARGEST
 
 SIZES = ("tp_sizes", "ring_sizes")
 
 
 def positive(text: str) -> int:
     """A whole number from 1 on. Raises argparse.ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    if not text.isascii() or not text.isdigit() or len(text) > 4000 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 on")
+    if int(text) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is larger than {LARGEST}")
     return int(text)
 
 

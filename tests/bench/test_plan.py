@@ -253,9 +253,9 @@ def test_worlds_of_many_divisors_and_absurd_ones() -> None:
     large = planned(10_000)
     assert large.returncode == 0
     assert "set tp to 4 or 8" in large.stdout
-    absurd = planned(10**30)
+    absurd = planned(10**10)
     assert absurd.returncode == 2
-    assert absurd.stderr.splitlines() == [f"bench plan: --gpus {10**30}: at most 1000000 are planned for"]
+    assert absurd.stderr.splitlines() == [f"bench plan: --gpus {10**10}: at most 1000000 are planned for"]
 
 
 def test_output_that_nobody_takes() -> None:

@@ -220,7 +220,8 @@ def test_flags_win_over_the_file_and_a_dry_run_writes_nothing(
 
 def test_a_rank_of_what_cannot_run_is_a_row_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--backend", "ddp", "--tp", "2", "--output", str(tmp_path), *SMALL]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "RANK": "0", "WORLD_SIZE": "2"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment |= {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "[backend-tp]" in done.stdout

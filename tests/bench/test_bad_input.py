@@ -1,0 +1,144 @@
+"""Files, flags and environments that nobody should have made: one line and exit status 2, or a row passed over."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.cli import main
+from bench.compare.logs import read_log
+from bench.configuration import Configuration
+from bench.results import build_result, write_json
+from bench.streams import Visible, visible
+
+HUGE = 10**30
+
+
+def result(folder: Path, **changes: Any) -> None:
+    """A measured row; `changes` are settings of another type, or values of the summary under `summary`."""
+    configuration = Configuration(num_layers=2, device="cpu")
+    run = {
+        "times": [{"forward": 0.1, "backward": 0.2}] * 2, "warmups": [], "losses": [3.0, 2.0], "grad_norms": [1.0, 1.0],
+        "memory": {kind: {"forward": 10**9} for kind in ("allocated", "reserved")},
+        "tokens": {"real": 2000.0, "positions": 2000.0, "squares": 1e6}, "parameters": 10**6,
+        "effective": {"communication_share": 0.1, "device": "cpu"}, "matmul_flops": 1e12,
+    }  # fmt: skip
+    value = build_result(configuration, [run], status="ok")
+    value["summary"] |= changes.pop("summary", {})
+    value["configuration"] |= changes
+    write_json(folder / "result.json", value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_gpus": []}, {"tp": 0}, {"ring": "x"}, {"backend": 5}, {"lr": [1]}, {"num_layers": HUGE},
+        {"summary": {"peak_memory": 10**400}}, {"summary": {"real_tokens_per_second": float("inf")}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_results_with_values_of_another_type_are_passed_over(
+    changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result(tmp_path / "good")
+    result(tmp_path / "bad", **changes)
+    assert main(["report", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
+    assert "passed over" in capsys.readouterr().err
+    if "summary" not in changes:
+        assert main(["compare", str(tmp_path / "good"), str(tmp_path / "bad")]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_choices_of_later_versions_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result(tmp_path / "later", attn="flash_attention_9", a_new_setting=[1])
+    assert main(["report", str(tmp_path)]) == 0
+    assert "fa9 packed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe", "--config "),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "--config "),
+        (b"inputs = 5", "inputs = 5: not a text"),
+        (b"inputs = ['a']", "inputs = ['a']: not a text"),
+        (b"tp = 99999999999999999999", "tp = 99999999999999999999: larger than"),
+        (b"tp = [%s]\nring = [%s]" % ((b"1," * 200,) * 2), "the lists make 40000 rows"),
+        (b"backend = 'a:../../../elsewhere'", "--backend a:../../../elsewhere: use"),
+        (b'"a\\u001b[2J" = 1', "no such setting: a\\x1b[2J"),
+    ],
+    ids=range(8),
+)
+def test_files_of_settings_are_no_trap(
+    content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sweep.toml").write_bytes(content)
+    flags = ["--config", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / "out"), "--dry-run"]
+    assert main(flags) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"bench run: {message}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "sft"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "RANK is set, but WORLD_SIZE, MASTER_ADDR, MASTER_PORT not"),
+        ({"WORLD_SIZE": "x"}, "WORLD_SIZE='x'"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK='-1'"),
+        ({"RANK": "5", "WORLD_SIZE": "2"}, "RANK=5 and WORLD_SIZE=2"),
+        ({"WORLD_SIZE": "1", "MASTER_PORT": "99999"}, "MASTER_PORT=99999 is no port"),
+    ],
+    ids=range(5),
+)
+def test_ranks_that_cannot_be(
+    command: str, given: dict[str, str], message: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ("WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"} if given else {}
+    for name, value in {"RANK": "0", **meeting, **given}.items():
+        monkeypatch.setenv(name, value)
+    assert main([command]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_logs_with_numbers_that_are_none_are_read_in_time() -> None:
+    digits = "9" * 5000
+    lines = [
+        f'{{"step": {digits}, "loss": 1}}', '{"step": 1e300, "loss": 2}', f"step: {digits} loss: 3",
+        f"Train:  5%|#| {digits}/{digits} [00:01<00:02, lr=2.0]", "loss: " + "9" * 90_000 + "x",
+        "[a 11-11 25:61:61.0 Actor forward start", "step: 1 loss: 4", "Epoch [1/2]:  5%|#| 3/9 [00:01<00:02, loss=2.0]",
+    ]  # fmt: skip
+    started = time.monotonic()
+    run = read_log(lines, "log")
+    assert time.monotonic() - started < 5
+    assert run.loss is not None
+    assert run.loss.values == {1: 4.0, 2: 2.0}
+
+
+def test_terminals_are_given_nothing_to_obey(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = [json.dumps({"step": 0, "loss": 1.0}), "ValueError: \x9b2J\x1b]0;owned\x07 \u202egnp.exe \ud800"]
+    for name in ("one", "two\x1b[31m"):
+        (tmp_path / f"{name}.log").write_text("\n".join(log), encoding="utf-8", errors="surrogatepass")
+    main(["compare", *map(str, sorted(tmp_path.iterdir()))])
+    shown = capsys.readouterr().out
+    assert "two\\x1b[31m" in shown
+    assert shown == visible(shown)
+
+
+def test_streams_show_what_their_encoding_lacks() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", newline="")
+    print("1 ± 2 → \ud800\x1b", file=Visible(stream), end="\n")
+    print("\rbar\r", file=Visible(stream, keep="\r"), flush=True)
+    assert raw.getvalue() == b"1 \\xb1 2 \\u2192 \\ud800\\x1b\n\rbar\r\n"
