@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -219,6 +220,17 @@ _NOTES = (
 )
 
 
+def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
+    """What to change where every row needs more memory than there is."""
+    if not legal or any(one.fits for one in legal):
+        return []
+    least = min(legal, key=lambda one: one.reserved)
+    ways = ["more --gpus", f"--gpu-memory from {math.ceil(least.reserved / 1e9)}GB on"]
+    ways += ["--offload-optimizer"] * (not request.offload_optimizer)
+    split = f"{least.backend} tp {least.layout.tp} ring {least.layout.ring}"
+    return ["", f"nothing fits: the least is {least.reserved / 1e9:.1f} GB, {split}; try {' or '.join(ways)}"]
+
+
 def as_text(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
     """A table for a terminal, then the refused configurations by constraint."""
     rows = [HEADINGS, *_rows(legal)]
@@ -229,6 +241,7 @@ def as_text(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
                                for i, (cell, w) in enumerate(zip(row, widths, strict=True))))  # fmt: skip
     if not legal:
         lines.append("no legal configuration")
+    lines += _nothing_fits(request, legal)
     warnings = dict(warning for one in legal for warning in one.warnings)
     if warnings:
         lines += ["", *(f"warning [{identifier}] {text}" for identifier, text in warnings.items())]

@@ -327,6 +327,7 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace, gpu
         print(f"bench run: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
         return USAGE
     print(render(rows))
+    print(f"results, logs: {options.output}")
     return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
 
 

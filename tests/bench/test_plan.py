@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,16 @@ def test_text_names_the_constraint_in_the_way(capsys: pytest.CaptureFixture[str]
     assert "[tp-heads] tp 8 ring 1" in out
     assert "[world-divisible]" in out
     assert "7.62B parameters" in out
+
+
+def test_what_to_change_is_told_where_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--model", "llama-3.1-70b", "--gpus", "16"]
+    assert main(flags) == 0
+    told = re.search(r"nothing fits: .* --gpu-memory from (\d+GB) on or --offload-optimizer", capsys.readouterr().out)
+    assert told is not None
+    for way in (["--gpu-memory", told[1]], ["--offload-optimizer"]):
+        assert main([*flags, *way]) == 0
+        assert "nothing fits" not in capsys.readouterr().out
 
 
 def test_markdown_rows_have_as_many_cells_as_headings(capsys: pytest.CaptureFixture[str]) -> None:
