@@ -112,7 +112,7 @@ def _from_curve(value: dict[str, Any], path: Path) -> Run:
 def _numbers(values: Any, path: Path) -> list[float]:
     try:
         return [math.nan if value is None else float(value) for value in values]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{path}: a list of losses or gradient norms holds something that is not a number") from None
 
 

@@ -99,7 +99,7 @@ def collect(paths: Sequence[Path]) -> Collection:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
-        files = sorted(_files(path)) if path.is_dir() else [path]
+        files = sorted(filter(Path.is_file, _files(path))) if path.is_dir() else [path]
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
             _add(file, found)

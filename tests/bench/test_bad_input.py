@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,15 @@ def test_logs_with_numbers_that_are_none_are_read_in_time() -> None:
     assert time.monotonic() - started < 5
     assert run.loss is not None
     assert run.loss.values == {1: 4.0, 2: 2.0}
+
+
+def test_a_report_waits_for_no_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result(tmp_path / "good")
+    os.mkfifo(tmp_path / "pipe.log")
+    (tmp_path / "endless.jsonl").symlink_to("/dev/zero")
+    (tmp_path / "large.jsonl").write_text(f'{{"losses": [{10**400}]}}')
+    assert main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().err.count("passed over") == 1
 
 
 def test_terminals_are_given_nothing_to_obey(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
