@@ -11,6 +11,8 @@ from bench.compare.pairs import Pair
 from bench.compare.series import InputError
 
 FORMATS = (".png", ".svg", ".pdf")
+MOST = 1e30
+"""Axes of larger numbers would leave the range of floats; a gap is drawn."""
 
 
 def check_target(path: Path) -> None:
@@ -39,10 +41,13 @@ def draw(pairs: Sequence[Pair], threshold: float | None = None) -> Any:
     for run in (drawn[0].first, *(pair.second for pair in drawn)):
         assert run.loss is not None
         steps = sorted(run.loss.values)
-        top.plot(steps, [run.loss.values[step] for step in steps], label=plain(run.name), linewidth=1.2)
+        values = [run.loss.values[step] for step in steps]
+        top.plot(
+            steps, [value if abs(value) < MOST else math.nan for value in values], label=plain(run.name), linewidth=1.2
+        )
     for number, pair in enumerate(drawn, start=1):
         assert pair.alignment is not None
-        points = [(s, d) for s, d in sorted(pair.alignment.differences.items()) if math.isfinite(d)]
+        points = [(s, d) for s, d in sorted(pair.alignment.differences.items()) if abs(d) < MOST]
         if points:
             bottom.plot(*zip(*points, strict=True), color=f"C{number % 10}", linewidth=1.2)
     if threshold is not None:

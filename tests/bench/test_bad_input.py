@@ -136,6 +136,12 @@ def test_a_report_waits_for_no_pipe(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.count("passed over") == 1
 
 
+def test_losses_at_the_end_of_floats_are_a_gap(tmp_path: Path) -> None:
+    rows = [{"label": name, "losses": [1.0, sign * 1e308, 2.0]} for name, sign in (("one", 1), ("two", -1))]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert main(["report", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
+
+
 def test_terminals_are_given_nothing_to_obey(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = [json.dumps({"step": 0, "loss": 1.0}), "ValueError: \x9b2J\x1b]0;owned\x07 \u202egnp.exe \ud800"]
     for name in ("one", "two\x1b[31m"):
