@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from typing import Any, TextIO
 
 _UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BAR = re.compile("(\r(?:\x1b\\[K)?)")
+"""With what a bar of progress draws its line anew."""
 
 
 def visible(text: str) -> str:
@@ -20,12 +22,12 @@ def visible(text: str) -> str:
 class Visible:
     """A stream that shows such characters and, as escapes, those that its encoding lacks."""
 
-    def __init__(self, stream: TextIO, keep: str = "") -> None:
-        self._stream, self._keep = stream, keep
+    def __init__(self, stream: TextIO, bars: bool = False) -> None:
+        self._stream, self._bars = stream, bars
 
     def write(self, text: str) -> int:
-        parts = text.split(self._keep) if self._keep else [text]
-        shown = self._keep.join(map(visible, parts))
+        parts = _BAR.split(text) if self._bars else [text]
+        shown = "".join(part if self._bars and _BAR.fullmatch(part) else visible(part) for part in parts)
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
@@ -41,5 +43,5 @@ def printable() -> Iterator[None]:
         if sys.stdout is not None:
             stack.enter_context(redirect_stdout(Visible(sys.stdout)))
         if sys.stderr is not None:
-            stack.enter_context(redirect_stderr(Visible(sys.stderr, keep="\r")))
+            stack.enter_context(redirect_stderr(Visible(sys.stderr, bars=True)))
         yield

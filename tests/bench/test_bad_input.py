@@ -156,5 +156,5 @@ def test_streams_show_what_their_encoding_lacks() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", newline="")
     print("1 ± 2 → \ud800\x1b", file=Visible(stream), end="\n")
-    print("\rbar\r", file=Visible(stream, keep="\r"), flush=True)
-    assert raw.getvalue() == b"1 \\xb1 2 \\u2192 \\ud800\\x1b\n\rbar\r\n"
+    print("\r\x1b[Kbar\r\x1b[2J", file=Visible(stream, bars=True), flush=True)
+    assert raw.getvalue() == b"1 \\xb1 2 \\u2192 \\ud800\\x1b\n\r\x1b[Kbar\r\\x1b[2J\n"
