@@ -196,7 +196,7 @@ def parse_known(values: Mapping[str, Any]) -> Configuration:
 
     Raises `ConfigurationError` for values of another type, which no version writes.
     """
-    choices = {name: value for name, value in values.items() if name in CHOICES and isinstance(value, str)}
+    choices: dict[str, Any] = {k: value for k, value in values.items() if k in CHOICES and isinstance(value, str)}
     rest = {name: value for name, value in values.items() if name in _kinds() and name not in choices}
     return replace(parse(rest), **choices)
 
