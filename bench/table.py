@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.text import grid
+
 HEADERS = (
     "configuration", "layers", "status", "forward ms", "backward ms", "optimizer ms", "tokens/s/GPU", "padded/s/GPU",
     "TFLOP/s", "of peak", "network", "casts ms", "peak GB", "loss",
@@ -50,9 +52,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
 def render(results: Sequence[dict[str, Any]]) -> str:
     """The table, and below it a line per row that was compiled, that never became steady, or that did not end well,
     with what to change."""
-    from tabulate import tabulate
-
-    text = tabulate([row(r) for r in results], headers=HEADERS, disable_numparse=True)
+    text = grid([row(r) for r in results], HEADERS)
     notes = []
     for result in results:
         notes += _remarks(result)

@@ -19,6 +19,7 @@ from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, Row, collect
 from bench.report.scaling import TARGET, Fit, fits
+from bench.text import grid
 
 FORMATS = ("text", "markdown", "csv", "json", "html")
 SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", ".txt": "text"}
@@ -91,9 +92,7 @@ def _text(found: Collection, style: str, title: str) -> str:
     parts += [f"{bullet}{line}" for line in problems(found.rows, style)]
     for heading, rows, headers in _sections(found):
         if rows:
-            from tabulate import tabulate
-
-            parts += ["", f"{mark}{heading}", "", tabulate(rows, headers, tablefmt=style, disable_numparse=True)]
+            parts += ["", f"{mark}{heading}", "", grid(rows, headers, style)]
     return "\n".join(parts)
 
 

@@ -22,6 +22,7 @@ from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
 from bench.launch import flags as launch
+from bench.text import grid
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -376,8 +377,6 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
 
 def _dry_run(configurations: list[Configuration], gpus: int) -> int:
     """Every row with its predicted memory per GPU, or the reason why it cannot run."""
-    from tabulate import tabulate
-
     from bench import layout
     from bench.configuration import model_facts
     from bench.memory import estimate
@@ -391,5 +390,5 @@ def _dry_run(configurations: list[Configuration], gpus: int) -> int:
             continue
         predicted = estimate(model_facts(c.model, c.num_layers), layout.of(c)).allocated
         rows.append([c.label(), c.content_hash(), f"{predicted / 1e9:.2f}", "would run"])
-    print(tabulate(rows, headers=["configuration", "hash", "predicted GB per GPU", ""], disable_numparse=True))
+    print(grid(rows, ["configuration", "hash", "predicted GB per GPU", ""]))
     return OK

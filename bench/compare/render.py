@@ -9,6 +9,7 @@ from typing import Any
 from bench.compare.losses import Alignment
 from bench.compare.pairs import Pair
 from bench.compare.significance import Change
+from bench.text import grid, plain
 
 QUANTITIES = (
     "run", "quantity", "steps", "common", "initial", "mean", "final", "max diff", "at step", "mean diff", "beyond from",
@@ -19,23 +20,21 @@ TIMES = ("run", "metric", "reference", "this", "ratio", "95% interval", "process
 
 def as_text(pairs: Sequence[Pair], style: str = "simple") -> str:
     """Tables of losses and times against the first run, findings, and a verdict per run."""
-    from tabulate import tabulate
-
-    parts = [f"reference: {pairs[0].first.name}"]
+    parts = [f"reference: {plain(pairs[0].first.name, style)}"]
     rows = [row for pair in pairs for row in _alignment_rows(pair)]
     if rows:
-        parts += ["", tabulate([*_reference_rows(pairs[0]), *rows], QUANTITIES, tablefmt=style, disable_numparse=True)]
+        parts += ["", grid([*_reference_rows(pairs[0]), *rows], QUANTITIES, style)]
     learning = [row for pair in pairs for row in _learning_rows(pair)]
     if learning:
-        parts += ["", tabulate(learning, LEARNING, tablefmt=style, disable_numparse=True)]
+        parts += ["", grid(learning, LEARNING, style)]
     times = [[pair.second.name, *_change_row(found)] for pair in pairs for found in pair.changes]
     if times:
-        parts += ["", tabulate(times, TIMES, tablefmt=style, disable_numparse=True)]
+        parts += ["", grid(times, TIMES, style)]
     notes = list(dict.fromkeys((f.fails, f.message) for pair in pairs for f in pair.findings))
     if notes:
         bullet = "- " if style == "github" else ""
-        parts += ["", *(f"{bullet}{'FAIL' if fails else 'note'}: {message}" for fails, message in notes)]
-    parts += ["", *(f"{'pass' if pair.passed else 'FAIL'}  {pair.second.name}" for pair in pairs)]
+        parts += ["", *(f"{bullet}{'FAIL' if fails else 'note'}: {plain(message, style)}" for fails, message in notes)]
+    parts += ["", *(f"{'pass' if pair.passed else 'FAIL'}  {plain(pair.second.name, style)}" for pair in pairs)]
     return "\n".join(parts)
 
 

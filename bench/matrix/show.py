@@ -11,6 +11,7 @@ from typing import Any
 from bench.configuration import ConfigurationError
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
+from bench.text import MARKDOWN, grid, plain
 
 SCHEMA = 1
 SPEED_CHANGE = 0.1
@@ -59,10 +60,8 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
 
 def table(entries: Sequence[Mapping[str, Any]]) -> str:
     """For a terminal; details are cut."""
-    from tabulate import tabulate
-
     rows = [[cell[:90] for cell in _cells(one)][:-1] for one in entries]
-    return tabulate(rows, headers=HEADERS[:-1], disable_numparse=True)
+    return grid(rows, HEADERS[:-1])
 
 
 def markdown(document: Mapping[str, Any]) -> str:
@@ -71,7 +70,7 @@ def markdown(document: Mapping[str, Any]) -> str:
     lines += [f"- {name} {version}" for name, version in document["stack"].items()]
     lines += ["", f"| {' | '.join(HEADERS)} |", f"|{' --- |' * len(HEADERS)}"]
     for one in document["rows"]:
-        cells = [cell.replace("|", "\\|") for cell in _cells(one)]
+        cells = [plain(cell, MARKDOWN) for cell in _cells(one)]
         cells[-1] = f"[log]({one['log']})" if one["log"] else "-"
         lines.append(f"| {' | '.join(cells)} |")
     if document["never"]:

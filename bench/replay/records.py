@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from bench.results import PHASES
+from bench.text import grid
 
 FILE = "inputs.jsonl"
 Record = dict[str, Any]
@@ -110,8 +111,6 @@ def line(record: Record, total: int, ranks: int) -> str:
 def summary(records: Sequence[Record]) -> str:
     """Quantiles over all inputs, as a table. The first step pays for compilation and caches, and is left out of them
     where there are others."""
-    from tabulate import tabulate
-
     later = [record for record in records if record["step"] > 1] or list(records)
     rows = []
     for name, unit, scale in (*((p, "ms", 1e3) for p in PHASES), ("loss", "", 1.0), ("peak_memory", "GB", 1e-9)):
@@ -119,4 +118,4 @@ def summary(records: Sequence[Record]) -> str:
         if values:
             cuts = [values[0], statistics.median(values), values[math.ceil(0.95 * len(values)) - 1], values[-1]]
             rows.append([f"{name.replace('_', ' ')} {unit}".strip(), *(f"{value:.4g}" for value in cuts)])
-    return tabulate(rows, headers=["", "least", "median", "95%", "most"], disable_numparse=True)
+    return grid(rows, ["", "least", "median", "95%", "most"])

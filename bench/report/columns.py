@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.report.predicted import predicted
 from bench.report.rows import Row
+from bench.text import grid, plain
 
 Value = float | int | str | None
 
@@ -70,20 +71,9 @@ COLUMNS = (
 
 def table(rows: Sequence[Row], style: str = "simple") -> str:
     """Rows for a terminal (`simple`) or Markdown (`github`); columns that no row fills are left out."""
-    from tabulate import tabulate
-
     shown = [column for column in COLUMNS if any(column.value(row) is not None for row in rows)]
-    cells = [[_plain(column.text(row), style) for column in shown] for row in rows]
-    return tabulate(cells, headers=[column.title for column in shown], tablefmt=style, disable_numparse=True)
-
-
-def _plain(text: str, style: str) -> str:
-    """One line, and no cell borders or tags in Markdown: texts come from files."""
-    line = " ".join(text.split())
-    if style == "github":
-        for mark in ("\\", "|", "`", "<", "[", "*"):
-            line = line.replace(mark, f"\\{mark}")
-    return line
+    cells = [[column.text(row) for column in shown] for row in rows]
+    return grid(cells, [column.title for column in shown], style)
 
 
 def problems(rows: Sequence[Row], style: str = "simple") -> list[str]:
@@ -92,7 +82,7 @@ def problems(rows: Sequence[Row], style: str = "simple") -> list[str]:
     for row in rows:
         if row.status != "ok":
             hint = f" ({row.hint})" if row.hint else ""
-            found.append(_plain(f"{row.label}: {row.status}: {row.message}{hint}", style))
+            found.append(plain(f"{row.label}: {row.status}: {row.message}{hint}", style))
     return found
 
 

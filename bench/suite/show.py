@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.suite.criteria import LEARNING, NOISE_FACTOR, Judgement
+from bench.text import grid
 
 HEADERS = (
     "run", "finishes", "loss falls", "aligned", "loss", "max diff", "mean diff", "seconds/step", "peak GB", "verdict",
@@ -38,10 +39,7 @@ def render(
     judged: Sequence[Judgement], rows: Mapping[str, Mapping[str, Any]], threshold: float, noise: float, reordered: bool
 ) -> str:
     """The table, and below it a line per run that failed or could not be made."""
-    from tabulate import tabulate
-
-    table = [_row(one, rows[one.name]) for one in judged]
-    lines = [tabulate(table, headers=HEADERS, disable_numparse=True), ""]
+    lines = [grid([_row(one, rows[one.name]) for one in judged], HEADERS), ""]
     first = next((one.name for one in judged if one.difference is not None), None)
     if first is not None:
         lines.append(

@@ -16,6 +16,7 @@ from bench.compare.logs import read_log
 from bench.configuration import Configuration
 from bench.results import build_result, write_json
 from bench.streams import Visible, visible
+from bench.text import grid
 
 HUGE = 10**30
 
@@ -158,3 +159,11 @@ def test_streams_show_what_their_encoding_lacks() -> None:
     print("1 ± 2 → \ud800\x1b", file=Visible(stream), end="\n")
     print("\r\x1b[Kbar\r\x1b[2J", file=Visible(stream, bars=True), flush=True)
     assert raw.getvalue() == b"1 \\xb1 2 \\u2192 \\ud800\\x1b\n\r\x1b[Kbar\r\\x1b[2J\n"
+
+
+def test_texts_of_others_stay_within_their_cell() -> None:
+    told = grid([["a\nb | c", "<b>1</b>"]], ["name", "value"], "github")
+    assert told.splitlines()[-1].count("|") - told.splitlines()[-1].count("\\|") == 3
+    assert "a b \\| c" in told
+    assert "\\<b>" in told
+    assert len(grid([["a\nb", "1"]], ["name", "value"]).splitlines()) == 3
