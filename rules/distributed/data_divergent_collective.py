@@ -6,8 +6,9 @@ What it does
     `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the batch, the clock,
     how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
     or remove while others still look for it, how many micro-batches a rank makes of its own tokens. Values that a
-    collective has made equal on all ranks before the test do not count, nor do files that merely lie on storage, which
-    counts as shared.
+    collective has made equal on all ranks before the test do not count, nor does what a method with the name of a
+    collective gives (`self.strategy.all_reduce(count)`) where its class is not known and it names no group, nor do
+    files that merely lie on storage, which counts as shared.
 
 Why is this bad
     It works as long as all ranks happen to see alike data, and hangs at the first batch in which they do not.
@@ -180,6 +181,24 @@ class Trainer:
         tokens = batch["mask"].sum()
         if tokens > 0:
             dist.all_reduce(tokens)  # error: MP502
+""",
+    """
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def over_ring(self, batch, stats):
+        tokens = self.strategy.all_reduce(batch["mask"].sum().item(), group=self.ring_group)
+        if tokens == 0:  # error: MP502
+            return
+        dist.all_reduce(stats)
+
+    def own(self, batch, stats):
+        if self.strategy.tokens(batch["mask"].sum().item()) == 0:  # error: MP502
+            return
+        dist.all_reduce(stats)
 """,
 ]
 
@@ -368,6 +387,22 @@ class Trainer:
         for batch in loader:
             self.loss(self.share(batch["prompts"]), stats)
             self.count(batch, stats)
+""",
+    """
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def fit(self, loader, stats):
+        for batch in loader:
+            busiest = self.strategy.all_reduce(batch["mask"].sum().item(), op="max")
+            if busiest == 0 or self.strategy.all_reduce(batch["mask"].sum(), group=None).cpu().item() == 0:
+                continue
+            if self.strategy.broadcast(batch["mask"].sum()).item() == 0:
+                continue
+            dist.all_reduce(stats)
 """,
 ]
 

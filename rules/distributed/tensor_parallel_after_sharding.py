@@ -3,7 +3,8 @@
 What it does
     Reports `parallelize_module` (or transformers' `apply_tensor_parallelism`) on a module that was given to
     `fully_shard` before, itself or as a part of another one, in the same function or through functions that it calls.
-    Silent where the two stand under conditions that exclude each other, and for styles that prepare inputs only.
+    Silent where the two stand under conditions that exclude each other, for styles that prepare inputs only, and for a
+    call in a lambda or a nested function, which runs later, beside one outside of it.
 
 Why is this bad
     `fully_shard` replaces the parameters by DTensors of its own mesh. `parallelize_module` cannot distribute those over
@@ -48,6 +49,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _meet(shard: Spread, split: Spread) -> bool:
     """Whether a module is sharded, itself or as a part of another, by a call that ends before the other begins."""
+    if shard.later != split.later:
+        return False  # the order of a stored lambda is that of its calls
     inside = split.path.startswith((f"{shard.path}.", f"{shard.path}["))
     first, second = shard.call.at, split.call.at
     before = first[2:] <= second[:2] or (first != second and within(first, second))
@@ -155,6 +158,9 @@ class Strategy:
     def prepare_critic(self, critic):
         sharded = self.shard(critic)
         return self.split(sharded)  # error: MP543
+
+    def later(self, reward):
+        return lambda: (fully_shard(reward), self.split(reward))  # error: MP543
 """,
 ]
 
@@ -214,5 +220,37 @@ def both(build, mesh):
     fully_shard(model)
     model = build()
     split(model, mesh["tp"])
+""",
+    """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+def split(model, mesh):
+    for layer in model.layers:
+        parallelize_module(layer, mesh, {"mlp.up": ColwiseParallel()})
+
+def last_first(model, mesh):
+    steps = [lambda: fully_shard(model, mesh=mesh["dp"])]
+    steps.append(lambda: split(model, mesh["tp"]))
+    while steps:
+        steps.pop()()
+
+def at_the_end(model, mesh):
+    def shard():
+        fully_shard(model, mesh=mesh["dp"])
+
+    finish = [lambda: fully_shard(model.head), shard]
+    split(model, mesh["tp"])
+    parallelize_module(model.head, mesh["tp"], ColwiseParallel())
+    for step in finish:
+        step()
+
+def sharding(model):
+    return lambda: fully_shard(model)
+
+def made_before(model, mesh):
+    shard = sharding(model)
+    split(model, mesh["tp"])
+    shard()
 """,
 ]

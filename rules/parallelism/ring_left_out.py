@@ -4,7 +4,8 @@ What it does
     Follows the mesh given to `fully_shard`, `FullyShardedDataParallel` or `DistributedDataParallel`, or the group over
     which gradients are reduced by hand, to the mesh that it is a part of, and reports a part without the dimension for
     ring (context, sequence) parallelism, where that mesh has one whose size is not 1 and nothing in the class reduces
-    gradients over it.
+    gradients over it. A mesh without the ring that is chosen over one with it where a test says that the ring has one
+    rank is no finding, nor is a call that stands under such a test.
 
 Why is this bad
     The ranks of a ring see different tokens of the same samples: their gradients differ, and only sharding or
@@ -26,6 +27,7 @@ from validator.analysis.bindings import call_node
 from validator.analysis.collectives import dimension
 from validator.analysis.meshes import Meshes, Part
 from validator.analysis.places import is_aside
+from validator.analysis.single_sizes import is_one
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.project import Method, Project
@@ -60,13 +62,14 @@ def _without_ring(meshes: Meshes, function: Method, call: Call) -> Iterator[tupl
     """The parts of meshes that a call shards or replicates over, with the ring dimension that they leave out."""
     node, names = call_node(function, call), (_WRAPPERS | _REDUCTIONS)[call.method]
     values = [k.value for k in node.keywords if k.arg in names] if node is not None else []
+    known = [(g.text, not g.negated) for g in call.guards if g.kind == "if"]
     for value in values:
         for part in meshes.part(function, value) or ():
             if not {*part.keys} <= {*(part.mesh.names or ())}:
                 continue  # no dimension of it: another rule's
             for name in part.mesh.names or ():
                 size = part.mesh.size(name)
-                alone = isinstance(size, ast.Constant) and size.value == 1
+                alone = isinstance(size, ast.Constant) and size.value == 1 or is_one(name, size, known)
                 spoken = any(name in key.split("_") or name == key for key in part.keys)
                 if part.keys and _RING.search(name) and not alone and not spoken:
                     yield part, name
@@ -178,6 +181,31 @@ def wrap(model, dp, ring):
     state = State.create(dp, ring)
     return fully_shard(model, mesh=state.mesh["dp"])  # error: MP412
 """,
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Strategy:
+    def setup(self, dp, ring, stride):
+        self.mesh = init_device_mesh("cuda", (dp, ring), mesh_dim_names=("dp", "ring"))
+        self.shards = self.mesh["dp"] if ring > 1 else self.mesh["dp", "ring"]._flatten("whole")
+        self.critics = self.mesh["dp"]
+        if ring > 1 and stride > 1:
+            self.critics = self.mesh["whole"]
+        if stride == 1:
+            self.rewards = self.mesh["dp"]
+        else:
+            self.rewards = self.mesh["whole"]
+
+    def wrap(self, model):
+        return fully_shard(model, mesh=self.shards)  # error: MP412
+
+    def wrap_critic(self, critic):
+        return fully_shard(critic, mesh=self.critics)  # error: MP412
+
+    def wrap_reward(self, reward):
+        return fully_shard(reward, mesh=self.rewards)  # error: MP412
+""",
 ]
 
 CORRECT = [
@@ -267,5 +295,36 @@ class Strategy:
 
     def wrap(self, model, critic):
         return fully_shard(model, mesh=self.shards), fully_shard(critic, mesh=self.layout.whole())
+""",
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Strategy:
+    def setup(self, args, dp):
+        self.args = args
+        self.mesh = init_device_mesh("cuda", (dp, args.ring_size), mesh_dim_names=("dp", "ring"))
+        whole = self.mesh["dp", "ring"]._flatten("whole")
+        self.shards = self.mesh["dp"] if args.ring_size == 1 else whole
+        if not self.args.ring_size > 1:
+            self.critics = self.mesh["dp"]
+        else:
+            self.critics = self.mesh["whole"]
+        self.rewards = self.mesh["dp"]
+        if args.ring_size > 1:
+            self.rewards = whole
+
+    def reference_mesh(self):
+        if self.mesh["ring"].size() > 1:
+            return self.mesh["whole"]
+        return self.mesh["dp"]
+
+    def wrap(self, model, critic, reward, reference):
+        fully_shard(model, mesh=self.shards)
+        fully_shard(critic, mesh=self.critics)
+        fully_shard(reward, mesh=self.rewards)
+        fully_shard(reference, mesh=self.reference_mesh())
+        if self.args.ring_size == 1:
+            fully_shard(model.head, mesh=self.mesh["dp"])
 """,
 ]

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.bindings import Bindings, call_node
+from validator.analysis.single_sizes import Known, is_one, known_at, overrides
 from validator.analysis.sources import Source, Sources
 from validator.facts.model import Argument, Call
 from validator.facts.text import path_of
@@ -35,6 +36,14 @@ class Part(NamedTuple):
 
     mesh: Mesh
     keys: tuple[str, ...]
+
+
+class _Way(NamedTuple):
+    """What a value is on one way through the source, with the tests that lead there."""
+
+    source: Source
+    parts: list[Part]
+    known: tuple[Known, ...]
 
 
 class Meshes:
@@ -140,7 +149,9 @@ class Meshes:
         if isinstance(node, ast.Constant) and node.value is None:
             return []
         if isinstance(node, ast.IfExp):
-            return self._union([Source(function, side) for side in (node.body, node.orelse)], depth)
+            test = ast.unparse(node.test)
+            sides = [(Source(function, node.body), (test, True)), (Source(function, node.orelse), (test, False))]
+            return self._union([side for side, _ in sides], depth, [known for _, known in sides])
         if isinstance(node, ast.Call):
             return self._call(function, node, depth)
         if isinstance(node, ast.Subscript):
@@ -161,14 +172,18 @@ class Meshes:
         rows = self.sources.returned(function, node) if depth < _DEPTH else []
         return self._union(rows, depth + 1) or None
 
-    def _union(self, rows: list[Source], depth: int) -> list[Part] | None:
-        """What several expressions may be; None where one of them cannot be told."""
-        found: list[Part] = []
-        for owner, value in rows:
+    def _union(self, rows: list[Source], depth: int, known: list[Known] | None = None) -> list[Part] | None:
+        """What several expressions may be; None where one of them cannot be told. `known`: of each the test."""
+        ways: list[_Way] = []
+        for index, (owner, value) in enumerate(rows):
             parts = self.part(owner, value, depth) if value is not None else None
             if parts is None:
                 return None
-            found += [p for p in parts if p not in found]
+            ways.append(_Way(rows[index], parts, (known[index],) if known else ()))
+        found: list[Part] = []
+        for way in ways:
+            others = [other for other in ways if other is not way]
+            found += [p for p in way.parts if p not in found and not any(_stands_for(o, way, p) for o in others)]
         return found
 
     def keys(self, function: Method, node: ast.expr) -> list[tuple[str, ...]] | None:
@@ -190,6 +205,23 @@ class Meshes:
         for _ in range(3):  # flattened of flattened
             keys = tuple(k for key in keys for k in (key not in own and self.flattened.get(key)) or (key,))
         return Part(mesh, keys)
+
+
+def _stands_for(other: _Way, way: _Way, part: Part) -> bool:
+    """Whether a part of a mesh is one of another way, less dimensions that have one rank where it is taken."""
+    lacking = [
+        [key for key in wide.keys or wide.mesh.names or () if key not in part.keys]
+        for wide in other.parts
+        if part.keys and wide.mesh == part.mesh and {*part.keys} < {*(wide.keys or wide.mesh.names or ())}
+    ]
+    if not lacking:
+        return False
+    (function, value), (also, instead) = way.source, other.source
+    known = list(way.known)
+    if not known and value is not None:
+        known += known_at(function, value)
+        known += overrides(function, value, instead) if also is function and instead is not None else []
+    return any(all(is_one(key, part.mesh.size(key), known) for key in keys) for keys in lacking)
 
 
 def _keys(node: ast.expr) -> tuple[str, ...] | None:

@@ -82,6 +82,11 @@ class OwnData:
 
     def content(self, node: ast.expr, function: Method) -> Taint | None:
         """The taint of the contents of an expression: that of the first name that holds data of this rank."""
+        inner: ast.expr = node
+        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):  # `all_reduce(x).cpu().item()`
+            if self.taints.reductions.gives_equal(inner, function):
+                return None
+            inner = inner.func.value if not inner.args else inner.func
         for name in _names(node):
             if self._named(function, name) or self.holds(function, name):
                 return _own(name)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from validator.analysis.binding import bind
 from validator.analysis.places import within
 from validator.analysis.sharding import Sharding
-from validator.facts.model import Call
+from validator.facts.model import At, Call
 from validator.facts.text import path_of
 from validator.project import Method, Project
 
@@ -24,13 +24,15 @@ _DEPTH = 3
 class Spread(NamedTuple):
     """A call that shards or splits a module. `path`: of the module, for a loop's variable of what it runs over.
 
-    `made`: where that is done, at the end of the calls, as a file and a line.
+    `made`: where that is done, at the end of the calls, as a file and a line. `later`: the place of the lambda that
+    holds the call, which runs when that is called and not where it is written; None for a call outside of them.
     """
 
     kind: str
     call: Call
     path: str
     made: tuple[str, int]
+    later: At | None
 
 
 class Spreading:
@@ -55,11 +57,11 @@ class Spreading:
             for call in calls:
                 for path in _given(call):
                     if "[" not in path:  # one of several, which the path does not tell apart
-                        yield function, Spread(SHARD, call, path, (function.path, call.at[0]))
+                        yield function, Spread(SHARD, call, path, (function.path, call.at[0]), _later(function, call))
         for function, call in self.project.calls(*_SPLITTING):
             if _splits(function, call) and not self.project.types.called(function, call.target):
                 for path in _given(call):
-                    yield function, Spread(SPLIT, call, path, (function.path, call.at[0]))
+                    yield function, Spread(SPLIT, call, path, (function.path, call.at[0]), _later(function, call))
 
     def _hand_up(self, found: dict[Method, dict[Spread, None]], helper: Method) -> None:
         """Adds what a helper does to what it is given, to the functions that call it."""
@@ -69,9 +71,17 @@ class Spreading:
             if caller is helper or helper not in self.project.types.targets(caller, call):
                 continue
             known = list(found.get(caller, ()))
-            for row in list(found[helper]):
+            later = _later(caller, call)
+            for row in [row for row in found[helper] if row.later is None]:  # a lambda may run after the helper
                 for path in _outside(helper, caller, call, row.path, known):
-                    found.setdefault(caller, {})[row._replace(call=call, path=path)] = None
+                    found.setdefault(caller, {})[row._replace(call=call, path=path, later=later)] = None
+
+
+def _later(function: Method, call: Call) -> At | None:
+    """The place of the innermost lambda around a call."""
+    text, node = function.module.source_text, function.node
+    lambdas = [text.at(n) for n in ast.walk(node) if isinstance(n, ast.Lambda)] if node is not None else []
+    return max((place for place in lambdas if within(call.at, place)), default=None)
 
 
 def _outside(helper: Method, caller: Method, call: Call, path: str, known: list[Spread]) -> list[str]:

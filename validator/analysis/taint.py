@@ -124,7 +124,7 @@ class Taints:
         fact = self.fact(node, function)
         dotted = self.project.dotted(function, target)
         name = target.rpartition(".")[2]
-        if self.reductions.is_uniform(function, target):
+        if self.reductions.gives_equal(node, function):
             return None
         if dotted in self.table.rank_calls or (name == "get_rank" and not dotted.startswith("os.")):
             return self._rank_call(node, target)
