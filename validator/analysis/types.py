@@ -10,6 +10,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from validator.analysis.choices import Choices
 from validator.facts.model import Assign, Call
 from validator.project import ClassDef, Method, Project, Value
 
@@ -33,6 +34,7 @@ class Types:
         self._attributes: dict[tuple[ClassDef, str], Classes] = {}
         self._values: dict[ClassDef, tuple[dict[str, str], dict[str, list[tuple[Method, Assign | None]]]]] = {}
         self._called: dict[tuple[Method, str], list[Method]] = {}
+        self._choices = Choices(project, self.of)
         self._depth = 0
 
     # -- questions -----------------------------------------------------------------------------------------
@@ -114,7 +116,9 @@ class Types:
         if not reached and "." in bare:
             receiver, _, name = bare.rpartition(".")
             reached = [m for cls in self.of(function, receiver) if (m := cls.find(name)) is not None]
-        return frozenset().union(*(self.returned(m) for m in reached)) if reached else NOTHING
+        if not reached:
+            return self._choices.named(function, bare)
+        return frozenset().union(*(self.returned(m) for m in reached))
 
     def returned(self, function: Method) -> Classes:
         """The classes of what a function returns."""
@@ -124,6 +128,8 @@ class Types:
                 found |= self.of(function, row.value + "()")
             elif row.kind == "path":
                 found |= self.of(function, row.value)
+            elif row.kind == "other":
+                found |= self._choices.made(function, row.value)
         return frozenset(found) or self.annotated(function, function.facts.returns_annotation)
 
     def annotated(self, function: Method, annotation: str) -> Classes:
@@ -169,6 +175,8 @@ class Types:
             return classes
         if row.kind == "call" or row.kind == "with":
             return self.of(function, row.value + "()")
+        if row.kind == "other":
+            return self._choices.made(function, row.value)
         return self.of(function, row.value) if row.kind == "path" and row.value != row.target else NOTHING
 
     def _attribute(self, cls: ClassDef, name: str) -> Classes:
