@@ -7,15 +7,12 @@ callers; a finding such as "this object has no member x" must not rest on it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
+from validator.analysis.choices import NOTHING, Classes, union
 from validator.analysis.members import Members, own_object
 from validator.analysis.uses import is_test
 from validator.facts.model import Assign, Param
 from validator.project import ClassDef, Method, Project, Value
-
-Classes = frozenset[ClassDef]
-NOTHING: Classes = frozenset()
 
 _DEPTH = 10
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
@@ -51,7 +48,7 @@ class Certain:
             return NOTHING
         head, _, name = path.rpartition(".")
         return (
-            _all(self._attribute(cls, name) for cls in self.of(function, head)) if head else self._name(function, path)
+            union(self._attribute(cls, name) for cls in self.of(function, head)) if head else self._name(function, path)
         )
 
     def _name(self, function: Method, name: str) -> Classes:
@@ -70,7 +67,7 @@ class Certain:
         rows = [
             self._assigned(function, row) for row in function.facts.assigns if row.target == name and not _is_none(row)
         ]
-        return _all([*params, *rows])
+        return union([*params, *rows])
 
     def _parameter(self, function: Method, param: Param) -> Classes:
         if param.kind in ("*", "**"):
@@ -84,7 +81,7 @@ class Certain:
             return NOTHING
         if all(is_test(caller.path) for caller, _ in passed):
             return NOTHING  # a test stands in for users who are not in this project
-        return _all(self.of(caller, value) for caller, value in passed)
+        return union(self.of(caller, value) for caller, value in passed)
 
     def annotated(self, function: Method, annotation: str) -> Classes:
         """The classes of an annotation that names nothing but project classes and None."""
@@ -94,7 +91,7 @@ class Certain:
         if not self.members.ambiguous.isdisjoint(word.rpartition(".")[2] for word in words):
             return NOTHING
         found = (self.project.lookup(function.module.top, word) for word in words)
-        return _all(frozenset({s}) if isinstance(s, ClassDef) else NOTHING for s in found)
+        return union(frozenset({s}) if isinstance(s, ClassDef) else NOTHING for s in found)
 
     def _assigned(self, function: Method, row: Assign) -> Classes:
         if row.annotation and (classes := self.annotated(function, row.annotation)):
@@ -111,7 +108,7 @@ class Certain:
             if any(each == name for each, _ in owner.facts.attributes):
                 return NOTHING
             sources += [self._assigned(method, row) for method, row in self._own_values(owner).get(name, ())]
-        return _all(sources)
+        return union(sources)
 
     def _own_values(self, cls: ClassDef) -> dict[str, list[tuple[Method, Assign]]]:
         """By attribute, what the methods of a class, without those of its bases, set it to."""
@@ -141,17 +138,7 @@ class Certain:
             return NOTHING
         rows = [row for row in symbol.facts.returns if row.kind != "none"]
         paths = [row.value + "()" * (row.kind == "call") if row.kind in ("call", "path") else "?" for row in rows]
-        return _all(self.of(symbol, path) for path in paths)
-
-
-def _all(sources: Iterable[Classes]) -> Classes:
-    """What a value may be, given what each of its sources gives; nothing if one of them is not known."""
-    found: set[ClassDef] = set()
-    for classes in sources:
-        if not classes:
-            return NOTHING
-        found |= classes
-    return frozenset(found)
+        return union(self.of(symbol, path) for path in paths)
 
 
 def _is_none(row: Assign) -> bool:

@@ -6,7 +6,7 @@ Only what is written out counts: a table that gets entries of unknown class, or 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from validator.project import ClassDef, Method, Module, Project, Value
 
@@ -34,12 +34,12 @@ class Choices:
         rows = [row for row in function.facts.assigns if row.target == path]
         if not rows or len(rows) != len([row for row in rows if row.kind in ("path", "call", "other")]):
             return NOTHING
-        return _all(self._class_of(function, row.value + "()" * (row.kind == "call")) for row in rows)
+        return union(self._class_of(function, row.value + "()" * (row.kind == "call")) for row in rows)
 
     def made(self, function: Method, text: str) -> Classes:
         """What a conditional expression may be an instance of, where each arm is known."""
         arms = _arms(text)
-        return _all(self.instances(function, arm) for arm in arms) if len(arms) > 1 else NOTHING
+        return union(self.instances(function, arm) for arm in arms) if len(arms) > 1 else NOTHING
 
     def _class_of(self, function: Method, text: str) -> Classes:
         if text.endswith(_LOOKUPS):
@@ -48,7 +48,7 @@ class Choices:
         for arm in _arms(text):
             symbol = self.project.lookup(function, arm)
             found.append(frozenset({symbol}) if isinstance(symbol, ClassDef) else NOTHING)
-        return _all(found)
+        return union(found)
 
     def _table(self, module: Module, name: str) -> Classes:
         key = module, name
@@ -65,7 +65,7 @@ class Choices:
         for value in _entries(module.source.tree, name):
             symbol = self.project.lookup(module.top, ast.unparse(value)) if _is_path(value) else None
             found.append(frozenset({symbol}) if isinstance(symbol, ClassDef) else NOTHING)
-        return _all(found)
+        return union(found)
 
 
 def _entries(tree: ast.Module, name: str) -> Iterator[ast.expr]:
@@ -111,7 +111,7 @@ def _path(node: ast.expr) -> str:
     return ast.unparse(node.func) + "()" if isinstance(node, ast.Call) else ast.unparse(node)
 
 
-def _all(sources: Iterator[Classes] | list[Classes]) -> Classes:
+def union(sources: Iterable[Classes]) -> Classes:
     """What a value may be, given each of its sources; nothing if one of them is not known."""
     found: set[ClassDef] = set()
     for classes in sources:

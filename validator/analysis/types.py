@@ -10,15 +10,13 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from validator.analysis.choices import Choices
+from validator.analysis.choices import NOTHING, Choices, Classes
 from validator.facts.model import Assign, Call
 from validator.project import ClassDef, Method, Project, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Classes = frozenset[ClassDef]
-NOTHING: Classes = frozenset()
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _WRAPPERS = (".remote", ".options().remote")  # Ray: Actor.remote(…) makes an Actor
