@@ -186,16 +186,20 @@ class Meshes:
             found += [p for p in way.parts if p not in found and not any(_stands_for(o, way, p) for o in others)]
         return found
 
-    def keys(self, function: Method, node: ast.expr) -> list[tuple[str, ...]] | None:
+    def keys(self, function: Method, node: ast.expr, depth: int = 0) -> list[tuple[str, ...]] | None:
         """The names that an index may spell, itself or through a local name; None where it is computed."""
+        if depth >= _DEPTH:  # `key = key if … else "dp"`
+            return None
         if isinstance(node, ast.IfExp):
-            sides = [self.keys(function, side) for side in (node.body, node.orelse)]
+            sides = [self.keys(function, side, depth + 1) for side in (node.body, node.orelse)]
             return None if None in sides else [keys for side in sides for keys in side or ()]
         if isinstance(node, ast.Name):
             values = self.bindings.of(function).get(node.id, [])
             grown = any(call.receiver == node.id for call in function.facts.calls)
             value = values[0] if len(values) == 1 and not grown else None
-            return self.keys(function, value) if value is not None and not isinstance(value, ast.Name) else None
+            if value is None or isinstance(value, ast.Name):
+                return None
+            return self.keys(function, value, depth + 1)
         spelled = _keys(node)
         return [spelled] if spelled else None
 
