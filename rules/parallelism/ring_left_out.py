@@ -114,16 +114,6 @@ INCORRECT = [
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-
-def shard(model, wide):
-    mesh = init_device_mesh("cuda", (2, 2, 2), mesh_dim_names=("dp", "ring", "tp"))
-    key = key if wide else ("dp", "ring")
-    fully_shard(model, mesh=mesh[key])
-""",
-    """
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-
 class FSDP2Strategy:
     def __init__(self):
         self.mesh = None
@@ -219,6 +209,16 @@ class Strategy:
 ]
 
 CORRECT = [
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+
+def shard(model, wide):
+    mesh = init_device_mesh("cuda", (2, 2, 2), mesh_dim_names=("dp", "ring", "tp"))
+    key = key if wide else ("dp", "ring")
+    fully_shard(model, mesh=mesh[key])
+""",
     """
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
