@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.dimensions import Dimensions
 from validator.analysis.places import is_aside
 from validator.facts.text import path_of
 from validator.finding import Finding
@@ -171,6 +170,8 @@ def _is_whole(project: Project, function: Method, world: ast.expr, bound: Bound)
             return False
         if any(_of_environment(_plain(value)) == "WORLD_SIZE" for value in values):
             return True
+    from validator.analysis.dimensions import Dimensions  # of few projects, and long to import
+
     size = project.analysis(Dimensions).size(function, world)
     return {"nodes", "gpus"} <= size.tags or (bool(bound.text) and size.has("world"))
 

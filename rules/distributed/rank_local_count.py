@@ -80,7 +80,10 @@ def _reduces_between(function: Method, read: _Read, where: Method, loop: ast.For
 def _reads(function: Method, own: OwnData) -> Iterator[_Read]:
     """The `name = … tensor.max().item() …` of a parameter that is annotated as a tensor, or of the batch."""
     tensors = {p.name for p in function.facts.params if "Tensor" in p.annotation}
+    lines = function.module.source_text.lines
     for each in _assignments(function):
+        if not any("item" in line for line in lines[each.lineno - 1 : each.end_lineno]):
+            continue
         for call in ast.walk(each.value):
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item"):
                 continue

@@ -34,7 +34,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
 
-RULE = Rule("MP304", "undefined-key", "error", stable_since="0.1.0", tokens=("hydra", "config.", "cfg."))
+RULE = Rule("MP304", "undefined-key", "error", stable_since="0.1.0", tokens=("hydra",))
 
 _HOLDER = re.compile(r"(?:(\w+)\.)?_?(?:config|cfg|conf)\.")
 _LOOSENS = ("open_dict", "set_struct", "ConfigStore", "flag_override", "OmegaConf.structured")
