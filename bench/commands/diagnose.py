@@ -81,6 +81,9 @@ def diagnosis(recorded: Sequence[dumps.Dump], stacks: dict[int, str]) -> tuple[l
         some = any(dump.entries for dump in recorded)
         what = "every recorded collective has ended" if some else "no collective is recorded"
         lines.insert(0, f"{ranges(sorted(by_rank))}: {what}")
+    members = {rank for dump in recorded for group in dump.groups.values() for rank in group.ranks}
+    silent = sorted(members - by_rank.keys() - positions.keys())
+    lines += [f"{ranges(silent)} left no dump and no stacks"] * bool(silent)
     return lines, waits, frames
 
 

@@ -61,7 +61,8 @@ def test_stacks_alone_tell_who_waits(hung: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_missing_dump_is_the_first_suspect(hung: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(hung / "pickled" / "trace_rank_1")]) == 0
-    assert "every recorded collective has ended" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told == "rank 1: every recorded collective has ended\nrank 0 left no dump and no stacks\n"
 
 
 def test_dumps_of_before_the_first_collective_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
