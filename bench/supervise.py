@@ -184,6 +184,5 @@ def _killed_for_memory(verdict: Verdict) -> Verdict:
 
 def _show(folder: Path, progress: Progress) -> None:
     beats = [beat for beat in read_all(folder, "heartbeat") if "phase" in beat]
-    if beats:
-        slowest = min(beats, key=lambda beat: float(beat["time"]))
-        progress(str(slowest["phase"]), int(slowest["done"]), int(slowest["total"]))
+    slowest = min(beats, key=lambda beat: float(beat["time"]), default={"phase": "start", "done": 0, "total": 0})
+    progress(str(slowest["phase"]), int(slowest["done"]), int(slowest["total"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
 from typing import Any
 
 from bench import supervise
@@ -51,9 +52,10 @@ class LanedSweep(Sweep):
         for thread in threads:
             thread.start()
         try:
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(POLL)
+            # Not `join`: before Python 3.13 a signal in it makes a thread that runs count as ended (bpo-45274), and its
+            # row would be missing.
+            while any(thread.is_alive() for thread in threads):
+                time.sleep(POLL)
         except KeyboardInterrupt:
             self._stop.set()
             for thread in threads:

@@ -36,10 +36,11 @@ def entry(cell: Cell, row: Mapping[str, Any], outcome: Outcome, default_speed: f
 
 
 def copy_logs(entries: Sequence[dict[str, Any]], rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Put the log of each cell that ran beside the matrix and name it in its entry."""
+    """Put the log of each cell that ran beside the matrix and name it in its entry. `folder` may have been moved since
+    the cell ran: its log is looked for where its row lies."""
     for one, row in zip(entries, rows, strict=True):
-        source = Path(row["log"]) if row["log"] else None
-        if source is not None and source.is_file():
+        source = folder / f"{row['label']}-{row['hash']}" / Path(row["log"]).name
+        if row["log"] and source.is_file():
             name = "-".join(str(one["cell"]).replace("+", " ").split()) + ".log"
             (folder / "logs").mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / "logs" / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from bench.configuration import Configuration
 from bench.matrix.cells import AXES, Cell, cover, eight, never, product, reference
 from bench.matrix.classify import classify
 from bench.matrix.lanes import LanedSweep
+from bench.sweep import Interrupted
 
 BASE = Configuration(device="cpu", dtype="fp32", seq_len=64, steps=2, warmup=1)
 
@@ -24,8 +26,10 @@ BASE = Configuration(device="cpu", dtype="fp32", seq_len=64, steps=2, warmup=1)
 def test_the_eight_rows_run_are_classified_and_can_be_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--device", "cpu", "--seq-len", "32", "--steps", "2", "--quiet", "--output", str(tmp_path)]
-    assert main(flags) == 0
+    flags = ["--device", "cpu", "--seq-len", "32", "--steps", "2", "--quiet", "--output"]
+    assert main([*flags, str(tmp_path / "first")]) == 0
+    (tmp_path / "first").rename(tmp_path / "moved")
+    tmp_path /= "moved"
     written = json.loads((tmp_path / "matrix.json").read_text())
     rows = {row["cell"]: row for row in written["rows"]}
     assert next(iter(rows)) == "default"
@@ -40,7 +44,9 @@ def test_the_eight_rows_run_are_classified_and_can_be_compared(
     assert (tmp_path / rows["packing"]["log"]).is_file()
     assert "| packing | ok |" in (tmp_path / "matrix.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/run.*.json")}
-    assert main(flags) == 0
+    shutil.rmtree(tmp_path / "logs")
+    assert main([*flags, str(tmp_path)]) == 0
+    assert (tmp_path / rows["packing"]["log"]).is_file()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/run.*.json")} == before
 
     other = tmp_path / "other.json"
@@ -62,6 +68,21 @@ def test_one_gpu_cells_run_side_by_side_and_all_end_as_rows(tmp_path: Path) -> N
     ]
     rows = LanedSweep(cells, tmp_path, processes=1, quiet=True, lanes=2).run()
     assert [row["status"] for row in rows] == ["ok", "ok", "nan"]
+
+
+def test_ctrl_c_leaves_a_row_of_the_cell_that_runs_while_another_lane_is_done(tmp_path: Path) -> None:
+    def ctrl_c(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ctrl_c)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        with pytest.raises(Interrupted) as stopped:
+            LanedSweep([BASE], tmp_path, processes=1, quiet=True, lanes=2).run()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [row["status"] for row in stopped.value.rows] == ["interrupted"]
 
 
 @pytest.mark.parametrize("strength", [2, 3])
