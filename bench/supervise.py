@@ -184,5 +184,6 @@ def _killed_for_memory(verdict: Verdict) -> Verdict:
 
 def _show(folder: Path, progress: Progress) -> None:
     beats = [beat for beat in read_all(folder, "heartbeat") if "phase" in beat]
-    slowest = min(beats, key=lambda beat: float(beat["time"]), default={"phase": "start", "done": 0, "total": 0})
+    start: dict[str, Any] = {"phase": "start", "done": 0, "total": 0}
+    slowest = min(beats, key=lambda beat: float(beat["time"]), default=start)
     progress(str(slowest["phase"]), int(slowest["done"]), int(slowest["total"]))
