@@ -192,6 +192,33 @@ class Node:
     def share_list(self, objects):
         dist.broadcast_object_list(objects, src=0, group=self.peers)  # error: MP510
 """,
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Sharded:
+    def setup(self):
+        self.mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("copies", "pieces"))
+
+    @property
+    def peers(self):
+        return self.mesh["pieces"].get_group()
+
+class Staged:
+    def setup(self):
+        self.mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("copies", "pieces"))
+
+    @property
+    def peers(self):
+        return self.mesh["pieces"].get_group()
+
+def from_first(tensor, group):
+    dist.broadcast(tensor, src=0, group=group)  # error: MP510
+
+def start(args, seed):
+    strategy = Sharded() if args.sharded else Staged()
+    from_first(seed, strategy.peers)
+""",
 ]
 
 CORRECT = [

@@ -57,11 +57,13 @@ class Groups:
         return self._one(self.sources.of(function, path), depth)
 
     def _one(self, sources: list[Source], depth: int) -> Origin | None:
-        """The only way in which several expressions make a group."""
+        """The only way in which several expressions make a group; of one way in several places the first place."""
         found = {self._made(owner, value, depth) for owner, value in sources}
         # `group = None` beforehand says nothing of the group
         found.discard(_NOTHING)
-        return found.pop() if len(found) == 1 else None
+        known = [origin for origin in found if origin is not None]
+        alike = len({(origin.kind, origin.ranks) for origin in known}) == 1
+        return min(known, key=lambda o: (o.path, o.line)) if alike and len(known) == len(found) else None
 
     def _made(self, function: Method, value: ast.expr | None, depth: int) -> Origin | None:
         if isinstance(value, ast.Constant) and value.value is None:
