@@ -2,7 +2,7 @@
 
 What it does
     Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, in a function or class that
-    works with tensor, context (ring, sequence) or pipeline parallelism.
+    works with tensor, context (ring, sequence) or pipeline parallelism, or is given an object that does.
 
 Why is this bad
     The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
@@ -17,11 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from validator.analysis.bindings import first_name
 from validator.analysis.collectives import dimension
 from validator.analysis.places import is_aside, text_of, within
 from validator.facts.model import Call
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
@@ -36,8 +37,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     for function, call in project.calls("DistributedSampler"):
         if is_aside(function.path) or not project.dotted(function, call.target).startswith("torch."):
             continue
-        shared = _shared(function)
-        if shared and _over_world(function, call):
+        shared = (_shared(function) or _given(project, function)) if _over_world(function, call) else []
+        if shared:
             named = " and ".join(f"`{each}`" for each in shared)
             yield RULE.finding(
                 function.path,
@@ -77,6 +78,25 @@ def _shared(function: Method) -> list[str]:
     return list(found.values())
 
 
+def _given(project: Project, function: Method) -> list[str]:
+    """The sizes or groups that the objects of its parameters have: attributes, properties, methods."""
+    found: dict[str, str] = {}
+    for parameter in function.facts.params:
+        for cls in project.types.of(function, parameter.name):
+            for name in _members(cls):
+                if _SHARED.fullmatch(name):
+                    found.setdefault(dimension(name), f"{parameter.name}.{name}")
+    return list(found.values())
+
+
+def _members(cls: ClassDef) -> Iterator[str]:
+    for owner in cls.mro:
+        for method in owner.every_method():
+            own = f"{first_name(method)}."
+            yield method.name
+            yield from (row.target.removeprefix(own) for row in method.facts.assigns if row.target.startswith(own))
+
+
 INCORRECT = [
     """
 import torch.distributed as dist
@@ -100,6 +120,24 @@ class Strategy:
 
     def sampler(self, dataset):
         return DistributedSampler(dataset)  # error: MP531
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, mesh):
+        self.mesh = mesh
+
+    @property
+    def ring_group(self):
+        return self.mesh["ring"].get_group()
+
+def loader(dataset, strategy):
+    return DistributedSampler(dataset, num_replicas=dist.get_world_size(), rank=dist.get_rank())  # error: MP531
+
+def main(mesh, dataset):
+    return loader(dataset, Strategy(mesh))
 """,
 ]
 
@@ -146,5 +184,28 @@ from torch.utils.data.distributed import DistributedSampler
 
 def sampler(dataset):
     return DistributedSampler(dataset, num_replicas=dist.get_world_size())
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, tp_size):
+        self.tp_size = tp_size
+        self.dp = dist.get_world_size() // tp_size
+
+class Replicas:
+    def setup(self):
+        self.size = dist.get_world_size()
+
+def loader(dataset, strategy):
+    rank = dist.get_rank() // strategy.tp_size
+    return DistributedSampler(dataset, num_replicas=strategy.dp, rank=rank)
+
+def plain_loader(dataset, strategy):
+    return DistributedSampler(dataset, num_replicas=dist.get_world_size(), rank=dist.get_rank())
+
+def main(dataset):
+    return loader(dataset, Strategy(2)), plain_loader(dataset, Replicas())
 """,
 ]
