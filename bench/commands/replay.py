@@ -20,6 +20,7 @@ from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
+from bench.locks import Locks
 from bench.replay import records
 from bench.suite.flags import positive
 from bench.sweep import refusal
@@ -146,7 +147,17 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
-    shutil.rmtree(folder)
+    """Start the ranks; another replay of the same into the same place is waited for."""
+    locks = Locks(folder.parent)
+    try:
+        locks.claim(configuration.content_hash(), configuration.label())
+        return _replayed(configuration, folder, quiet)
+    finally:
+        locks.release()
+
+
+def _replayed(configuration: Configuration, folder: Path, quiet: bool) -> int:
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     store(configuration, folder)
     on_cpu = configuration.device == "cpu" or not environment.gpus()

@@ -19,6 +19,7 @@ else:
 
 from bench import supervise
 from bench.configuration import PRESETS, Configuration, ConfigurationError, store
+from bench.locks import Locks
 from bench.suite.settings import Settings
 
 READY = "ready.json"
@@ -35,16 +36,15 @@ def _identity(values: dict[str, Any]) -> str:
 
 
 def once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """The directory that `make` fills, made by the first rank alone where a launcher has started several."""
+    """The directory that `make` fills: by one process, where several suites share an output, and by the first rank
+    alone where a launcher has started several."""
     if int(os.environ.get("RANK", "0")) == 0:
-        if not (folder / READY).is_file():
-            part = folder.with_name(f".{folder.name}.part")
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir(parents=True)
-            make(part)
-            (part / READY).write_text("{}", encoding="utf-8")
-            shutil.rmtree(folder, ignore_errors=True)
-            part.replace(folder)
+        locks = Locks(folder.parent)
+        locks.claim(folder.name, folder.name)
+        try:
+            _fill(folder, make)
+        finally:
+            locks.release()
         return folder
     deadline = time.monotonic() + WAIT
     while not (folder / READY).is_file():
@@ -52,6 +52,19 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
             raise PreparationError(f"{folder}: rank 0 did not make it within {WAIT:.0f} s; see its output")
         time.sleep(0.2)
     return folder
+
+
+def _fill(folder: Path, make: Callable[[Path], None]) -> None:
+    """Make it beside its place and move it there; nothing where it is there already."""
+    if (folder / READY).is_file():
+        return
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    make(part)
+    (part / READY).write_text("{}", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    part.replace(folder)
 
 
 def prepare_data(settings: Settings, vocabulary: int, reordered: bool = False) -> Path:

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,15 @@ def test_an_input_that_fails_is_named(inputs: Path, tmp_path: Path) -> None:
     done = run([sys.executable, "-m", "bench"], *flags, "--loss", "tests.bench.faults:raising")
     assert done.returncode == 1
     assert "rank 1: RuntimeError: input1.safetensors: first line of the fault" in done.stderr
+
+
+def test_replays_of_the_same_wait_for_each_other(inputs: Path, tmp_path: Path) -> None:
+    flags = ["--inputs", str(inputs), "--backend", "ddp", "--no-backward", "--quiet", "--output", str(tmp_path)]
+    with ThreadPoolExecutor(2) as replays:
+        done = list(replays.map(lambda _: run([sys.executable, "-m", "bench"], *flags), range(2)))
+    assert [one.returncode for one in done] == [0, 0], done
+    assert sum("another sweep (process" in one.stderr for one in done) == 1
+    assert [record["index"] for record in read(tmp_path)] == list(range(COUNT))
 
 
 def test_old_options_mean_what_they_meant(inputs: Path) -> None:

@@ -7,6 +7,8 @@ import math
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from bench.inputs.captured import read_batches
 from bench.inputs.dataset import ByteTokenizer, Sample, read_samples, tokenize
 from bench.suite import flags as suite_flags
 from bench.suite.criteria import compare_losses, falls, judge
-from bench.suite.data import prepare_data
+from bench.suite.data import once, prepare_data
 from bench.suite.log import read_log
 from bench.suite.settings import REORDERED, cells, from_environment, settle
 
@@ -236,6 +238,20 @@ def test_a_reordered_run_sees_each_steps_samples_on_other_ranks(tmp_path: Path) 
     expected = [3, 0, 1, 2, 7, 4, 5, 6]
     assert torch.equal(moved.sequences, plain.sequences[expected])
     assert torch.equal(moved.action_mask, plain.action_mask[expected])
+
+
+def test_suites_that_share_an_output_make_their_data_once(tmp_path: Path) -> None:
+    made = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        time.sleep(0.3)
+        (folder / "data").touch()
+
+    with ThreadPoolExecutor(3) as suites:
+        found = list(suites.map(lambda _: once(tmp_path / "data-1", make), range(3)))
+    assert len(made) == 1
+    assert all((folder / "data").is_file() for folder in found)
 
 
 def test_embedded_samples_depend_on_the_seed_alone() -> None:
