@@ -16,9 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from bench.configuration import parse_known
 from bench.model import ModelError, model_config
-from bench.strategies import checkpoint, resume
-from bench.strategies.checkpoint import CheckpointError
+from bench.pickles import one_line
+from bench.strategies import checkpoint, resume, stored
+from bench.strategies.stored import CheckpointError
 from bench.strategies.weights import SAVED_DTYPES
 
 CHECKPOINT, HUGGING_FACE, DEEPSPEED = "checkpoint", "huggingface", "deepspeed"
@@ -50,9 +52,8 @@ def find_source(path: Path, tag: str | None) -> Source:
         raise CheckpointError(f"{path}: no such directory")
     if tag is None and (path / "training.json").is_file():
         return Source(CHECKPOINT, path)
-    pointer = path / checkpoint.LATEST
-    if tag is None and pointer.is_file():
-        tag = pointer.read_text(encoding="utf-8").strip()
+    if tag is None and (path / stored.LATEST).is_file():
+        tag = stored.latest(path)
     inner = path / tag if tag else path
     if (inner / "training.json").is_file():
         return Source(CHECKPOINT, inner)
@@ -81,11 +82,19 @@ def describing(source: Source, model: str | None, num_layers: int | None) -> tup
         return str(source.path / DESCRIPTION), num_layers
     for folder in (source.path, *source.path.parents)[:4]:
         if (folder / "configuration.json").is_file():
-            found = json.loads((folder / "configuration.json").read_text(encoding="utf-8"))
-            return str(found["model"]), num_layers or found["num_layers"]
+            return _said(folder / "configuration.json", num_layers)
     raise CheckpointError(
         f"{source.path}: does not say which model it is of: give --model (config.json, name or preset)"
     )
+
+
+def _said(path: Path, num_layers: int | None) -> tuple[str, int | None]:
+    """The model of a run of bench, by its configuration."""
+    try:
+        found = parse_known(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: does not say which model it is of: {one_line(error)}; give --model") from None
+    return found.model, num_layers or found.num_layers
 
 
 def read(source: Source, model: str | None, num_layers: int | None, trust_pickle: bool) -> nn.Module:
@@ -94,9 +103,10 @@ def read(source: Source, model: str | None, num_layers: int | None, trust_pickle
         return _read_hugging_face(source.path)
     network = _empty(*describing(source, model, num_layers))
     if source.kind == CHECKPOINT:
+        checkpoint.read_record(source.path)
         everything = checkpoint.stored_names(source.path)
-        stored = {name.removeprefix("model.") for name in everything if name.startswith("model.")}
-        names = _matched(source.path, network, stored)
+        named = {name.removeprefix("model.") for name in everything if name.startswith("model.")}
+        names = _matched(source.path, network, named)
         _fill_from_checkpoint(source.path, {f"model.{name}": tensor for name, tensor in names.items()})
         return network
     values = _read_deepspeed(source.path, trust_pickle)
@@ -111,56 +121,56 @@ def _empty(model: str, num_layers: int | None) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     config = model_config(model, num_layers)
-    with torch.device("meta"):
-        network: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    try:
+        with torch.device("meta"):
+            network: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except Exception as error:  # sizes that make no model
+        raise ModelError(f"--model {model}: {one_line(error)}") from None
     network = network.to_empty(device="cpu")
     network.tie_weights()
     return network.requires_grad_(False)
 
 
-def _matched(path: Path, network: nn.Module, stored: set[str]) -> dict[str, torch.Tensor]:
+def _matched(path: Path, network: nn.Module, known: set[str]) -> dict[str, torch.Tensor]:
     """The network's parameters by their stored names, which may be those inside an actor or a wrapper."""
     parameters = dict(network.named_parameters())
     tied = set(network.state_dict()) - set(parameters)
     for prefix in ("", ACTOR, f"module.{ACTOR}", "module."):
         wanted = {f"{prefix}{name}": parameter for name, parameter in parameters.items()}
-        if set(wanted) <= stored:
-            extra = sorted(stored - set(wanted) - {f"{prefix}{name}" for name in tied})
+        if set(wanted) <= known:
+            extra = sorted(known - set(wanted) - {f"{prefix}{name}" for name in tied})
             if extra:
                 raise CheckpointError(
                     f"{path}: {len(extra)} tensors are not of this model, the first is {extra[0]}; "
                     "is it another --model or --num-layers?"
                 )
             return wanted
-    near = set(parameters) - {name.removeprefix("module.").removeprefix(ACTOR) for name in stored} - stored
+    near = set(parameters) - {name.removeprefix("module.").removeprefix(ACTOR) for name in known} - known
     missing = min(near or parameters)
     raise CheckpointError(f"{path}: {len(near)} of the model's {len(parameters)} tensors are missing: {missing} is one")
 
 
 def _fill_from_checkpoint(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    from torch.distributed.checkpoint import FileSystemReader
-
-    known: Any = FileSystemReader(path / "state").read_metadata().state_dict_metadata
+    known = stored.index_of(path)
     for name, tensor in tensors.items():
         _same_shape(path, name, known[name].size, tensor)
     checkpoint.read_into(path, dict(tensors), strict=True)
 
 
-def _same_shape(path: Path, name: str, stored: torch.Size, tensor: torch.Tensor) -> None:
-    if tuple(stored) != tuple(tensor.shape):
-        raise CheckpointError(f"{path}: {name} is {tuple(stored)}, the model's is {tuple(tensor.shape)}")
+def _same_shape(path: Path, name: str, found: torch.Size, tensor: torch.Tensor) -> None:
+    if tuple(found) != tuple(tensor.shape):
+        raise CheckpointError(f"{path}: {name} is {tuple(found)}, the model's is {tuple(tensor.shape)}")
 
 
 def _read_hugging_face(path: Path) -> nn.Module:
-    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     try:
         network, found = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=torch.float32, output_loading_info=True, local_files_only=True
         )
-    except (SafetensorError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: {str(error).strip().splitlines()[0]}") from None
+    except Exception as error:  # of a configuration or a tensor, and whatever they lead to
+        raise CheckpointError(f"{path}: {one_line(error)}") from None
     for kind in ("missing_keys", "mismatched_keys"):
         if found[kind]:
             first = sorted(map(str, found[kind]))[0]

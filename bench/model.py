@@ -18,6 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from bench.pickles import one_line
 from bench.strategies.ring_attention import ATTENTION_NAME
 from rules.models import config_of, find, raw_entries
 
@@ -66,10 +67,9 @@ def model_config(model: str, num_layers: int | None = None, trust_remote_code: b
             config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
     except KeyError as error:
         raise ModelError(f"--model {model}: the configuration lacks {error}") from None
-    except (OSError, ValueError) as error:
-        first = str(error).strip().split("\n")[0]
+    except Exception as error:  # values of another type: transformers' errors about them share no base
         known = ", ".join(sorted(presets))
-        raise ModelError(f"--model {model}: {first} (presets: {known})") from None
+        raise ModelError(f"--model {model}: {one_line(error)} (presets: {known})") from None
     config = getattr(config, "text_config", None) or config
     return _with_layers(config, num_layers)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-import pickle
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.pickles import RestrictedUnpickler, one_line
 from bench.stacks import LIBRARIES, Frame
 
 MAX_BYTES = 512 * 2**20
@@ -62,16 +62,6 @@ class Dump:
     entries: dict[str, list[Entry]] = field(default_factory=dict)
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads dictionaries, lists, tuples, texts and numbers; a class or function is an error."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and a dump holds plain values only")
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it refers to objects outside the file")
-
-
 def files(paths: Iterable[Path]) -> list[Path]:
     """The files among and directly under `paths`, sorted. Raises `DumpError` for what is not there."""
     found: list[Path] = []
@@ -121,11 +111,11 @@ def _parse(path: Path) -> Any:
         first = file.read(1)
         file.seek(0)
         try:
-            return json.load(file) if first in (b"{", b"[") else _PlainUnpickler(file).load()
+            return json.load(file) if first in (b"{", b"[") else RestrictedUnpickler(file).load()
         except RecursionError:
             raise DumpError(f"{path}: refused: nested too deep") from None
         except Exception as error:  # whatever a hostile stream raises, it is one refused file
-            raise DumpError(f"{path}: refused: {error or type(error).__name__}") from None
+            raise DumpError(f"{path}: refused: {one_line(error)}") from None
 
 
 def _dump(rank: int, path: Path, content: Mapping[str, Any]) -> Dump:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from bench.inputs.batch import Batch, InputError, make_batch
+from bench.pickles import RestrictedUnpickler, one_line
 
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")
@@ -30,7 +32,9 @@ def _storage_from_bytes(data: bytes) -> torch.UntypedStorage | torch.TypedStorag
     if not isinstance(data, bytes):
         raise pickle.UnpicklingError("a storage is not given as bytes")
     try:
-        storage = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is odd about it is refused just below
+            storage = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception:  # torch's refusals are paragraphs; the file's name is added by the caller
         raise pickle.UnpicklingError("a tensor storage holds something other than plain data") from None
     if not isinstance(storage, (torch.UntypedStorage, torch.TypedStorage)):
@@ -62,27 +66,14 @@ ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-class TensorUnpickler(pickle.Unpickler):
-    """Reads dictionaries of tensors, numbers, texts and None; any other class or function is an error."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return ALLOWED[(module, name)]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed") from None
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it refers to objects outside the file")
-
-
 def _read_pickle(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            content = TensorUnpickler(file).load()
+            content = RestrictedUnpickler(file, ALLOWED).load()
     except InputError:
         raise
     except Exception as error:  # whatever a hostile stream raises, it is one refused file
-        raise InputError(f"{path}: refused: {error or type(error).__name__}") from None
+        raise InputError(f"{path}: refused: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds a {type(content).__name__}, expected a dictionary of tensors")
     return content

@@ -25,14 +25,13 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.optim import Optimizer
 
-from bench.strategies import processes
+from bench.pickles import one_line
+from bench.strategies import processes, stored
+from bench.strategies.stored import LATEST, CheckpointError
+
+__all__ = ["CheckpointError"]
 
 VERSION = 1
-LATEST = "latest"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that is absent, incomplete or for another model; the message names the directory."""
 
 
 def _barrier() -> None:
@@ -153,10 +152,7 @@ def write(
 def find(folder: str, tag: str | None) -> Path:
     """The directory of checkpoint `tag`, or of the latest one; raises `CheckpointError` where it is absent."""
     if tag is None:
-        pointer = Path(folder) / LATEST
-        if not pointer.is_file():
-            raise CheckpointError(f"{folder}: holds no checkpoint marked as latest; give a tag")
-        tag = pointer.read_text(encoding="utf-8").strip()
+        tag = stored.latest(Path(folder))
     path = Path(folder) / tag
     if not (path / "training.json").is_file():
         raise CheckpointError(f"{path}: not a checkpoint (training.json is missing)")
@@ -164,15 +160,21 @@ def find(folder: str, tag: str | None) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((path / "training.json").read_text(encoding="utf-8"))
+    file = path / "training.json"
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file}: cannot be read: {one_line(error)}") from None
+    if not isinstance(record, dict):
+        raise CheckpointError(f"{file}: holds a {type(record).__name__}, expected an object")
     if record.get("version") != VERSION:
-        raise CheckpointError(f"{path}: format version {record.get('version')}, this program reads {VERSION}")
+        raise CheckpointError(f"{path}: format version {record.get('version')!r:.40}, this program reads {VERSION}")
     return record
 
 
 def stored_names(path: Path) -> set[str]:
     """The names of the tensors in a checkpoint."""
-    return set(dcp.FileSystemReader(path / "state").read_metadata().state_dict_metadata)
+    return set(stored.index_of(path))
 
 
 def read_into(path: Path, tensors: dict[str, torch.Tensor], strict: bool) -> None:
@@ -180,20 +182,16 @@ def read_into(path: Path, tensors: dict[str, torch.Tensor], strict: bool) -> Non
 
     Raises `CheckpointError` naming what is missing; with `strict=False` missing tensors keep their values.
     """
-    stored = stored_names(path)
-    missing = sorted(set(tensors) - stored)
+    known = stored_names(path)
+    missing = sorted(set(tensors) - known)
     if missing and strict:
         raise CheckpointError(f"{path}: {len(missing)} tensors are missing, the first is {missing[0]}")
-    wanted = {name: tensor for name, tensor in tensors.items() if name in stored}
-    try:
-        dcp.load(wanted, checkpoint_id=path / "state", no_dist=not dist.is_initialized())
-    except (ValueError, dcp.api.CheckpointException) as error:
-        raise CheckpointError(f"{path}: {str(error).strip().splitlines()[-1]}") from None
+    stored.fill(path, {name: tensor for name, tensor in tensors.items() if name in known}, alone=False)
 
 
 def read_alone(path: Path, shapes: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Whole tensors read by this rank without its peers, into the tensors given."""
-    dcp.load(shapes, checkpoint_id=path / "state", no_dist=True)
+    stored.fill(path, shapes, alone=True)
     return shapes
 
 
@@ -206,10 +204,10 @@ def restore_random(path: Path, device: torch.device, seed: int) -> None:
         torch.manual_seed(seed + processes.rank())
 
 
-def create_missing_state(optimizer: Optimizer, names: Mapping[int, str], stored: Iterable[str]) -> None:
+def create_missing_state(optimizer: Optimizer, names: Mapping[int, str], known: Iterable[str]) -> None:
     """Give an optimizer that has not stepped the state tensors that the checkpoint holds for its parameters."""
     keys: dict[str, list[str]] = {}
-    for entry in stored:
+    for entry in known:
         if entry.startswith("optimizer."):
             name, _, key = entry.removeprefix("optimizer.").rpartition(".")
             keys.setdefault(name, []).append(key)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata
 
 from bench.commands.convert_ckpt import main
+from bench.conversion import TAG
 from bench.model import build_actor, model_config
 from bench.strategies import StrategyConfig
 from bench.strategies.checkpoint import CheckpointError
 from tests.bench import jobs
 from tests.bench.pool import run_group
+from tests.bench.test_inputs import payloads
 
 BASE = StrategyConfig(train_batch_size=4, micro_batch_size=1, device="cpu")
 CONFIGS = {
@@ -165,3 +170,58 @@ def test_what_cannot_be_converted_is_one_line(tied: Path, tmp_path: Path, capsys
         lines = [line for line in message.splitlines() if line.startswith("bench convert-ckpt: ")]
         assert len(lines) == 1
         assert text in lines[0]
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(
+    tied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torch's own reader executes what the index of a checkpoint says."""
+    assert main([str(tied), str(tmp_path / "ours")]) == 0
+    index = tmp_path / "ours" / TAG / "state" / ".metadata"
+    good, marker = index.read_bytes(), tmp_path / "ran"
+    first = next(iter(pickle.loads(good).storage_data))
+
+    def changed(change: Callable[[Any], None]) -> bytes:
+        value = pickle.loads(good)
+        change(value)
+        return pickle.dumps(value)
+
+    def as_bytes(value: Any) -> None:  # torch unpickles such an entry without asking
+        value.state_dict_metadata[first.fqn] = BytesStorageMetadata()
+
+    def elsewhere(value: Any) -> None:
+        value.storage_data[first].relative_path = "/dev/zero"
+
+    def in_part(value: Any) -> None:
+        value.state_dict_metadata[first.fqn].chunks = []
+
+    hostile = payloads(marker)
+    hostile |= {
+        "bytes": changed(as_bytes), "elsewhere": changed(elsewhere), "in part": changed(in_part),
+        "storage": changed(lambda value: setattr(value, "storage_meta", 5)),
+    }  # fmt: skip
+    capsys.readouterr()
+    for name, content in hostile.items():
+        index.write_bytes(content)
+        assert main([str(tmp_path / "ours"), str(tmp_path / "out")]) == 2, name
+        error = capsys.readouterr().err
+        assert not marker.exists(), name
+        assert error.startswith(f"bench convert-ckpt: {index}: refused: "), name
+        assert error.count("\n") == 1, name
+    assert not (tmp_path / "out").exists()
+    index.write_bytes(good)
+    for file, content, text in (
+        ("latest", b"../../elsewhere", "does not hold the name of a checkpoint"),
+        ("latest", b"\xff\xfe", "does not hold the name of a checkpoint"),
+        (f"{TAG}/training.json", b"[]", "holds a list"),
+        (f"{TAG}/model/config.json", b'{"model_type": "llama", "num_hidden_layers": "x"}', "num_hidden_layers"),
+    ):
+        path = tmp_path / "ours" / file
+        kept = path.read_bytes()
+        path.write_bytes(content)
+        assert main([str(tmp_path / "ours"), str(tmp_path / "out")]) == 2
+        error = capsys.readouterr().err
+        assert text in error
+        assert error.count("\n") == 1
+        path.write_bytes(kept)
+    assert main([str(tmp_path / "ours"), str(tmp_path / "out")]) == 0

@@ -185,6 +185,9 @@ def payloads(marker: Path) -> dict[str, bytes]:
     streams["extension"] = b"\x80\x02\x82\x01."
     streams["persistent"] = b"\x80\x02X\x01\x00\x00\x00xQ."
     streams["dotted name"] = pickle.dumps(a_batch().sequences).replace(b"_rebuild_tensor_v2", b"os.system_v2______")
+    streams["a place far away"] = b"\x80\x02]r\xff\xff\xff\xff."  # no room is made for the objects before it
+    streams["a name of lines"] = b"\x80\x04\x8c\x06os\n\n\nx\x8c\x06system\x93."
+    streams["a long name"] = b"\x80\x04X\x40\x42\x0f\x00" + b"A" * 1_000_000 + b"\x8c\x01x\x93."
     streams["not a pickle"] = b"hello"
     streams["empty"] = b""
     streams["truncated"] = pickle.dumps({"sequences": a_batch().sequences})[:-40]
@@ -209,6 +212,7 @@ def test_a_hostile_pickle_is_refused_before_anything_runs(name: str, tmp_path: P
     assert not marker.exists()
     assert "hostile.pkl" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_a_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
