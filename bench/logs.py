@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import deque
 from pathlib import Path
@@ -12,6 +13,27 @@ LIMIT = 16 * 2**20
 
 CHUNK = 1 << 16
 MARGIN = 200  # bytes for the line that says what was left out
+
+
+READ = 1 << 18
+_ERROR = re.compile(r"(?:\[rank\d+\]:\s*)?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit)(?::.*)?)$")
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+
+
+def first_error(path: Path, limit: int = 300) -> str:
+    """The line of the first exception that a log shows, of a chain the last; "" where its first bytes show none."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(READ).decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = ""
+    for line in filter(None, map(str.strip, lines)):
+        if found and not line.startswith(_CHAINED):
+            break
+        match = _ERROR.match(line)
+        found = match[1] if match else ""
+    return found[:limit]
 
 
 class CappedLog:

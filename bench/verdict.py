@@ -12,6 +12,7 @@ from typing import Any
 from bench.availability import INSTALL
 from bench.configuration import Configuration
 from bench.heartbeat import PHASES, read_all
+from bench.logs import first_error
 from bench.sessions import is_here
 from bench.stacks import Position
 
@@ -133,9 +134,8 @@ def verdict_of(folder: Path, returncode: int, number: int, ranks: int = 1, exits
     if returncode < 0:
         return Verdict("crash", f"killed by {_name(-returncode)}")
     if returncode != 0:
-        return Verdict(
-            "crash", f"exit status {returncode} and no recorded error: see the log", _earliest(folder, ranks)
-        )
+        told = first_error(folder / f"log.{number}.txt") or "see the log"
+        return Verdict("crash", f"exit status {returncode} and no recorded error: {told}", _earliest(folder, ranks))
     if not (folder / f"run.{number}.json").is_file():
         return Verdict("crash", "exit status 0 without a result")
     return Verdict("ok")

@@ -164,7 +164,7 @@ def main(arguments: Sequence[str]) -> int:
         ray = _connect(address)
         actors = _place(ray, kind, int(count))
     except RayError as error:
-        print(error, file=sys.stderr)
+        print(f"RayError: {error}", file=sys.stderr)
         return 1
     hosts = ray.get([actor.host.remote() for actor in actors])
     meeting = ray.get(actors[0].address.remote())

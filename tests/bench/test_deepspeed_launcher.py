@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,28 @@ def test_rows_end_as_under_any_launcher(tmp_path: Path) -> None:
     rows = FaultySweep(cells, tmp_path, processes=1, quiet=True, launcher=DeepSpeed(), deadlines=deadlines).run()
     assert [row["status"] for row in rows] == ["ok", "crash"]
     assert rows[1]["message"] == "rank 1: RuntimeError: first line of the fault"
+
+
+def test_a_hostfile_leads_to_hosts_by_ssh_and_one_out_of_reach_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts, ssh = tmp_path / "hostfile", tmp_path / "ssh"
+    hosts.write_text("localhost slots=2\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def run(name: str, what_ssh_does: str) -> list[tuple[str, str]]:
+        ssh.write_text(f"#!/bin/sh\n{what_ssh_does}\n")
+        ssh.chmod(0o755)
+        sweep = FaultySweep(
+            [replace(TINY, random_seed=0)], tmp_path / name, processes=1, quiet=True, launcher=DeepSpeed(hosts),
+            deadlines={"lost": 1.0, "end": 1.0},
+        )  # fmt: skip
+        return [(row["status"], row["message"]) for row in sweep.run()]
+
+    assert run("here", 'while [ "$1" = -o ]; do shift 2; done; shift; exec sh -c "$*"') == [("ok", "")]
+    ((status, message),) = run("away", "exit 255")
+    assert status == "crash"
+    assert "host=localhost was not reachable via ssh" in message
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True), st.integers(1, 9), min_size=1), st.data())

@@ -59,7 +59,7 @@ def _cases() -> list[Case]:
     return [
         *found,
         Case(BEFORE, "hang", "hang", never),
-        Case(BEFORE, "exception", "crash", ("exit status 1 and no recorded error",)),
+        Case(BEFORE, "exception", "crash", ("status 1 and no recorded error: RuntimeError: first line of the fault",)),
         Case(BEFORE, "killed", "crash", ("rank 1: killed by signal 9 (SIGKILL)",)),
         Case("measure", "nan", "nan", ("the loss of step 1 is not finite",)),
         Case("measure", "gigabyte_log", "ok"),
