@@ -69,7 +69,7 @@ def text(size: int, count: int, listed: Path, output: Path, request: Request) ->
         f"#SBATCH --ntasks-per-node={tasks}",
         *gpus,
         *(f"#SBATCH {option}" for option in request.options),
-        f"#SBATCH --output={folder}/%A_%a.log",
+        f"#SBATCH --output={_word(f'{folder}/%A_%a.log')}",
         "",
         f"# One configuration per task; {listed.name} names its file by line.",
         "set -euo pipefail",
@@ -79,6 +79,11 @@ def text(size: int, count: int, listed: Path, output: Path, request: Request) ->
         "",
     ]
     return "\n".join(lines)
+
+
+def _word(text: str) -> str:
+    """A value of an `#SBATCH` line, which ends at the first space outside of quotes."""
+    return f'"{text}"' if " " in text else text
 
 
 def submit(script: Path) -> str:

@@ -118,6 +118,9 @@ def check(options: argparse.Namespace, settings: dict[str, Any]) -> None:
         raise ConfigurationError(f"--launcher {options.launcher} needs --num-gpus: how many ranks a row has")
     if options.launcher == "slurm":
         per_node(options)
+        for name, text in (("output", str(options.output)), *(("slurm", text) for text in options.slurm_options)):
+            if not text.isprintable():  # a line break would make the rest of it a command of the script
+                raise ConfigurationError(f"--{name}={text!r}: a line of a script cannot hold that")
     if options.launcher == "ray":
         ray_cluster.gpus(options.ray_address)
     if options.hostfile is not None:

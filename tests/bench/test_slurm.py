@@ -96,6 +96,7 @@ def test_the_step_has_as_many_hosts_as_it_needs() -> None:
         (["--submit"], "--submit is for --launcher slurm"),
         (["--cell", "/nowhere.json"], "--cell /nowhere.json"),
         ([*FLAGS, "--launcher", "slurm", "--ranks-per-node", "1", "--submit"], "sbatch"),
+        ([*FLAGS, "--launcher", "slurm", "--ranks-per-node", "1", "--slurm=-C x\nrm -r ."], "a line of a script"),
     ],
 )
 def test_wrong_usage_is_one_line(
@@ -127,7 +128,7 @@ def _bench(cluster: Cluster, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_sweep_over_two_nodes_trains_like_one_host(cluster: Cluster, tmp_path: Path) -> None:
-    flags = [*FLAGS, "--launcher", "slurm", "--ranks-per-node", "1", "--output", str(tmp_path / "two")]
+    flags = [*FLAGS, "--launcher", "slurm", "--ranks-per-node", "1", "--output", str(tmp_path / "on two; $(nodes)")]
     submitted = _bench(cluster, "-m", "bench", "run", *flags, "--submit")
     assert submitted.returncode == 0, submitted.stderr
     assert "sweep-2.sh as job" in submitted.stdout
@@ -141,10 +142,11 @@ def test_a_sweep_over_two_nodes_trains_like_one_host(cluster: Cluster, tmp_path:
     assert "to measure" not in collected.stdout
     losses = [
         json.loads(path.read_text())["runs"][0]["losses"]
-        for folder in ("two", "one") for path in (tmp_path / folder).glob("*/result.json")
+        for folder in ("on two; $(nodes)", "one") for path in (tmp_path / folder).glob("*/result.json")
     ]  # fmt: skip
     assert len(losses) == 2
     assert losses[0][:4] == losses[1][:4]
+    assert list((tmp_path / "on two; $(nodes)" / "slurm").glob("*.log"))
 
 
 IN_ALLOCATION = """
