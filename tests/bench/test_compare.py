@@ -150,6 +150,16 @@ def test_one_step_beyond_the_threshold_is_the_one_named(
     assert "beyond" in {finding.kind for finding in found.findings if finding.fails}
 
 
+@given(st.lists(st.floats(0.1, 100), min_size=4, max_size=40, unique=True), st.randoms(use_true_random=False))
+def test_permuted_series_differ_where_a_value_has_moved(losses: list[float], order: random.Random) -> None:
+    permuted = order.sample(losses, len(losses))
+    found = align(Series.of("loss", losses), Series.of("loss", permuted), 0.0)
+    moved = [step for step, (a, b) in enumerate(zip(losses, permuted, strict=True)) if a != b]
+    assert found.beyond == (moved[0] if moved else None)
+    assert found.number_beyond == len(moved)
+    assert ("beyond" in {finding.kind for finding in found.findings if finding.fails}) == bool(moved)
+
+
 @given(LOSSES, st.integers(1, 3))
 def test_truncated_series_fail_unless_allowed(losses: list[float], cut: int) -> None:
     whole, short = Series.of("loss", losses), Series.of("loss", losses[:-cut])

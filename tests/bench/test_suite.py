@@ -100,6 +100,21 @@ def test_variables_of_the_old_scripts_choose_the_runs() -> None:
         settle(0, {"num_gpus": 8, "max_samples": 9})
 
 
+def test_defaults_are_those_of_the_old_scripts_where_there_are_gpus() -> None:
+    table = settle(8)
+    assert (table.num_gpus, table.max_samples, table.tp_sizes, table.ring_sizes) == (8, 1000, (2,), (2,))
+    assert (table.model, table.dataset) == ("meta-llama/Meta-Llama-3-8B", "Open-Orca/OpenOrca")
+    assert (table.zero_stage, table.log_dir) == (2, Path("logs"))
+    given = {"MODEL": "m", "DATASET": "d.jsonl", "OUTPUT_DIR": "o", "LOG_DIR": "l", "MAX_SAMPLES": "48", "NUM_GPUS": ""}
+    told = settle(4, from_environment(given))
+    assert (told.model, told.dataset, told.output_dir, told.log_dir) == ("m", "d.jsonl", Path("o"), Path("l"))
+    assert (told.max_samples, told.num_gpus) == (48, 4)
+    flags = suite.parser().parse_args(["--model", "n", "--max-samples", "50", "--skip-ring", "--num-gpus", "2"])
+    assert settle(4, from_environment(given), suite_flags.given(flags)).model == "n"  # flags win
+    laptop = settle(0)
+    assert (laptop.model, laptop.dataset, laptop.num_gpus, laptop.device) == ("llama-tiny", "embedded", 2, "cpu")
+
+
 def test_old_options_mean_what_they_meant() -> None:
     flags = ["--fsdp_tensor_parallel_size", "2", "--ring_attn_size", "4", "--use_hf_tp_plan", "--local_rank", "0"]
     both = ["--deepcompile", "--no-flash-attn", "--output", "out", "--pretrain", "qwen3-tiny", "--packing_samples"]
