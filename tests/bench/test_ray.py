@@ -16,7 +16,7 @@ import pytest
 
 from bench import supervise
 from bench.commands.run import main
-from bench.launch.ray_cluster import Ray, variables
+from bench.launch.ray_cluster import Ray, lanes, variables
 from bench.matrix.lanes import LanedSweep
 from tests.bench.light_sweep import TINY
 from tests.bench.light_worker import FAULT
@@ -87,6 +87,7 @@ def test_faults_on_another_node_are_rows(cluster: Any, tmp_path: Path) -> None:
 
 def test_two_nodes_train_like_one_host(cluster: Any, tmp_path: Path) -> None:
     there = ["--launcher", "ray", "--ray-address", cluster.address]
+    assert [lanes(cluster.address, "CPU", ranks) for ranks in (1, 2, 3)] == [2, 1, 1]  # rows at a time
     assert main([*FLAGS, *there, "--output", str(tmp_path / "two")]) == 0
     assert main([*FLAGS, "--output", str(tmp_path / "one")]) == 0
     losses = [
