@@ -6,8 +6,10 @@ DIR holds result directories, .jsonl files of results and training logs, at any 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
 from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
-from bench.report.rows import Collection, Row, collect
+from bench.report.rows import Collection, collect
 from bench.report.scaling import TARGET, Fit, fits
 from bench.text import grid
 
@@ -78,7 +80,7 @@ def _rendered(found: Collection, form: str, drawn: list[Any], title: str) -> str
     if form == "csv":
         return as_csv(found.rows)
     if form == "json":
-        return as_json(found.rows, _more(found.rows))
+        return as_json(found.rows, _more(found))
     return _text(found, "github" if form == "markdown" else "simple", title)
 
 
@@ -135,7 +137,8 @@ def _fit_row(fit: Fit) -> list[str]:
     ]  # fmt: skip
 
 
-def _more(rows: Sequence[Row]) -> dict[str, Any]:
+def _more(found: Collection) -> dict[str, Any]:
+    """What the other formats show besides the rows, as plain values."""
     return {
         "scaling": [
             {
@@ -146,10 +149,28 @@ def _more(rows: Sequence[Row]) -> dict[str, Any]:
                     for c in fit.checks
                 ],
             }
-            for fit in fits(rows)
+            for fit in fits(found.rows)
         ],
         "memory": [
             {"label": one.row.label, "measured": one.measured, "predicted": one.predicted, "error": one.error}
-            for one in memory_errors(rows)
+            for one in memory_errors(found.rows)
         ],
+        "training": [
+            {"run": run.name, "losses": {step: _finite(loss) for step, loss in sorted(run.loss.values.items())}}
+            for run in found.curves
+            if run.loss
+        ],
+        "matrices": [
+            {
+                "kind": one.kind, "command": one.command, "stack": one.stack,
+                "cells": [{k: v for k, v in asdict(cell).items() if k != "log"} for cell in one.cells],
+            }
+            for one in found.matrices
+        ],
+        "statements": [asdict(answer) for answer in answers(found.rows)],
     }  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None

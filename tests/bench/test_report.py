@@ -122,6 +122,9 @@ def test_every_format_holds_every_row(folder: Path, tmp_path: Path, capsys: pyte
     document = json.loads((tmp_path / "out.json").read_text())
     assert len(document["rows"]) == 4
     assert document["scaling"][0]["checks"][0]["layers"] == 8
+    training = {one["run"]: one["losses"] for one in document["training"]}
+    assert training["sft_test"] == {"0": 3.0, "1": 2.0, "2": 1.0}
+    assert [cell["kind"] for matrix in document["matrices"] for cell in matrix["cells"]] == list(KINDS)
     assert "sft_test" in (tmp_path / "out.txt").read_text()
 
 
