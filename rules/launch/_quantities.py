@@ -47,7 +47,7 @@ def configurations(project: Project) -> Iterator[Configuration]:
 
 
 def _launched(project: Project, files: Files, launch: Launch, line: CommandLine) -> Iterator[Configuration]:
-    composition = project.analysis(Compositions).of(launch) if launch.parser is None else None
+    composition = project.analysis(Compositions).of(launch)
     options = {given.name for given in line.given} | {each.text.partition("=")[0] for each in launch.arguments}
     program = launch.module.name if launch.module is not None else launch.program.text
     framework = next((each for each in frameworks() if each.is_of(program, options) or _forked(each, launch)), None)

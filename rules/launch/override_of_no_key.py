@@ -1,7 +1,8 @@
 """A command line sets a key that the program's configuration does not have.
 
 What it does
-    Composes the configuration of a program started by Hydra (`@hydra.main`) from its YAML files, and reports each
+    Composes the configuration of a program started by Hydra (`@hydra.main`) from its YAML files, or of one that reads
+    a YAML file itself and lays words over it strictly (`OmegaConf.set_struct`, as NeMo RL does), and reports each
     `key=value` whose key is not in it, with the nearest one that is. Silent where a part of the configuration cannot
     be found, below empty and computed values, and about keys that are added (`+key=`) or removed (`~key`).
 
@@ -104,6 +105,55 @@ param_offload: false
 optimizer_offload: false
 """
 
+_READER = """# file: lab/__init__.py
+# file: lab/config.py
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+
+def load(path):
+    config = OmegaConf.load(path)
+    parent = config.pop("defaults", None)
+    return OmegaConf.merge(load(parent), config) if parent else config
+
+
+def with_words(config, words):
+    OmegaConf.set_struct(config, True)
+    parsed = OverridesParser.create().parse_overrides(overrides=words)
+    ConfigLoaderImpl._apply_overrides_to_config(overrides=parsed, cfg=config)
+    return config
+# file: examples/train.py
+import argparse
+import os
+
+from lab.config import load, with_words
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", default=None)
+    args, words = parser.parse_known_args()
+    path = args.config or os.path.join(os.path.dirname(__file__), "configs", "small.yaml")
+    print(with_words(load(path), words))
+
+
+if __name__ == "__main__":
+    main()
+# file: examples/configs/small.yaml
+policy:
+  train_batch: 8
+  megatron: {enabled: false}
+cluster:
+  gpus_per_node: 8
+# file: examples/configs/large.yaml
+defaults: small.yaml
+policy:
+  megatron:
+    enabled: true
+    tp: 4
+"""
+
 INCORRECT = (
     _TRAINER
     + """# file: run.sh
@@ -114,6 +164,12 @@ python3 -m demo.main \\
     actor.fsdp_config.grad_offload=False \\  # error: MP707
     actor.cliprange=0.2 \\  # error: MP707
     trainer.n_nodes=2 $@  # error: MP707
+""",
+    _READER
+    + """# file: run.sh
+HERE=$(dirname "$0")
+uv run coverage run -a $HERE/examples/train.py policy.train_batches=16 cluster.gpus_per_node=4  # error: MP707
+uv run examples/train.py --config examples/configs/large.yaml policy.megatron.cp=2 $@  # error: MP707
 """,
 )
 
@@ -145,5 +201,12 @@ data:
 # file: run.sh
 ROOT=$(pwd)
 python3 -m demo.main --config-path="$ROOT/examples/config" --config-name='longer' data.path=y trainer.nnodes=2
+""",
+    _READER
+    + """# file: run.sh
+HERE=$(dirname "$0")
+uv run $HERE/examples/train.py policy.train_batch=16 ++cluster.num_nodes=4 +policy.megatron.tp=2
+uv run examples/train.py --config examples/configs/large.yaml policy.megatron.tp=2 $@
+uv run examples/train.py --config $CHOSEN policy.anything=2
 """,
 )

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch, arguments_of
+from validator.analysis.loaded import LoadedFiles
 from validator.facts.config_files import MAPPING, Scalar, Setting, Settings
 from validator.facts.model import At
 from validator.project import Method, Module, Project
@@ -86,7 +87,7 @@ class Override:
 
 @dataclass(eq=False)
 class Composition:
-    """What a program started by Hydra is given: its configuration before the overrides, and these."""
+    """What a program is given that Hydra starts, or its like: its configuration before the overrides, and these."""
 
     name: str
     root: Node
@@ -120,6 +121,7 @@ class Compositions:
             if source.facts.language == "yaml" and "settings" in source.facts.extra
         }
         self._composed: dict[tuple[object, ...], tuple[Node, frozenset[str]]] = {}
+        self._loaded_files = LoadedFiles(project, self)
 
     @cached_property
     def _folders(self) -> frozenset[str]:
@@ -128,9 +130,10 @@ class Compositions:
     # -- programs ------------------------------------------------------------------------------------------
 
     def of(self, launch: Launch) -> Composition | None:
-        """The configuration of a launch; None if its program is not started by Hydra or has none in the project."""
+        """The configuration of a launch; None if its program neither is started by Hydra nor reads a file in its
+        manner, or has none in the project."""
         if launch.module is None or (main := self._main(launch.module)) is None:
-            return None
+            return self._loaded(launch)
         folder, name = main
         overrides = tuple(_overrides(launch))
         for each in arguments_of(launch):
@@ -146,8 +149,14 @@ class Compositions:
             return None
         choices = tuple((o.key, o.value.text) for o in overrides if o.value.known and "." not in o.key)
         root, groups = self.compose(path, choices)
-        unsure = any(each.many or (not each.known and not each.lead) for each in arguments_of(launch))
-        return Composition(name, root, overrides, groups, unsure)
+        return Composition(name, root, overrides, groups, _unsure(launch))
+
+    def _loaded(self, launch: Launch) -> Composition | None:
+        path = self._loaded_files.path(launch)
+        if path is None:
+            return None
+        name = posixpath.basename(path).rpartition(".")[0]
+        return Composition(name, self.inherited(path), tuple(_overrides(launch)), frozenset(), _unsure(launch))
 
     @cached_property
     def programs(self) -> dict[Module, Node]:
@@ -350,3 +359,8 @@ def _overrides(launch: Launch) -> Iterator[Override]:
             continue
         if match := _KEY.match(parts[0].text):
             yield Override(match[1], match[2], each, parts[1])
+
+
+def _unsure(launch: Launch) -> bool:
+    """Whether a launch may give words that are not known."""
+    return any(each.many or (not each.known and not each.lead) for each in arguments_of(launch))

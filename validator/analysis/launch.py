@@ -215,7 +215,7 @@ def peel(run: Run) -> Launch | None:
     under_ray = False
     index = 0
     while index < len(fields):
-        name = posixpath.basename(fields[index].text) if fields[index].known else ""
+        name = _program_name(fields[index])
         if "=" in name and not name.startswith("-") and index + 1 < len(fields) and re.match(r"[A-Z_]+=", name):
             index += 1
             continue
@@ -275,8 +275,14 @@ def _step_options(fields: list[Field]) -> dict[str, Field]:
     return found
 
 
+def _program_name(word: Field) -> str:
+    """The name of a program; of one in an unknown folder (`$ROOT/train.py`) only where it is a file of Python."""
+    tail = word.tail if not word.known and word.tail.endswith(".py") else ""
+    return posixpath.basename(word.text if word.known else tail)
+
+
 def _launched(run: Run, fields: list[Field], index: int, steps: dict[str, Field], under_ray: bool) -> Launch | None:
-    name = posixpath.basename(fields[index].text)
+    name = _program_name(fields[index])
     if name.endswith(".py"):
         return _made(run, "python", {}, fields[index], False, fields[index + 1 :], steps, under_ray)
     engine = "python" if _PYTHON.match(name) else name.removesuffix("-launch")

@@ -92,6 +92,10 @@ def _count(number: int | None) -> str:
 
 def _read_by(project: Project, launch: Launch, composition: Composition | None) -> str:
     parser = launch.parser
+    if composition is not None and parser is not None:
+        return f"its options are read by the parser at {parser.function.path}:{parser.at[0]}, the words beside them" + (
+            f" are laid over its configuration `{composition.name}`"
+        )
     if parser is not None:
         more = f"; it may accept more: {parser.why}" if parser.open else ""
         return f"its options are read by the parser at {parser.function.path}:{parser.at[0]}{more}"

@@ -41,10 +41,10 @@ RELEVANT = (
     b"torch.distributed", b"import distributed", b"deepspeed", b"fsdp", b"FSDP", b"strategy", b"Strategy", b"argparse",
     b"accelerat", b"megatron", b"autograd.Function", b"pickle", b"torch.compile", b"torch.load", b"yaml",
     b"trust_remote_code", b"DTensor", b"device_mesh", b"DeviceMesh", b"set_device", b"breakpoint", b"pdb",
-    b"subprocess", b"os.system", b"os.popen", b"import ray\n", b"from ray", b"hydra.main",
+    b"subprocess", b"os.system", b"os.popen", b"import ray\n", b"from ray", b"hydra.main", b"set_struct",
     b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
     b"pixel_values", b"unfinished_sequences", b"accumulation_steps", b"grad_accum", b"tp_size",
-    b".backward(", b"DistributedDataParallel", b"clip_grad_norm_", b"gradient_checkpointing_enable",
+    b".backward(", b"DistributedDataParallel", b"clip_grad_norm_", b"gradient_checkpointing_enable", b"checkpoint_impl",
     b"rank_", b"_rank", b".rank", b"add_argument", b"parse_args", b".args", b" args.", b"(args.", b"(args,", b"{args.",
     b"=args.", b"[args.", b"*args.",  # reads of options (never bare "args.": every `kwargs.` has it)
 )  # fmt: skip
