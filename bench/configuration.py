@@ -38,6 +38,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "device": ("auto", "cpu", "cuda"),
 }  # fmt: skip
 """Settings that take one of few values."""
+SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
 ANY_WHOLE_NUMBER = ("random_seed",)
 LARGEST = 10**12
 """Of all sizes: more is a slip, and arithmetic with it would leave the range of floats."""
@@ -128,6 +129,20 @@ class Configuration:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+
+def model_name(model: str) -> str:
+    """What people call a model: a preset, or the last part of a path or of a name on the hub."""
+    made = SEED_FOLDER.fullmatch(Path(model).name)
+    if made:
+        return made["model"]
+    path = Path(model)
+    return path.parent.name if path.name == "config.json" and path.parent.name else path.name
+
+
+def seed_folder(model: str, identity: str) -> str:
+    """The name of the folder of a checkpoint that is made of a model; `model_name` finds the model's in it."""
+    return f"seed-{model_name(model).removesuffix('.json')}-{identity}"
 
 
 def graph_mode(backend: str, zero_stage: int, compile: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.configuration import model_name
 from bench.text import grid
 
 HEADERS = (
-    "configuration", "layers", "status", "forward ms", "backward ms", "optimizer ms", "tokens/s/GPU", "padded/s/GPU",
-    "TFLOP/s", "of peak", "network", "casts ms", "peak GB", "loss",
+    "configuration", "model", "layers", "status", "forward ms", "backward ms", "optimizer ms", "tokens/s/GPU",
+    "padded/s/GPU", "TFLOP/s", "of peak", "network", "casts ms", "peak GB", "loss (steps)",
 )  # fmt: skip
 
 
@@ -18,10 +19,17 @@ def _milliseconds(summary: dict[str, Any], phase: str) -> str:
     return f"{entry['median'] * 1e3:.1f} ±{entry['spread'] * 100:.0f}%" if entry else "-"
 
 
+def _losses(result: dict[str, Any]) -> str:
+    """First → last, and after how many steps: rows that warmed up longer trained longer."""
+    summary, runs = result["summary"], result.get("runs") or [{}]
+    steps = len(runs[0].get("losses", ()))
+    return f"{summary['first_loss']:.4f} → {summary['last_loss']:.4f}" + f" ({steps})" * bool(steps)
+
+
 def row(result: dict[str, Any]) -> list[str]:
     """One line; for a row that measured nothing, the status and dashes."""
-    layers = result["configuration"]["num_layers"]
-    head = [result["label"], "all" if layers is None else str(layers), result["status"]]
+    model, layers = result["configuration"]["model"], result["configuration"]["num_layers"]
+    head = [result["label"], model_name(model), "all" if layers is None else str(layers), result["status"]]
     summary = result.get("summary")
     if not summary:
         return [*head, *["-"] * (len(HEADERS) - len(head))]
@@ -31,7 +39,7 @@ def row(result: dict[str, Any]) -> list[str]:
         f"{summary['model_flops_per_second'] / 1e12:.3g}", f"{summary['peak_share']:.0%}",
         f"{summary['effective']['communication_share']:.0%}",
         f"{summary['effective'].get('cast_seconds', 0.0) * 1e3:.1f}",
-        f"{summary['peak_memory'] / 1e9:.2f}", f"{summary['first_loss']:.4f} → {summary['last_loss']:.4f}",
+        f"{summary['peak_memory'] / 1e9:.2f}", _losses(result),
     ]  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE
     if options.output is None:
         print(text, flush=True)  # whatever stops this, such as a pager that was left, is no file's fault
-    for note in found.notes:
+    for note in found.passed_over:
         print(f"bench report: passed over: {note}", file=sys.stderr)
     return OK
 

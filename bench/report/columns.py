@@ -48,6 +48,7 @@ def _gigabytes(value: float) -> str:
 
 COLUMNS = (
     Column("variant", "backend", lambda r: r.variant),
+    Column("model", "model", lambda r: r.model),
     Column("gpus", "GPUs", lambda r: r.configuration.num_gpus),
     Column("layers", "layers", lambda r: r.layers),
     Column("setting", "attention, compile, packing", lambda r: r.setting),
@@ -65,6 +66,7 @@ COLUMNS = (
     Column("predicted", "predicted GB", predicted, _gigabytes),
     Column("first_loss", "first loss", lambda r: r.losses[0] if r.losses else None, lambda v: f"{v:.4f}"),
     Column("last_loss", "last loss", lambda r: r.losses[-1] if r.losses else None, lambda v: f"{v:.4f}"),
+    Column("loss_steps", "after steps", lambda r: len(r.losses) or None),
     Column("processes", "processes", lambda r: r.processes or None),
 )
 

@@ -37,7 +37,7 @@ def render(found: Collection, charts: Sequence[Chart], title: str) -> str:
     template = environment.get_template("page.html.jinja")
     columns = [column for column in COLUMNS if any(column.value(row) is not None for row in found.rows)]
     return template.render(
-        title=title, rows=found.rows, columns=columns, sort_key=sort_key, notes=found.notes, target=TARGET,
+        title=title, rows=found.rows, columns=columns, sort_key=sort_key, notes=found.passed_over, target=TARGET,
         charts=[(chart.title, chart.svg()) for chart in charts], fits=fits(found.rows), answers=answers(found.rows),
         memory=memory_errors(found.rows), grid=grid(found.rows), logs=logs(found.rows),
         environments=environments(found.rows), good=GOOD, matrices=found.matrices,

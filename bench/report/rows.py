@@ -10,10 +10,12 @@ from typing import Any
 
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
-from bench.configuration import Configuration, ConfigurationError, parse, parse_known
+from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import PHASES
 
+FEW = 3
+"""Files that are passed over for one reason and still named one by one."""
 MOST = 1e30
 """No measured number is as large; sums and axes of larger ones would leave the range of floats."""
 
@@ -65,6 +67,10 @@ class Row:
         return " ".join([*parts, "packed" if c.packing else "padded"])
 
     @property
+    def model(self) -> str:
+        return model_name(self.configuration.model)
+
+    @property
     def layers(self) -> int | None:
         return self.configuration.num_layers
 
@@ -87,6 +93,18 @@ class Collection:
     def curves(self) -> list[Run]:
         """All loss curves that belong to no row."""
         return [run for runs in self.runs.values() for run in runs]
+
+    @property
+    def passed_over(self) -> list[str]:
+        """The notes; where one reason holds for more than three files, one line with their number."""
+        by_reason: dict[str, list[str]] = {}
+        for note in self.notes:
+            by_reason.setdefault(note.partition(": ")[2], []).append(note)
+        lines = []
+        for reason, notes in by_reason.items():
+            first = notes[0].partition(": ")[0]
+            lines += notes if len(notes) <= FEW else [f"{len(notes)} files, the first is {first}: {reason}"]
+        return lines
 
 
 def collect(paths: Sequence[Path]) -> Collection:
@@ -112,9 +130,14 @@ def collect(paths: Sequence[Path]) -> Collection:
 def _files(folder: Path) -> Iterator[Path]:
     # Beside a result lie its own steps or inputs, which are no rows and no run of their own.
     yield from (file for file in folder.rglob("*.jsonl") if not file.with_name("result.json").is_file())
-    yield from folder.rglob("*.log")
+    yield from (file for file in folder.rglob("*.log") if not _of_a_matrix(file))
     yield from folder.rglob("result.json")
     yield from folder.rglob("matrix.json")
+
+
+def _of_a_matrix(log: Path) -> bool:
+    """Whether a log is that of a cell, which the matrix beside it shows."""
+    return log.parent.name == "logs" and (log.parent.parent / "matrix.json").is_file()
 
 
 def _add(file: Path, found: Collection) -> None:

@@ -18,7 +18,7 @@ else:
     import tomli as tomllib
 
 from bench import supervise
-from bench.configuration import PRESETS, Configuration, ConfigurationError, store
+from bench.configuration import PRESETS, Configuration, ConfigurationError, seed_folder, store
 from bench.locks import Locks
 from bench.suite.settings import Settings
 
@@ -151,7 +151,7 @@ def prepare_seed(configuration: Configuration, output: Path, progress: supervise
             file.replace(folder / file.name)
         shutil.rmtree(work)
 
-    return str(once(output.resolve() / f"seed-{_identity(values)}", make))
+    return str(once(output.resolve() / seed_folder(configuration.model, _identity(values)), make))
 
 
 def vocabulary_of(configuration: Configuration) -> int:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.cli import main as bench
-from bench.configuration import Configuration
+from bench.configuration import Configuration, model_name, seed_folder
 from bench.report.columns import as_csv, table
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
@@ -128,6 +128,38 @@ def test_every_format_holds_every_row(folder: Path, tmp_path: Path, capsys: pyte
     assert "sft_test" in (tmp_path / "out.txt").read_text()
 
 
+def test_rows_tell_their_model_and_how_long_they_trained(folder: Path) -> None:
+    read = list(csv.DictReader(io.StringIO(as_csv(collect([folder]).rows))))
+    assert {(entry["model"], entry["loss_steps"]) for entry in read} == {("llama-tiny", "2"), ("llama-tiny", "")}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("llama-tiny", "llama-tiny"), ("meta-llama/Llama-3.1-8B", "Llama-3.1-8B"), ("/m/qwen/config.json", "qwen"),
+        ("/m/qwen/", "qwen"), ("/out/seed-llama-tiny-0123456789ab", "llama-tiny"), ("config.json", "config.json"),
+        ("/out/" + seed_folder("/m/qwen/config.json", "0123456789ab"), "qwen"),
+    ],
+)  # fmt: skip
+def test_a_model_is_called_by_its_last_part(model: str, name: str) -> None:
+    assert model_name(model) == name
+
+
+def test_many_files_that_are_no_training_log_are_one_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / "matrix", tmp_path / "matrix")  # its cells' logs are no training logs, and not told
+    write_json(tmp_path / "ddp" / "result.json", result(2))
+    for number in range(5):
+        (tmp_path / f"other{number}.log").write_text("hello\n")
+    (tmp_path / "empty.log").write_text("")
+    assert bench(["report", str(tmp_path)]) == 0
+    told = sorted(capsys.readouterr().err.splitlines())
+    assert len(told) == 2
+    assert told[0].endswith("empty.log: the file is empty")
+    assert f"passed over: 5 files, the first is {tmp_path / 'other0.log'}: no loss" in told[1]
+
+
 def test_a_reader_that_goes_is_no_error(folder: Path) -> None:
     command = [sys.executable, "-m", "bench", "report", str(folder)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -226,7 +258,7 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(page_file.as_uri())
-        layers = "[...document.querySelectorAll('#rows tbody tr')].map(row => row.cells[2].textContent)"
+        layers = "[...document.querySelectorAll('#rows tbody tr')].map(row => row.cells[3].textContent)"
         heading = page.locator("#rows th button", has_text="layers")
         heading.click()
         assert page.evaluate(layers) == ["2", "2", "4", "8"]

@@ -319,7 +319,7 @@ def test_the_table_tells_what_compiling_took_and_what_never_settled() -> None:
         "peak_share": 0.5, "peak_memory": 1e9, "first_loss": 2.0, "last_loss": 1.0,
         "effective": {"communication_share": 0.1, "graphs": graphs, "steady": False, "warmup_steps": 12},
     }  # fmt: skip
-    result = {"label": "one", "status": "ok", "configuration": {"num_layers": 2}, "summary": summary}
+    result = {"label": "one", "status": "ok", "configuration": {"model": "tiny", "num_layers": 2}, "summary": summary}
     assert render([result]).splitlines()[3:] == [
         "",
         "one: compiled in 12.3 s: 3 graphs, 1 breaks, 2 recompilations",
