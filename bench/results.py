@@ -25,6 +25,7 @@ from typing import Any
 
 from bench.configuration import SCHEMA, Configuration, model_facts
 from bench.flops import per_token
+from bench.text import valid_json
 
 PHASES = ("forward", "backward", "optimizer")
 
@@ -33,7 +34,7 @@ def write_json(path: Path, value: Any) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(value, indent=1, sort_keys=True), encoding="utf-8")
+    part.write_text(valid_json(value, indent=1, sort_keys=True), encoding="utf-8")
     part.replace(path)
 
 

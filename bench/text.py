@@ -1,8 +1,11 @@
-"""Tables and lines for people, of texts that come from files of others: no cell breaks out of its row."""
+"""Tables and lines for people, of texts that come from files of others: no cell breaks out of its row. And JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 MARKDOWN = "github"
 _MARKS = ("\\", "|", "`", "<", "[", "*")
@@ -23,3 +26,19 @@ def grid(rows: Iterable[Sequence[str]], headers: Sequence[str], style: str = "si
 
     cells = [[plain(cell, style) for cell in row] for row in rows]
     return tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True)
+
+
+def valid_json(value: Any, **options: Any) -> str:
+    """JSON as its readers know it: infinities and what is no number, which it lacks, are null."""
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

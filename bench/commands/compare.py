@@ -7,7 +7,6 @@ the first.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text
 from bench.compare.series import InputError, Run
 from bench.compare.sources import read
+from bench.text import valid_json
 
 
 def share(text: str) -> float:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _shown(pairs: list[Pair], form: str) -> str:
     if form == "json":
-        return json.dumps(as_data(pairs), indent=1, ensure_ascii=False)
+        return valid_json(as_data(pairs), indent=1, ensure_ascii=False)
     return as_markdown(pairs) if form == "markdown" else as_text(pairs)
 
 

@@ -38,7 +38,7 @@ _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interru
 _FORWARD = re.compile(r"^\[\w+ \d\d-\d\d (\d\d:\d\d:\d\d\.\d+) .*\bActor forward (start|end)\b")
 
 
-@dataclass
+@dataclass(slots=True)
 class Record:
     """The numbers of one step; `step` is None where the line does not say."""
 
@@ -55,6 +55,7 @@ class _Bar:
     total: int
     offset: int
     shown: dict[int, str] = field(default_factory=dict)
+    done: int = 0
 
     def records(self, names: Sequence[str]) -> Iterator[Record]:
         """The values of `names`, step by step.
@@ -85,8 +86,9 @@ def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
     bars: list[_Bar] = []
     outcome, clock = _Outcome(), _ForwardClock()
     for line in _clean(lines):
-        outcome.see(line)
-        clock.see(line)
+        if not line.startswith("{"):  # what loggers write a million times over
+            outcome.see(line)
+            clock.see(line)
         bar = _BAR.search(line) if "%|" in line else None
         if bar and "=" in bar["inside"]:
             if _postfix(bar["inside"], in_bars)[0]:  # the critic's bars may stand between the actor's
@@ -107,8 +109,9 @@ def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
 def _clean(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         for part in line.split("\r"):
-            text = _ANSI.sub("", part[:LONGEST_LINE]).strip("\n")
-            yield _ACTOR.sub("", text)
+            text = part[:LONGEST_LINE]
+            text = (_ANSI.sub("", text) if "\x1b" in text else text).strip("\n")
+            yield _ACTOR.sub("", text) if text.startswith(("(", "[")) else text
 
 
 def _render(bars: list[_Bar], match: re.Match[str]) -> None:
@@ -117,8 +120,9 @@ def _render(bars: list[_Bar], match: re.Match[str]) -> None:
     before = re.split("[%|]", match.string[: match.start()])[-1]
     title, done, total = before.strip().removesuffix(":").strip(), int(match["done"]), int(match["total"])
     last = bars[-1] if bars else None
-    if last is None or title != last.title or total != last.total or done < max(last.shown):
+    if last is None or title != last.title or total != last.total or done < last.done:
         bars.append(last := _Bar(title, total, _offset(bars, title, total)))
+    last.done = done
     last.shown[done] = _KEYS.sub(r"\1", match["inside"])  # without the times, which differ between renderings
 
 
@@ -158,7 +162,7 @@ def _json_record(line: str, names: Sequence[str]) -> Record | None:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    values = {name: value for name in names if (value := _number(found.get(name))) is not None}
+    values = {name: value for name in names if name in found and (value := _number(found[name])) is not None}
     if not values:
         return None
     step = next((_number(found[name]) for name in STEPS if name in found), None)
@@ -183,8 +187,13 @@ def _value(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"{key}(?:\w*\()?(?P<number>{_NUMBER})(?![\w.])", re.IGNORECASE)
 
 
+@cache
+def _lowered(names: tuple[str, ...]) -> dict[str, str]:
+    return {name.lower(): name for name in names}
+
+
 def _text_record(line: str, names: tuple[str, ...]) -> Record | None:
-    known = {name.lower(): name for name in names}
+    known = _lowered(names)
     values: dict[str, float] = {}
     for found in _value(names).finditer(line):
         values.setdefault(known[found["key"].lower()], float(found["number"]))
@@ -235,7 +244,7 @@ class _ForwardClock:
         self.start: datetime | None = None
 
     def see(self, line: str) -> None:
-        found = _FORWARD.match(line)
+        found = _FORWARD.match(line) if "Actor forward" in line else None
         if not found:
             return
         try:

@@ -70,10 +70,12 @@ def _file(path: Path, loss: str | None) -> list[Run]:
     return [run]
 
 
-def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line; other lines are passed over."""
+def json_lines(path: Path, holding: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line, on lines that hold one of these texts; others are passed over."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
+            if not any(text in line for text in holding):
+                continue
             try:
                 found = json.loads(line)
             except (ValueError, RecursionError):
@@ -90,7 +92,7 @@ def is_row(value: dict[str, Any]) -> bool:
 def _rows(path: Path) -> list[Run]:
     """Result rows or whole loss curves, one a line; none where the lines hold single steps or anything else."""
     found = []
-    for value in json_lines(path):
+    for value in json_lines(path, ('"losses"', '"schema"')):
         if is_row(value):
             found.append(_from_result(value, path))
         elif isinstance(value.get("losses"), list):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bench.report.predicted import predicted
 from bench.report.rows import Row
-from bench.text import grid, plain
+from bench.text import grid, plain, valid_json
 
 Value = float | int | str | None
 
@@ -110,4 +109,4 @@ def as_json(rows: Sequence[Row], more: dict[str, Any]) -> str:
         {"label": row.label, **{column.key: column.value(row) for column in COLUMNS}, "message": row.message}
         for row in rows
     ]
-    return json.dumps({"version": 1, "rows": listed, **more}, indent=1, ensure_ascii=False)
+    return valid_json({"version": 1, "rows": listed, **more}, indent=1, ensure_ascii=False)

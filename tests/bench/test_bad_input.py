@@ -25,7 +25,8 @@ def result(folder: Path, **changes: Any) -> None:
     """A measured row; `changes` are settings of another type, or values of the summary under `summary`."""
     configuration = Configuration(num_layers=2, device="cpu")
     run = {
-        "times": [{"forward": 0.1, "backward": 0.2}] * 2, "warmups": [], "losses": [3.0, 2.0], "grad_norms": [1.0, 1.0],
+        "times": [{"forward": 0.1, "backward": 0.2}] * 2, "warmups": [], "losses": [3.0, 2.0],
+        "grad_norms": changes.pop("grad_norms", [1.0, 1.0]),
         "memory": {kind: {"forward": 10**9} for kind in ("allocated", "reserved")},
         "tokens": {"real": 2000.0, "positions": 2000.0, "squares": 1e6}, "parameters": 10**6,
         "effective": {"communication_share": 0.1, "device": "cpu"}, "matmul_flops": 1e12,
@@ -167,3 +168,19 @@ def test_texts_of_others_stay_within_their_cell() -> None:
     assert "a b \\| c" in told
     assert "\\<b>" in told
     assert len(grid([["a\nb", "1"]], ["name", "value"]).splitlines()) == 3
+
+
+def test_what_is_written_is_json_whatever_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def strictly(text: str) -> Any:
+        return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+    for name, norm in (("one", float("nan")), ("two", float("inf"))):
+        result(tmp_path / name, grad_norms=[norm, 1.0])
+        assert strictly((tmp_path / name / "result.json").read_text())["runs"][0]["grad_norms"] == [None, 1.0]
+        log = [{"step": 0, "loss": 2.0, "grad_norm": norm}, {"step": 1, "loss": norm, "grad_norm": 1.0}]
+        (tmp_path / f"{name}.log").write_text("\n".join(map(json.dumps, log)))
+    for paths in (["one", "two"], ["one.log", "two.log"]):
+        main(["compare", *(str(tmp_path / path) for path in paths), "--format", "json"])
+        assert strictly(capsys.readouterr().out)
+    assert main(["report", str(tmp_path), "--format", "json"]) == 0
+    assert strictly(capsys.readouterr().out)["rows"]

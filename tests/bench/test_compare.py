@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -341,3 +342,13 @@ def test_memory_and_seconds_are_not_compared() -> None:
     seconds, memory = Run("a", metrics={"x": Metric("second", [1.0])}), Run("b", metrics={"x": Metric("byte", [1.0])})
     with pytest.raises(InputError, match="x is in second in a and in byte in b"):
         compare(seconds, memory, Limits())
+
+
+def test_a_bar_that_is_drawn_often_is_read_in_time() -> None:
+    """On one line, as a file keeps it; time that grows with the square would be minutes."""
+    drawn = (f"\rTrain: 5%|#| {n}/60000 [00:01<00:02, gpt_loss={2 - n / 60000:.6f}]" for n in range(60_000))
+    started = time.process_time()
+    run = read_log(["".join(drawn)], "log")
+    assert time.process_time() - started < 10
+    assert run.loss is not None
+    assert len(run.loss.values) == 60_000
