@@ -132,6 +132,28 @@ def test_killing_the_parent_leaves_no_process_and_no_half_result(
     assert done.communicate(timeout=60)[0].split() == ["ok", "1"]
 
 
+def test_ctrl_c_shows_the_rows_so_far_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    flags = ["--device", "cpu", "--num-gpus", "1", "--processes", "1", "--seq-len", "16", "--steps", "1", "--warmup",
+             "1", "--backend", "ddp", "--num-layers", "1,2", "--quiet", "--output", str(tmp_path)]  # fmt: skip
+    command = [sys.executable, "-m", "bench", "run", *flags]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    sweep = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **streams)  # type: ignore[call-overload]
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("ddp-1x-L2-*/heartbeat.*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does
+    told, errors = sweep.communicate(timeout=60)
+    assert (sweep.returncode, errors) == (130, "")
+    assert [" ok " in line for line in told.splitlines()[2:4]] == [True, False]
+    assert " interrupted " in told.splitlines()[3]
+    assert f"the same command with --retry-failed goes on; results are in {tmp_path}" in told
+    assert started_by(sweep.pid) == []
+    first = next(tmp_path.glob("ddp-1x-L1-*/run.0.json")).stat().st_mtime_ns
+    done = subprocess.run([*command, "--retry-failed"], cwd=ROOT, timeout=120, check=True, **streams)  # type: ignore[call-overload]
+    assert [" ok " in line for line in done.stdout.splitlines()[2:4]] == [True, True]
+    assert next(tmp_path.glob("ddp-1x-L1-*/run.0.json")).stat().st_mtime_ns == first
+
+
 def test_two_sweeps_on_one_output_measure_everything_once(tmp_path: Path) -> None:
     sweeps = [_light_sweep(tmp_path, "", "4") for _ in range(2)]
     told = [sweep.communicate(timeout=60) for sweep in sweeps]
