@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import availability, environment, results
+from bench import availability, described, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import ignored, sharding_disabled
@@ -19,6 +19,10 @@ from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
 from bench.suite.flags import positive
 from bench.sweep import Interrupted, refusal
+
+ON_GPU = {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
+ON_CPU = {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64, "steps": 3, "warmup": 1}
+"""What cells share where the flags do not say it."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--dry-run", action="store_true", help="show the cells, run none")
     p.add_argument("--quiet", action="store_true")
     p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
+    described.describe(p, ON_GPU, ON_CPU)
     return p
 
 
@@ -82,11 +87,7 @@ def _diff(old: Path, new: Path) -> int:
 def _base(options: argparse.Namespace, gpus: int) -> Configuration:
     """What all cells share: a one-process run on the GPU, or a tiny one on the CPU."""
     on_gpu = gpus and options.device != "cpu"
-    values: dict[str, Any] = (
-        {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
-        if on_gpu
-        else {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64, "steps": 3, "warmup": 1}
-    )
+    values: dict[str, Any] = dict(ON_GPU if on_gpu else ON_CPU)
     values |= {"device": "auto" if on_gpu else "cpu", "backend": options.backend}
     for name in ("model", "num_layers", "dtype", "seq_len", "steps", "warmup", "device", "max_inputs"):
         if getattr(options, name) is not None:

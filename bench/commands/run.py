@@ -10,11 +10,11 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bench import availability, environment
+from bench import availability, described, environment
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.session import PLACES, Orders, place_and_step
@@ -86,17 +86,17 @@ def parser() -> argparse.ArgumentParser:
     what = p.add_argument_group("what runs (lists make a sweep)")
     what.add_argument("--backend", type=_texts, help="deepspeed, fsdp2, ddp, or package.module:Class")
     what.add_argument("--zero-stage", "--zero_stage", type=_stages, help="of deepspeed; default 2")
-    what.add_argument("--num-gpus", "--num_gpus", type=_wholes, help="processes; without GPUs they run on the CPU")
+    what.add_argument("--num-gpus", "--num_gpus", type=_wholes, help="processes; default: one per GPU, without GPUs 2")
     what.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", "--ds_tensor_parallel_size", type=_wholes)
     what.add_argument("--ring", "--ring-size", "--ring_attn_size", type=_wholes)
     what.add_argument("--num-layers", "--num_layers", type=_wholes)
     what.add_argument("--model", "--pretrain", type=_texts, help="preset, config.json, directory or hub name")
-    what.add_argument("--attn", type=_choices("attn"))
+    what.add_argument("--attn", type=_choices("attn"), help=", ".join(CHOICES["attn"]))
     what.add_argument("--flash-attn", dest="flash_attn", action=argparse.BooleanOptionalAction)
     what.add_argument("--compile", type=_choices("compile"), nargs="?", const=["blocks"])
     what.add_argument("--deepcompile", action="store_true", help="the same as --compile=deepcompile")
     what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction)
-    what.add_argument("--seq-len", "--seq_len", type=_wholes, help="positions of a synthetic row; default 2048")
+    what.add_argument("--seq-len", "--seq_len", type=_wholes, help="positions of a synthetic row")
     how = p.add_argument_group("how it trains")
     how.add_argument("--dtype", "--param_dtype", choices=CHOICES["dtype"])
     how.add_argument("--head", choices=CHOICES["head"])
@@ -113,7 +113,8 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--sequence-parallel", "--sequence_parallel", action="store_true", default=None)
     how.add_argument("--tp-plan", dest="tp_plan", choices=CHOICES["tp_plan"])
     how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
-    how.add_argument("--micro-batch-size", "--micro_train_batch_size", type=_whole)
+    how.add_argument("--micro-batch-size", "--micro_train_batch_size", type=_whole,
+                     help="samples per rank and forward pass; default 4, of recorded batches 1")  # fmt: skip
     how.add_argument("--train-batch-size", "--train_batch_size", type=_whole)
     data = p.add_argument_group("inputs")
     data.add_argument("--inputs", help="recorded batches, a directory or file; default: synthetic ones")
@@ -152,6 +153,7 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launch.add(p)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    described.describe(p, *({**asdict(Configuration()), **_defaults(gpus)} for gpus in (1, 0)))
     return p
 
 

@@ -37,7 +37,8 @@ def parser() -> argparse.ArgumentParser:
         "--ring-size", "--ring", "--ring_attn_size", dest="ring_sizes", type=positives, help="default 2; likewise"
     )
     for name in ("deepspeed", "fsdp2", "tp", "ring"):
-        runs.add_argument(f"--skip-{name}", action="store_true", default=None)
+        help = f"no run of {name}" if name not in ("tp", "ring") else f"no run with --{name}, alone or combined"
+        runs.add_argument(f"--skip-{name}", action="store_true", default=None, help=help)
     runs.add_argument(
         "--reorder", action="store_true", default=None,
         help="run deepspeed twice, with sums in another order: the noise that no backend can be below",

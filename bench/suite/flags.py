@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.configuration import CHOICES, LARGEST
+from bench.described import describe
+from bench.suite.settings import MAX_GPUS, Settings, defaults
 
 SIZES = ("tp_sizes", "ring_sizes")
 
@@ -36,7 +39,9 @@ def add_training(p: argparse.ArgumentParser) -> None:
     model = p.add_argument_group("model and machine")
     model.add_argument("--model", "--pretrain", help="preset, config.json, directory or hub name")
     model.add_argument("--num-layers", "--num_layers", type=positive)
-    model.add_argument("--num-gpus", "--num_gpus", type=positive, help="processes; without GPUs they run on the CPU")
+    model.add_argument(
+        "--num-gpus", "--num_gpus", type=positive, help="processes; default: one per GPU, at most 8; 2 without"
+    )
     model.add_argument("--zero-stage", "--zero_stage", type=int, choices=(0, 1, 2, 3), help="of deepspeed; default 2")
     model.add_argument("--device", choices=("auto", "cpu", "cuda"))
     model.add_argument("--dtype", "--param_dtype", choices=("bf16", "fp32"))
@@ -57,7 +62,9 @@ def add_training(p: argparse.ArgumentParser) -> None:
     how.add_argument("--micro-batch-size", "--micro_train_batch_size", type=positive)
     how.add_argument("--train-batch-size", "--train_batch_size", type=positive, help="default: one per process")
     how.add_argument("--random-seed", "--seed", type=int)
-    how.add_argument("--save-steps", "--save_steps", type=positive, help="checkpoint after so many; resumed from")
+    how.add_argument(
+        "--save-steps", "--save_steps", type=positive, help="checkpoint after so many; resumed from; default: none"
+    )
     how.add_argument("--save-model", action="store_true", default=None, help="write each trained model as safetensors")
     out = p.add_argument_group("output")
     out.add_argument("--output-dir", "--output", type=Path, help="results and checkpoints; default ./checkpoint/suite")
@@ -65,6 +72,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     out.add_argument("--force", action="store_true", help="train again what is there already")
     out.add_argument("--quiet", action="store_true")
     out.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    describe(p, *({**asdict(Settings()), **defaults(gpus)} for gpus in (MAX_GPUS, 0)))
 
 
 def given(options: argparse.Namespace) -> dict[str, Any]:
