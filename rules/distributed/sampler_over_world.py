@@ -91,6 +91,7 @@ def _given(project: Project, function: Method) -> list[str]:
 
 def _members(cls: ClassDef) -> Iterator[str]:
     for owner in cls.mro:
+        yield from (name for name, _ in owner.facts.attributes)
         for method in owner.every_method():
             own = f"{first_name(method)}."
             yield method.name
@@ -138,6 +139,20 @@ def loader(dataset, strategy):
 
 def main(mesh, dataset):
     return loader(dataset, Strategy(mesh))
+""",
+    """
+from dataclasses import dataclass
+
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+@dataclass
+class State:
+    dp_size: int
+    tp_size: int
+
+def loader(dataset, state: State):
+    return DistributedSampler(dataset, dist.get_world_size(), dist.get_rank(), seed=state.dp_size)  # error: MP531
 """,
 ]
 

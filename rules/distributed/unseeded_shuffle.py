@@ -4,7 +4,8 @@ What it does
     Reports `random.shuffle`, `random.sample`, `torch.randperm` without a generator and `numpy.random.permutation` in
     a function that then takes a part by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a
     stretch (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`) or a shard of a data
-    set. Silent where the function seeds, or the project seeds that generator with a number that names no rank.
+    set. Silent where the function seeds, or the project seeds that generator with a number that names no rank; a
+    generator that the function itself seeds with its rank (`manual_seed(seed + rank)`) is reported.
 
 Why is this bad
     The parts belong to different orders: some samples are seen twice, others never, differently in each run.
@@ -34,9 +35,11 @@ _SHUFFLES = {
     "numpy.random.permutation": "numpy.random.seed",
     "numpy.random.shuffle": "numpy.random.seed",
 }
+_SEEDS = frozenset({"manual_seed", "seed", "Random", "RandomState", "default_rng"})
+_BY_RANK = re.compile(r"rank(\(\))?($|[^\w(\s/]|\s+[^/\s])")
 _SEEDING_ALL = ("set_seed", "seed_everything", "set_random_seed", "enable_full_determinism", "set_global_seed")
 _RANK = r"[\w.]*rank(\(\))?"
-_SIZE = r"[\w.]*(world_size|_size|num_replicas|num_processes|num_shards|num_ranks|num_gpus)(\(\))?"
+_SIZE = r"[\w.]*(\bworld|world_size|_size|num_replicas|num_processes|num_shards|num_ranks|num_gpus)(\(\))?"
 _PART = re.compile(
     rf"\[\s*{_RANK}\s*:[^\]\n]*:\s*{_SIZE}\s*\]"
     rf"|\[\s*{_RANK}\s*\*[^\]\n:]*:"
@@ -48,20 +51,31 @@ _PART = re.compile(
 def check_project(project: Project) -> Iterator[Finding]:
     for function, call in project.calls(*{name.rpartition(".")[2] for name in _SHUFFLES}):
         seeding = _SHUFFLES.get(project.dotted(function, call.target))
+        if _seeds_by_rank(function, call) and not is_aside(function.path) and _divides(function, call):
+            yield _report(function, call, "every rank seeds its own shuffle")
+            continue
         if seeding is None or call.keyword("generator") is not None or is_aside(function.path):
             continue
         text = text_of(function)
         if "seed" in text or "broadcast" in text or not _divides(function, call) or _seeded(project, seeding):
             continue
-        yield RULE.finding(
-            function.path,
-            call.at,
-            f"every rank shuffles for itself in `{function.qualname}` (`{call.target}`), then takes its"
-            " part of its own order",
-            help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide"
-            " by rank",
-            context=f"{function.qualname}:{call.target}",
-        )
+        yield _report(function, call, "every rank shuffles for itself")
+
+
+def _report(function: Method, call: Call, what: str) -> Finding:
+    return RULE.finding(
+        function.path,
+        call.at,
+        f"{what} in `{function.qualname}` (`{call.target}`), then takes its part of its own order",
+        help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide by rank",
+        context=f"{function.qualname}:{call.target}",
+    )
+
+
+def _seeds_by_rank(function: Method, call: Call) -> bool:
+    """Whether the function seeds with its rank before it shuffles."""
+    seeds = (c for c in function.facts.calls if c.method in _SEEDS and c.at < call.at)
+    return any(_BY_RANK.search(a.value) for c in seeds for a in c.args)
 
 
 def _divides(function: Method, call: Call) -> bool:
@@ -78,6 +92,16 @@ def _seeded(project: Project, seeding: str) -> bool:
 
 
 INCORRECT = [
+    """
+import torch
+
+class Sampler:
+    def __iter__(self):
+        generator = torch.Generator()
+        generator.manual_seed(self.seed + self.epoch + self.rank)
+        order = torch.randperm(self.size, generator=generator).tolist()  # error: MP532
+        return iter(order[self.rank :: self.world_size])
+""",
     """
 import random
 import torch.distributed as dist
@@ -112,6 +136,25 @@ class Tokens:
 ]
 
 CORRECT = [
+    """
+import random
+import torch
+
+class Sampler:
+    def __iter__(self):
+        generator = torch.Generator()
+        generator.manual_seed(self.seed + self.epoch)
+        order = torch.randperm(self.size, generator=generator).tolist()
+        own = order[self.rank :: self.world_size]
+        random.Random(self.seed + self.rank).shuffle(own)
+        return iter(own)
+
+    def of_group(self):
+        rng = random.Random(self.seed + self.rank // self.tp_size)
+        order = list(range(self.size))
+        rng.shuffle(order)
+        return order[self.tp_rank :: self.tp_size]
+""",
     """
 import random
 import torch.distributed as dist

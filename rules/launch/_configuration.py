@@ -15,7 +15,8 @@ class Said(NamedTuple):
     """What is said of one quantity, and where.
 
     `value` is None where it is not known; then `why` may say why. `flag` is what a person would change. `span` is
-    None for a default: nothing in the file says it. `switch`: its presence says it.
+    None for a default: nothing in the file says it, but a file of defaults may, which `default` names. `switch`: its
+    presence says it.
     """
 
     value: Any
@@ -25,6 +26,11 @@ class Said(NamedTuple):
     why: str = ""
     switch: bool = False
     related: tuple[Related, ...] = ()
+    default: tuple[str, At] | None = None
+
+    def in_file(self) -> Said:
+        """The same, standing in the file of defaults."""
+        return self if self.default is None else self._replace(path=self.default[0], span=self.default[1])
 
 
 class Offer(NamedTuple):

@@ -120,7 +120,8 @@ def _leaves(node: Node, links: tuple[str, ...], found: dict[str, Said | None]) -
         path = (*links, name)
         if child.kind == "scalar":
             computed = child.value is None or isinstance(child.value, str) and "${" in child.value
-            found[".".join(path)] = None if computed else Said(str(child.value), ".".join(path))
+            said = Said(str(child.value), ".".join(path), default=(child.path, child.at) if child.path else None)
+            found[".".join(path)] = None if computed else said
         elif child.kind == MAPPING:
             closed = _leaves(child, path, found) and closed
     return closed

@@ -72,7 +72,8 @@ class _Tests:
     @cached_property
     def all(self) -> list[_Test]:
         checks = self.project.analysis(Quotients).tested()
-        return [_Test(check, loop) for check in checks for loop in _passes(check)]
+        rows = ((check, list(_passes(check))) for check in checks)  # one by name is already that of one pass
+        return [_Test(check, loop) for check, loops in rows for loop in (loops[:1] if check.by_name else loops)]
 
 
 def _passes(check: Check) -> Iterator[Pass]:

@@ -44,6 +44,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     from rules.launch._own_checks import refusals
     from rules.launch._quantities import configurations
 
+    defaults: set[tuple[str, str]] = set()
     for configuration in configurations(project):
         quantities = configuration.quantities()
         reported = set()
@@ -53,7 +54,12 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(explain(violation, quantities), configuration, place)
         for refusal in refusals(project, configuration):
             place = next((said for said in refusal.said if said.span is not None), None)
-            if place is not None and place.flag not in reported:
+            if place is None:  # two values of a file of defaults, once for all launches that leave them
+                place = next((each for said in refusal.said if (each := said.in_file()).span is not None), None)
+                if place is None or (place.path, place.flag) in defaults:
+                    continue
+                defaults.add((place.path, place.flag))
+            if place.flag not in reported:
                 reported.add(place.flag)
                 yield _report_refusal(refusal, configuration, place)
 
@@ -236,6 +242,45 @@ tensor = 2
 [training]
 local_batch_size = 4
 global_batch_size = 100  # error: MP705
+""",
+    """# file: train.py
+import argparse
+
+def validate(args, world_size):
+    for name in ("num_heads", "num_kv_heads"):
+        if getattr(args, name) % args.tp:
+            raise ValueError(f"{name} must be divisible by tp")
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("--num-heads", "--num-kv-heads", "--tp"):
+        parser.add_argument(name, type=int, default=8)
+    args = parser.parse_args()
+    validate(args, 8)
+
+if __name__ == "__main__":
+    main()
+# file: run.sh
+torchrun --nproc_per_node 8 train.py --num-heads 32 --num-kv-heads 2 --tp 4  # error: MP705
+""",
+    """# file: train.py
+import hydra
+
+@hydra.main(config_path="configs", config_name="base", version_base=None)
+def main(cfg):
+    if cfg.model.num_heads % cfg.model.num_kv_heads:
+        raise ValueError("kv heads")
+
+if __name__ == "__main__":
+    main()
+# file: configs/base.yaml
+model:
+  num_heads: 32  # error: MP705
+  num_kv_heads: 12
+# file: one.sh
+torchrun --nproc_per_node 8 train.py
+# file: two.sh
+torchrun --nproc_per_node 4 train.py
 """,
 )
 

@@ -209,4 +209,18 @@ def heads_of_rank(num_kv_heads, tp_size):
         return 1
     return num_kv_heads // tp_size
 """,
+    """
+# file: pkg/__init__.py
+# file: pkg/arguments.py
+def validate(args, tp_size):
+    for name in ("num_heads", "num_kv_heads"):
+        if getattr(args, name) % tp_size:
+            raise ValueError(f"{name} is no multiple of {tp_size}")
+# file: pkg/attention.py
+import torch.distributed as dist
+
+class Attention:
+    def __init__(self, args, tp_size):
+        self.num_heads = args.num_heads // tp_size
+""",
 ]

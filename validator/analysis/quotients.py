@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.by_name import filled, passes
 from validator.analysis.dimensions import MODEL_PARALLEL, Dimensions, Size, quotient
 from validator.analysis.places import is_aside
 from validator.facts.text import path_of
@@ -35,13 +36,17 @@ class Quotient(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A test whether one size is a multiple of another. `tests`: the conditions around it, outermost first."""
+    """A test whether one size is a multiple of another. `tests`: the conditions around it, outermost first.
+
+    `by_name`: it is one of several that a loop over names of attributes makes.
+    """
 
     function: Method
     node: ast.expr
     left: Size
     right: Size
     tests: tuple[ast.If, ...]
+    by_name: bool = False
 
 
 class Quotients:
@@ -116,24 +121,30 @@ class Quotients:
         if function not in self._checks:
             lines = self._lines[1].get(function, set())
             node = function.node if lines else None
-            self._checks[function] = [*self._tested(function, node, (), lines)] if node is not None else []
+            self._checks[function] = [*self._tested(function, node, (), lines, {})] if node is not None else []
         return self._checks[function]
 
-    def _tested(self, function: Method, node: ast.AST, tests: tuple[ast.If, ...], lines: set[int]) -> Iterator[Check]:
+    def _tested(
+        self, function: Method, node: ast.AST, tests: tuple[ast.If, ...], lines: set[int], named: Mapping[str, str]
+    ) -> Iterator[Check]:
+        """The tests below a node. `named`: what the variables of the loops around it over literal texts are."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
                 continue
             if isinstance(child, ast.stmt) and not _spans(child, lines):
                 continue
             if isinstance(child, ast.BinOp) and isinstance(child.op, ast.Mod) and not _is_text(child.left):
-                left, right = (self.dimensions.size(function, each) for each in (child.left, child.right))
-                yield Check(function, child, left, right, tests)
+                left, right = (
+                    self.dimensions.size(function, filled(each, named)) for each in (child.left, child.right)
+                )
+                yield Check(function, child, left, right, tests, bool(named))
             if isinstance(child, ast.Compare) and len(child.ops) == 1 and isinstance(child.ops[0], ast.Eq | ast.NotEq):
                 yield from self._compared(function, child, tests)
             inside = tests
             if isinstance(node, ast.If) and child in (*node.body, *node.orelse):
                 inside = (*tests, node)
-            yield from self._tested(function, child, inside, lines)
+            for more in passes(child) or [{}]:
+                yield from self._tested(function, child, inside, lines, {**named, **more})
 
     def _compared(self, function: Method, node: ast.Compare, tests: tuple[ast.If, ...]) -> Iterator[Check]:
         """`dp * tp != world_size`, whichever side the product stands on."""

@@ -44,7 +44,8 @@ RELEVANT = (
     b"subprocess", b"os.system", b"os.popen", b"import ray\n", b"from ray", b"hydra.main", b"set_struct",
     b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
     b"pixel_values", b"unfinished_sequences", b"accumulation_steps", b"grad_accum", b"tp_size",
-    b".backward(", b"DistributedDataParallel", b"clip_grad_norm_", b"gradient_checkpointing_enable", b"checkpoint_impl",
+    b".backward(", b"DistributedDataParallel", b"clip_grad_norm_", b"gradient_checkpointing_enable",
+    b"checkpoint_impl", b"n_heads", b"kv_heads",
     b"rank_", b"_rank", b".rank", b"add_argument", b"parse_args", b".args", b" args.", b"(args.", b"(args,", b"{args.",
     b"=args.", b"[args.", b"*args.",  # reads of options (never bare "args.": every `kwargs.` has it)
 )  # fmt: skip
