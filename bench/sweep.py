@@ -185,6 +185,8 @@ class Sweep:
         """Whether a row that is there already counts."""
         if old["status"] == "skipped":
             return self.skip and not self.retry_failed
+        if old["status"] == "interrupted":
+            return False  # the same command goes on
         return old["status"] in KEPT or not self.retry_failed
 
     def _prepare(self, configuration: Configuration, folder: Path) -> None:

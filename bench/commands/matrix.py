@@ -143,7 +143,7 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
     print(show.table(entries))
     print(f"matrix, logs and results: {options.output}")
     if interrupted:
-        print("interrupted: the same command with --retry-failed goes on")
+        print("interrupted: the same command goes on")
         return INTERRUPTED
     return OK if all(one["class"] in (*WORKS, "unsupported") for one in entries) else FAILED
 

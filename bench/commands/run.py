@@ -324,7 +324,7 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace, gpu
         rows = sweep.run()
     except Interrupted as stop:
         print(render(stop.rows))
-        print(f"interrupted: the same command with --retry-failed goes on; results are in {options.output}")
+        print(f"interrupted: the same command goes on; results are in {options.output}")
         return INTERRUPTED
     except OSError as error:
         print(f"bench run: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
