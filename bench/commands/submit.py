@@ -16,6 +16,7 @@ from typing import Any
 
 from bench import validation
 from bench.cli import FAILED, OK, USAGE
+from bench.launch import own_flags
 from bench.launch.script import Script
 
 SECONDS = 120
@@ -49,11 +50,11 @@ def main(arguments: Sequence[str]) -> int:
         script = _read(options.script)
         sizes = _sizes(options)
         command = _command(options, script, sizes)
-        found = check(options.script, script, sizes, options.source)
+        found = [*check(options.script, script, sizes, options.source), *own_flags.check(script.text)]
         for finding in found:
             print(_line(options.script, finding))
         for module in script.modules():
-            if not _holds(options.source, module):
+            if module != "bench" and not _holds(options.source, module):
                 print(f"note: {module} does not lie in {options.source}: its options were not checked; give --source")
         errors = sum(finding["severity"] == "error" for finding in found)
         if errors and not options.force:

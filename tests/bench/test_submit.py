@@ -89,6 +89,31 @@ def test_options_are_held_against_the_program(cluster: Path, capsys: pytest.Capt
     assert cluster.exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("srun py -m bench --num-layer 2", "`--num-layer` is no option of `bench run`; did you mean `--num-layers`"),
+        ("python -m bench sft --backend fsdp2 --ringsize=2", "`--ringsize` is no option of `bench sft`"),
+        ("python -m bench compre a b", "bench has no command `compre`; did you mean `compare`?"),
+        ("cd x && py -m bench sft --dtype fp16 > log", "`bench sft`: argument --dtype/--param_dtype: invalid choice"),
+        ("torchrun -m bench run \\\n --tp 0", "`bench run`: argument --tp"),
+        ("python -m bench plan --model m | tee log", "`bench plan`: the following arguments are required: --gpus"),
+        ("python -m bench compare a b --treshold $T", "`--treshold` is no option of `bench compare`"),
+        ("python -m bench sft --num-gpus $N --tp=${TP} >log 2>&1", ""),
+        ("# python -m bench nothing", ""),
+        ("echo ready; python -m bench run --help; python -m bench sft --max-samples 8 && echo done", ""),
+        ("python -m bench $COMMAND --flag", ""),
+    ],
+)  # fmt: skip
+def test_the_commands_of_bench_are_held_against_their_own_flags(
+    command: str, told: str, cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("job.sh").write_text(f"#!/bin/bash\n#SBATCH --nodes=1\n\n{command}\n")
+    assert main(["job.sh", "--dry-run"]) == (1 if told else 0)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith(f"job.sh:4: error bench-flags {told}" if told else "sbatch")
+
+
 def test_a_program_out_of_sight_is_told(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("job.sh").write_text(
         "#!/bin/bash\n#SBATCH --nodes=1\nsrun python -m torch.distributed.run \\\n  -m a.train --lr 1\n"
