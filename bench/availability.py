@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from importlib import metadata
 
@@ -20,6 +21,9 @@ INSTALL = {
 DISTRIBUTIONS = {"flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
 """By attention: transformers knows these by their distributions, for all of them share module names."""
 CUDA_KERNELS = ("sdpa_efficient", "sdpa_cudnn")
+LOSSES = ("sft", "ppo")
+NAMED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
+"""`package.module:name`."""
 COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
@@ -41,6 +45,18 @@ def _modules(configuration: Configuration) -> list[str]:
     if configuration.head == "liger":
         needed.append("liger_kernel")
     return needed
+
+
+def loss_problem(name: str) -> str | None:
+    """Why there can be no such loss, as far as that is known without importing anything of the user's."""
+    package = name.partition(".")[0].partition(":")[0]
+    if name in LOSSES:
+        return None
+    if not NAMED.fullmatch(name):
+        return f"--loss {name}: use {', '.join(LOSSES)} or module:function"
+    if not installed(package):
+        return f"--loss {name}: {package} is not found: set PYTHONPATH to the folder it lies in"
+    return None
 
 
 def lacking(configuration: Configuration, gpus: int) -> str | None:

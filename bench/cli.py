@@ -9,6 +9,7 @@ import select
 import sys
 from collections.abc import Mapping, Sequence
 
+from bench import stopping
 from bench.streams import printable
 
 COMMANDS = {
@@ -33,6 +34,9 @@ DEFAULT = "run"
 
 RANKS = ("run", "replay", "sft")
 """Commands that are one rank where a launcher started them."""
+
+STOPPABLE = ("run", "suite", "sft", "replay", "matrix")
+"""Commands that end on SIGTERM, from their first moment on, as they do on Ctrl-C: what they started ends with them."""
 
 MEETING = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -71,8 +75,16 @@ def main(arguments: Sequence[str]) -> int:
     if problem:
         print(f"bench {name}: {problem}", file=sys.stderr)
         return USAGE
+    if name in STOPPABLE and "RANK" not in os.environ:
+        stopping.listen()
     with printable():
         return _run(name, rest)
+
+
+def _interrupted(name: str) -> int:
+    if name in STOPPABLE:
+        print(f"bench {name}: interrupted: the same command goes on from here", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
@@ -83,9 +95,11 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        return INTERRUPTED
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in REQUIRED:
+        return _interrupted(name)
+    except ImportError as error:
+        if stopping.STOPPED.is_set():
+            return _interrupted(name)
+        if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] not in REQUIRED:
             raise
         print(f"bench: {error.name} is not installed: pip install 'meshproof[bench]'", file=sys.stderr)
         return USAGE

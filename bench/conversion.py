@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,18 +205,33 @@ def write(
             raise CheckpointError(f"{target}: is not empty")
         _describe(network, target, dtype, beside)
         any_network: Any = network.to(SAVED_DTYPES[dtype])
-        any_network.save_pretrained(target)
+        with _onto_disk(target):
+            any_network.save_pretrained(target)
         return target
     if (target / tag).exists():
         raise CheckpointError(f"{target / tag}: exists")
     prefix = "" if bare else ACTOR
     named = {f"{prefix}{name}": parameter.detach() for name, parameter in network.named_parameters()}
     training = resume.Training(named, torch.device("cpu"), seed=0)
-    written = resume.save(training, str(target), tag, None, max_num=UNLIMITED, max_mem=UNLIMITED, save_latest=True)
+    with _onto_disk(target):
+        written = resume.save(training, str(target), tag, None, max_num=UNLIMITED, max_mem=UNLIMITED, save_latest=True)
     # No run has been here: whoever loads it starts with random numbers of his own.
     shutil.rmtree(Path(written) / "rng")
     _describe(network, Path(written) / DESCRIPTION, "fp32", beside)
     return Path(written)
+
+
+@contextmanager
+def _onto_disk(target: Path) -> Iterator[None]:
+    """Make of a full disk, which each library has a name of its own for, a `CheckpointError`."""
+    from safetensors import SafetensorError
+    from torch.distributed.checkpoint import CheckpointException
+
+    try:
+        yield
+    except (SafetensorError, CheckpointException, RuntimeError) as error:
+        free = shutil.disk_usage(target).free >> 20
+        raise CheckpointError(f"{target}: cannot be written, {free} MiB are free: {stored.reason(error)}") from None
 
 
 def _describe(network: Any, folder: Path, dtype: str, beside: Path | None) -> None:

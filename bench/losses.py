@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -52,4 +53,13 @@ def find_loss(name: str) -> Loss:
         raise ValueError(f"--loss {name}: {error}") from None
     if not callable(found):
         raise ValueError(f"--loss {name}: {function} is not a function")
-    return Loss(found, use_actions=True)
+
+    @functools.wraps(found)
+    def checked(log_probs: torch.Tensor, inputs: ModelInputs) -> torch.Tensor:
+        total = found(log_probs, inputs)
+        if not isinstance(total, torch.Tensor) or total.ndim:
+            got = f"shape {tuple(total.shape)}" if isinstance(total, torch.Tensor) else type(total).__name__
+            raise ValueError(f"--loss {name} gave {got}: it should give the sum over the tokens, a tensor of shape ()")
+        return total
+
+    return Loss(checked, use_actions=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +34,7 @@ PHASES = ("forward", "backward", "optimizer")
 def write_json(path: Path, value: Any) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_text(valid_json(value, indent=1, sort_keys=True), encoding="utf-8")
     part.replace(path)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import sessions, stacks
+from bench import sessions, stacks, stopping
 from bench.diagnose.analysis import recorded_positions
 from bench.heartbeat import die_with_parent, read_all
 from bench.inputs import KEPT
@@ -139,6 +139,7 @@ def run_group(
     All its processes are killed on a deadline and on Ctrl-C, which is raised again. Raises `OSError` where the
     folder cannot be written.
     """
+    stopping.check()
     for pattern in (*STALE, f"{flight.PREFIX}*"):
         for stale in folder.glob(pattern):
             stale.unlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -121,10 +120,6 @@ def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tupl
     return chosen, cells.never(possible, refused, options.strength)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], gpus: int) -> int:
     references = [cells.reference(cell.configuration) for cell in chosen]
     configurations = list(dict.fromkeys([*references, *(cell.configuration for cell in chosen)]))
@@ -133,7 +128,6 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
         configurations, options.output, processes=1, force=options.force, retry_failed=options.retry_failed,
         quiet=options.quiet, lanes=min(lanes, max(gpus, 1)),
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, _interrupt)
     interrupted = False
     try:
         rows = sweep.run()

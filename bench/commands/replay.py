@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,6 +107,9 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     if made.backend != "deepspeed":
         made = replace(made, zero_stage=Configuration.zero_stage)
     made = effective(made)
+    problem = availability.loss_problem(made.loss)
+    if problem:
+        raise ConfigurationError(problem)
     dealt = 1 if made.shuffle_inputs else made.dp
     return replace(made, steps=-(-len(files) // dealt))
 
@@ -142,10 +144,6 @@ def _total(configuration: Configuration) -> int:
     return len(list_inputs(Path(configuration.inputs or ""))[: configuration.max_inputs])
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
     """Start the ranks; another replay of the same into the same place is waited for."""
     locks = Locks(folder.parent)
@@ -170,7 +168,6 @@ def _replayed(configuration: Configuration, folder: Path, quiet: bool) -> int:
             if not quiet:
                 print(records.line(record, total, configuration.dp), flush=True)
 
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         verdict = supervise.run_group(folder, 0, configuration.num_gpus, progress, job=job)
     except KeyboardInterrupt:
@@ -185,6 +182,8 @@ def _replayed(configuration: Configuration, folder: Path, quiet: bool) -> int:
 def _failed(verdict: supervise.Verdict, folder: Path) -> int:
     rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
     hint = f"; {verdict.hint()}" if verdict.hint() else ""
+    if verdict.status == "interrupted":
+        hint = "; the same command goes through all inputs again"
     log = f"; log: {folder / 'log.0.txt'}"
     print(f"bench replay: {verdict.status}: {rank}{verdict.message}{hint}{log}", file=sys.stderr)
     if verdict.status == "interrupted":

@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -170,7 +169,7 @@ def _add_debugging(p: argparse.ArgumentParser) -> None:
 
 
 MOST_ROWS = 10_000
-CLASS = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+CLASS = re.compile(rf"{availability.NAMED.pattern}(?:\.[^\W\d]\w*)*")
 """`package.module:Class`. The name of the class is part of the name of a directory."""
 
 NOT_SETTINGS = frozenset((
@@ -251,13 +250,16 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
     return list(dict.fromkeys(found))
 
 
-def _check_backends(configurations: Iterable[Configuration]) -> None:
+def _check_names(configurations: Iterable[Configuration]) -> None:
     known = ("deepspeed", "fsdp2", "ddp")
     for configuration in configurations:
         if configuration.backend not in known and not CLASS.fullmatch(configuration.backend):
             raise ConfigurationError(
                 f"--backend {configuration.backend}: use {', '.join(known)} or package.module:Class"
             )
+        problem = availability.loss_problem(configuration.loss)
+        if problem:
+            raise ConfigurationError(problem)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -272,7 +274,7 @@ def main(arguments: Sequence[str]) -> int:
         launch.check(options, settings)
         gpus = launch.gpus(options)
         configurations = expand(settings, gpus) if options.cell is None else [launch.cell(options.cell)]
-        _check_backends(configurations)
+        _check_names(configurations)
         orders = _orders(options)
         if orders is None and not options.dry_run:
             options.output.mkdir(parents=True, exist_ok=True)
@@ -302,7 +304,6 @@ def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
     if refused is not None:
         print(f"bench run: {refused[0]}{f'; {refused[1]}' if refused[1] else ''}", file=sys.stderr)
         return USAGE
-    signal.signal(signal.SIGTERM, _interrupt)
     return run_in_foreground(configuration, orders)
 
 
@@ -319,7 +320,6 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace, gpu
     )  # fmt: skip
     if launch.wants_array(options):
         return launch.leave_to_slurm(sweep, options)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         rows = sweep.run()
     except Interrupted as stop:
@@ -334,11 +334,6 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace, gpu
     return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
 
 
-def _interrupt(number: int, frame: object) -> None:
-    """A terminated sweep ends as one stopped by Ctrl-C: with its process groups."""
-    raise KeyboardInterrupt
-
-
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
     """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
     from bench import results
@@ -346,7 +341,7 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
 
     world = int(os.environ.get("WORLD_SIZE", "1"))
     configurations = expand({**settings, "num_gpus": world}, gpus)
-    _check_backends(configurations)
+    _check_names(configurations)
     if len(configurations) != 1:
         raise ConfigurationError("under a launcher one configuration runs at a time: give no lists")
     configuration, orders = configurations[0], _orders(options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -58,15 +57,10 @@ def main(arguments: Sequence[str]) -> int:
         return FAILED
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
     from bench.progress import Progress
     from bench.suite.sweep import TrainingSweep, log_path, with_data
 
-    signal.signal(signal.SIGTERM, _interrupt)
     progress = Progress(1, options.quiet)
     progress.begin(0, "seed checkpoint")
     ready = with_data(settings, [cell], progress.update)

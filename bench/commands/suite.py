@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,12 +70,11 @@ def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) 
     from bench.suite.sweep import TrainingSweep, with_data
     from bench.sweep import Interrupted
 
-    signal.signal(signal.SIGTERM, _interrupt)
     progress = Progress(1, options.quiet)
     progress.begin(0, "seed checkpoint")
     try:
         ready = with_data(settings, planned, progress.update)
-    except (InputError, ConfigurationError) as error:
+    except (InputError, ConfigurationError, OSError) as error:
         print(f"bench suite: {error}", file=sys.stderr)
         return USAGE
     except PreparationError as error:
@@ -84,18 +82,17 @@ def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) 
         return FAILED
     finally:
         progress.end()
-    sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
     try:
+        sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
         rows = sweep.train()
+    except OSError as error:
+        print(f"bench suite: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
+        return USAGE
     except Interrupted:
         _conclude(sweep.named(), settings, options.threshold)
         print("interrupted: the same command goes on; what is finished is kept")
         return INTERRUPTED
     return OK if _conclude(rows, settings, options.threshold) else FAILED
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _conclude(rows: Mapping[str, Mapping[str, Any]], settings: Settings, threshold: float) -> bool:

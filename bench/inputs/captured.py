@@ -7,9 +7,12 @@ else before anything of it runs.
 
 from __future__ import annotations
 
+import errno
 import io
 import math
+import os
 import pickle
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -24,6 +27,7 @@ from bench.pickles import RestrictedUnpickler, one_line
 
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 SUFFIXES = (".pkl", ".pickle", ".safetensors")
 
 
@@ -124,7 +128,8 @@ def read_batches(path: Path, limit: int | None = None) -> Iterator[Batch]:
 
 
 def write_batch(batch: Batch, path: Path) -> None:
-    """Store a batch as safetensors, whole or not at all."""
+    """Store a batch as safetensors, whole or not at all. Raises `OSError`, on a full disk too."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +139,11 @@ def write_batch(batch: Batch, path: Path) -> None:
         "attention_mask": batch.attention_mask.to(torch.uint8).contiguous(),
         "action_mask": batch.action_mask.to(torch.uint8).contiguous(),
     }
-    save_file(tensors, part)
+    try:
+        save_file(tensors, part)
+    except SafetensorError as error:
+        number = int(found[1]) if (found := OS_ERROR.search(str(error))) else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from None
     part.replace(path)
 
 

@@ -43,6 +43,6 @@ def _keep(batches: Sequence[Batch], kept: Path) -> None:
         for number, batch in enumerate(batches):
             write_batch(batch, part / f"{number:06d}.safetensors")
         part.rename(kept)
-    except (OSError, RuntimeError):  # RuntimeError: what safetensors makes of a full disk
+    except OSError:
         if part is not None:
             shutil.rmtree(part, ignore_errors=True)

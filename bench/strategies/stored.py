@@ -111,11 +111,11 @@ def _told(path: Path) -> Iterator[None]:
     except CheckpointError:
         raise
     except (dcp.api.CheckpointException, Exception) as error:
-        raise CheckpointError(f"{path}: cannot be read: {_reason(error)}") from None
+        raise CheckpointError(f"{path}: cannot be read: {reason(error)}") from None
 
 
-def _reason(error: BaseException) -> str:
-    """The last line of what ranks tell of each other is the error itself; what one raises begins with it."""
+def reason(error: BaseException) -> str:
+    """One line: of what ranks tell of each other, the first one's own error."""
     if isinstance(error, dcp.api.CheckpointException):
         error = next((failure[0] for failure in error.failures.values()), error)
     return one_line(error)

@@ -5,18 +5,28 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import torch
 
 from bench.cli import main
 from bench.compare.logs import read_log
 from bench.configuration import Configuration
+from bench.inputs.batch import Batch
+from bench.inputs.captured import write_batch
+from bench.losses import find_loss
 from bench.results import build_result, write_json
 from bench.streams import Visible, visible
 from bench.text import grid
+
+if TYPE_CHECKING:
+    from bench.inputs.packing import ModelInputs
 
 HUGE = 10**30
 
@@ -184,3 +194,37 @@ def test_what_is_written_is_json_whatever_was_measured(tmp_path: Path, capsys: p
         assert strictly(capsys.readouterr().out)
     assert main(["report", str(tmp_path), "--format", "json"]) == 0
     assert strictly(capsys.readouterr().out)["rows"]
+
+
+def plain_number(log_probs: Any, inputs: Any) -> float:
+    return 1.0
+
+
+def one_per_token(log_probs: Any, inputs: Any) -> Any:
+    return -log_probs
+
+
+@pytest.mark.parametrize(("name", "message"), [("plain_number", "gave float"), ("one_per_token", "gave shape (2, 3)")])
+def test_a_loss_that_gives_no_sum_is_named(name: str, message: str) -> None:
+    loss = find_loss(f"{__name__}:{name}")
+    with pytest.raises(ValueError, match=re.escape(f"--loss {__name__}:{name} {message}: it should give the sum")):
+        loss.function(torch.zeros(2, 3), cast("ModelInputs", None))
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    """A limit of the size of files, which a process may set itself, stands for the disk."""
+    batch = tmp_path / "batch.safetensors"
+    mask = torch.ones(8, 4096, dtype=torch.bool)
+    write_batch(Batch(mask.long(), mask, mask, "test"), batch)
+    script = (
+        "import resource, signal, sys; from bench.cli import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "convert", str(batch), str(tmp_path / "out")],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).resolve().parents[2],
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "batch.safetensors" in done.stderr
+    assert "File too large" in done.stderr
+    assert done.stderr.count("\n") == 1

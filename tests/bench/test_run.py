@@ -169,6 +169,8 @@ def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
         (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
         (["--max-inputs", "3"], "--max-inputs is about recorded batches: give --inputs"),
+        (["--loss", "nll"], "--loss nll: use sft, ppo or module:function"),
+        (["--loss", "no_such_module:loss"], "--loss no_such_module:loss: no_such_module is not found"),
         (["--backend", ","], "no rows: --backend lists nothing"),
         (["--lr", "nan"], "lr = nan: not a number from 0 on"),
     ],

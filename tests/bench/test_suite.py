@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -273,3 +274,19 @@ def test_embedded_samples_depend_on_the_seed_alone() -> None:
     first, again, other = (list(islice(read_samples("embedded", max_len=256, seed=s), 20)) for s in (1, 1, 2))
     assert first == again != other
     assert all(len((s.prompt + s.answer).encode()) < 256 for s in first)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_suite_that_is_stopped_in_its_first_moments_says_how_to_go_on(number: int, tmp_path: Path) -> None:
+    """While it still imports what prepares the data, before any rank is there."""
+    places = ["--output-dir", str(tmp_path / "out"), "--log-dir", str(tmp_path / "logs")]
+    line = [sys.executable, "-m", "bench", "suite", *SMALL, *places]
+    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "out").exists():
+        time.sleep(0.01)
+        assert process.poll() is None
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command goes on" in output + errors
+    assert "Traceback" not in errors
