@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Record:
     step: int | None
     values: dict[str, float]
     digits: int | None = None
+    nulls: tuple[str, ...] = ()
+    """Losses that are null in JSON, which has no other way to say NaN."""
 
 
 @dataclass
@@ -163,10 +166,12 @@ def _json_record(line: str, names: Sequence[str]) -> Record | None:
     except (ValueError, RecursionError):
         return None
     values = {name: value for name in names if name in found and (value := _number(found[name])) is not None}
-    if not values:
+    evaluated = any(name.startswith("eval") for name in found)  # a row of an evaluation may leave the loss open
+    nulls = tuple(n for n in names if n in found and found[n] is None and n not in GRAD_NORMS and not evaluated)
+    if not values and not nulls:
         return None
     step = next((_number(found[name]) for name in STEPS if name in found), None)
-    return Record(int(step) if step is not None and abs(step) < MOST_STEPS else None, values)
+    return Record(int(step) if step is not None and abs(step) < MOST_STEPS else None, values, nulls=nulls)
 
 
 def _number(value: Any) -> float | None:
@@ -207,16 +212,15 @@ def _series(records: list[Record], names: tuple[str, ...]) -> Series | None:
     """The series of the first name that the records have. Steps come from the records; where none says its step,
     they are counted."""
     for name in names:
-        having = [record for record in records if name in record.values]
-        if not having:
+        if not any(name in record.values for record in records):
             continue
+        having = [record for record in records if name in record.values or name in record.nulls]
         series = Series(name, digits=min((r.digits for r in having if r.digits), default=None))
         numbered = any(record.step is not None for record in having)
         for count, record in enumerate(having):
-            if not numbered:
-                series.put(count, record.values[name])
-            elif record.step is not None:
-                series.put(record.step, record.values[name])
+            step = record.step if numbered else count
+            if step is not None and (name in record.values or step not in series.values):
+                series.put(step, record.values.get(name, math.nan))
         return series
     return None
 

@@ -192,6 +192,18 @@ def test_values_that_are_no_numbers_always_fail(losses: list[float], where: set[
         assert {"not-finite", "beyond"} <= {finding.kind for finding in found.findings if finding.fails}
 
 
+def test_a_null_is_a_loss_that_is_no_number() -> None:
+    lines = [{"step": 0, "loss": 3.0}, {"step": 1, "loss": None, "grad_norm": None}, {"step": 2, "loss": 2.0}]
+    open_ones = [{"step": 0, "loss": None}, {"step": 3, "loss": None, "eval_loss": 2.5}]
+    run = read_log([json.dumps(line) for line in [*lines, *open_ones]], "x")
+    assert run.loss is not None
+    assert sorted(run.loss.values) == [0, 1, 2]
+    assert math.isnan(run.loss.values[1])
+    assert run.loss.values[0] == 3.0
+    assert run.grad_norm is None
+    assert "not-finite" in {finding.kind for finding in compare(run, run, Limits()).findings if finding.fails}
+
+
 def test_a_loss_that_does_not_fall_is_told_and_fails_on_request() -> None:
     run = Run("flat", loss=Series.of("loss", [2.0, 2.1, 2.0, 2.1]))
     assert compare(run, run, Limits()).passed
