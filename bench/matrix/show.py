@@ -116,6 +116,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[st
         if old["stack"].get(name) != new["stack"].get(name)
     ]  # fmt: skip
     before = {one["cell"]: one for one in old["rows"]}
+    if any(one["cell"] in before and before[one["cell"]].get("hash") != one.get("hash") for one in new["rows"]):
+        commands = (str(one.get("command", "?")) for one in (old, new))
+        lines.append(f"the settings are not the same, so speeds do not compare: {' → '.join(commands)}")
     worse = False
     for one in new["rows"]:
         was = before.pop(one["cell"], None)

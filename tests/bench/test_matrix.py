@@ -18,6 +18,7 @@ from bench.configuration import Configuration
 from bench.matrix.cells import AXES, Cell, cover, eight, never, product, reference
 from bench.matrix.classify import classify
 from bench.matrix.lanes import LanedSweep
+from bench.matrix.show import differences
 from bench.sweep import Interrupted
 
 BASE = Configuration(device="cpu", dtype="fp32", seq_len=64, steps=2, warmup=1)
@@ -60,6 +61,18 @@ def test_the_eight_rows_run_are_classified_and_can_be_compared(
     assert "→ 9.9" in shown
     assert main(["--diff", str(other), str(tmp_path)]) == 0
     assert main(["--diff", str(tmp_path / "absent.json"), str(other)]) == 2
+
+
+def test_a_difference_tells_other_settings() -> None:
+    one = {"cell": "default", "class": "ok", "detail": "", "hash": "a", "real_tokens_per_second": 10.0}
+    old = {"stack": {}, "command": "matrix --seq-len 64", "rows": [one]}
+    assert differences(old, {**old, "command": "matrix"}) == ([], False)
+    new = {"stack": {}, "command": "matrix --seq-len 32", "rows": [{**one, "hash": "b"}]}
+    lines, worse = differences(old, new)
+    assert lines == [
+        "the settings are not the same, so speeds do not compare: matrix --seq-len 64 → matrix --seq-len 32"
+    ]
+    assert not worse
 
 
 def test_one_gpu_cells_run_side_by_side_and_all_end_as_rows(tmp_path: Path) -> None:
