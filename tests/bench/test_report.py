@@ -234,6 +234,12 @@ def test_deep_models_are_predicted_from_shallow_ones() -> None:
     assert max(errors(32, False)) < 0.02
 
 
+def test_what_was_not_measured_stands_under_the_numbers(page_file: Path) -> None:
+    text = page_file.read_text(encoding="utf-8")
+    assert '<td data-value="" class="number">-</td>' in text
+    assert '<td data-value="" class="">' not in text
+
+
 def test_the_page_is_one_file_and_escaped(page_file: Path) -> None:
     text = page_file.read_text(encoding="utf-8")
     assert "<script>document.title" not in text
