@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 def _convert(options: argparse.Namespace) -> int:
     from bench import conversion
 
-    _bars_for_people_only()
+    _quieten_transformers()
     try:
         source = conversion.find_source(options.source, options.tag)
         to = options.to or (
@@ -65,8 +65,9 @@ def _convert(options: argparse.Namespace) -> int:
     return OK
 
 
-def _bars_for_people_only() -> None:
+def _quieten_transformers() -> None:
     from transformers.utils import logging
 
+    logging.set_verbosity_error()  # a table of what is missing, of which the first is ours to tell
     if not sys.stderr.isatty():
         logging.disable_progress_bar()

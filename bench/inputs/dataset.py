@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,11 +12,13 @@ import torch
 
 from bench.inputs.batch import Batch, InputError
 from bench.inputs.embedded import embedded_samples
+from bench.text import plain
 
 EMBEDDED = "embedded"
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 INPUT_KEYS = ("input", "question", "prompt", "instruction", "query")
 SHORTEST_EMBEDDED = 64
+_HALF = re.compile("[\ud800-\udfff]")
 OUTPUT_KEYS = ("output", "response", "answer", "completion", "text")
 _DESCRIPTIONS = frozenset({"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"})
 
@@ -159,10 +162,15 @@ def _hub_rows(name: str) -> Iterator[Mapping[str, Any]]:
         ) from None
 
 
+def _columns(row: Mapping[str, Any], most: int = 300) -> str:
+    names = plain(", ".join(sorted(map(str, row))))
+    return names if len(names) <= most else f"{names[:most]}…"
+
+
 def _column(row: Mapping[str, Any], wanted: str | None, usual: tuple[str, ...], flag: str, source: str) -> str | None:
     if wanted is not None:
         if wanted not in row:
-            raise InputError(f"{source}: no column {wanted!r} for {flag}; there are: {', '.join(sorted(row))}")
+            raise InputError(f"{source}: no column {wanted!r} for {flag}; there are: {_columns(row)}")
         return wanted
     return next((name for name in usual if name in row), None)
 
@@ -173,11 +181,13 @@ def _samples(
     for row in rows:
         answer = _column(row, output_key, OUTPUT_KEYS, "--output-key", source)
         if answer is None:
-            raise InputError(f"{source}: which column is the answer? --output-key, one of {', '.join(sorted(row))}")
+            raise InputError(f"{source}: which column is the answer? --output-key, one of {_columns(row)}")
         prompt = _column(row, input_key, tuple(k for k in INPUT_KEYS if k != answer), "--input-key", source)
         texts = [row[prompt] if prompt else "", row[answer]]
         if not all(isinstance(text, str) for text in texts):
             raise InputError(f"{source}: column {prompt if not isinstance(texts[0], str) else answer!r} holds no text")
+        if any(_HALF.search(text) for text in texts):  # JSON may hold them, no tokenizer takes them
+            raise InputError(f"{source}: a text holds half of a character (\\ud800 to \\udfff)")
         if texts[1]:
             yield Sample(*texts)
 

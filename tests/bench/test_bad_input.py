@@ -19,7 +19,9 @@ from bench.cli import main
 from bench.compare.logs import read_log
 from bench.configuration import Configuration
 from bench.inputs.batch import Batch
+from bench.inputs.batch import InputError as DataError
 from bench.inputs.captured import write_batch
+from bench.inputs.dataset import read_samples
 from bench.losses import find_loss
 from bench.results import build_result, write_json
 from bench.streams import Visible, visible
@@ -228,3 +230,21 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert "batch.safetensors" in done.stderr
     assert "File too large" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"input": "a", "output": "\ud800"}, "half of a character"),
+        ({"x\n\ny": "a"}, "one of x y"),
+        ({"z" * 10**6: "a"}, "…"),
+    ],
+    ids=range(3),
+)
+def test_texts_of_data_sets_are_told_in_one_line(row: dict[str, str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(DataError, match=message) as caught:
+        list(read_samples(str(path), max_len=64, seed=0))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
