@@ -2,11 +2,11 @@
 
 What it does
     Follows what each rank does at a branch that tests who it is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
-    coordinate, an attribute or argument that holds one, something that only some ranks have, such as a `self.writer`
-    that is None on the others) and compares the collectives of both ways to the end of the function, through calls,
-    overrides and early exits. Reported where the sequences differ on a group whose ranks take different ways; a group
-    made by `new_group()` without ranks holds them all. A barrier that is the first or last statement under a plain test
-    for the rank can be lifted out of it.
+    coordinate, an attribute, an argument or the field of a dataclass that holds one, something that only some ranks
+    have, such as a `self.writer` that is None on the others) and compares the collectives of both ways to the end of
+    the function, through calls, overrides and early exits. Reported where the sequences differ on a group whose ranks
+    take different ways; a group made by `new_group()` without ranks holds them all. A barrier that is the first or last
+    statement under a plain test for the rank can be lifted out of it.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
@@ -318,9 +318,128 @@ class Trainer:
                 print(self.evaluate(total))
             self.save()
 """,
+    """
+# file: state.py
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch.distributed as dist
+
+@dataclass
+class ParallelState:
+    pp_group: dist.ProcessGroup
+    pp_rank: int
+    pp_size: int
+    dp_rank: int
+
+    @property
+    def is_last_stage(self):
+        return self.pp_rank == self.pp_size - 1
+
+class Place(NamedTuple):
+    first: bool
+    rank: int = 0
+
+def init_parallel(mesh, pp):
+    return ParallelState(
+        mesh.get_group("pp"), mesh.get_local_rank("pp"), pp, dp_rank=mesh.get_local_rank("dp")
+    )
+
+def place():
+    return Place(dist.get_rank() == 0, rank=dist.get_rank()) if dist.is_initialized() else Place(True)
+
+# file: train.py
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+from state import ParallelState, init_parallel, place
+
+def average(loss, ps):
+    if not ps.is_last_stage:  # error: MP501
+        return loss
+    dist.broadcast(loss, src=0, group=ps.pp_group)
+    return loss
+
+def send(loss, ps: ParallelState):
+    if ps.pp_rank != ps.pp_size - 1:  # error: MP501
+        return
+    dist.broadcast(loss, src=0, group=ps.pp_group)
+
+def save(model, path):
+    state = get_model_state_dict(model)
+    dcp.save(state, checkpoint_id=path)  # error: MP501
+
+def main(mesh, model, loss):
+    ps = init_parallel(mesh, 2)
+    average(loss, ps)
+    if ps.dp_rank == 0:
+        save(model, "last")
+    if place().first:
+        dist.barrier()  # error: MP501
+""",
 ]
 
 CORRECT = [
+    """
+# file: state.py
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+@dataclass
+class ParallelState:
+    pp_group: dist.ProcessGroup
+    dp_group: dist.ProcessGroup
+    pp_rank: int
+    pp_size: int
+    dp_rank: int
+
+    @property
+    def is_last_stage(self):
+        return self.pp_rank == self.pp_size - 1
+
+    @property
+    def is_piped(self):
+        return self.pp_size > 1
+
+@dataclass
+class Peer:
+    rank: int
+
+def init_parallel(mesh, pp):
+    return ParallelState(
+        pp_group=mesh.get_group("pp"), dp_group=mesh.get_group("dp"), pp_rank=mesh.get_local_rank("pp"), pp_size=pp,
+        dp_rank=mesh.get_local_rank("dp"),
+    )
+
+def peers(count):
+    return [Peer(rank=index) for index in range(count)], Peer(rank=dist.get_rank())
+
+# file: train.py
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+from state import Peer, init_parallel
+
+def average(loss, ps):
+    if ps.is_last_stage:
+        dist.all_reduce(loss, group=ps.dp_group)
+    if ps.is_piped:
+        dist.broadcast(loss, src=0, group=ps.pp_group)
+
+def ask(peer: Peer, value):
+    if peer.rank == 0:
+        dist.broadcast(value, src=0)
+
+def main(mesh, model, loss):
+    ps = init_parallel(mesh, 2)
+    average(loss, ps)
+    if ps.dp_rank == 0:
+        write(get_model_state_dict(model))
+    if ps.dp_rank is not None:
+        dist.barrier(ps.dp_group)
+""",
     """
 import torch.distributed as dist
 

@@ -24,6 +24,13 @@ from validator.project import ClassDef, Method, Project
 _INLINE = 4  # how deep callees are unfolded into their own collectives
 _ALONE = re.compile(r"(world_size|num_processes|get_world_size\(\)|nproc|n_gpus|size\(\)) == 1$")
 
+# of `torch.distributed.checkpoint.state_dict`
+_STATE_DICTS = frozenset({
+    "get_state_dict", "get_model_state_dict", "get_optimizer_state_dict",
+    "set_state_dict", "set_model_state_dict", "set_optimizer_state_dict",
+})  # fmt: skip
+_FSDP1 = "FullyShardedDataParallel"
+_WRAPPING = frozenset({"accelerate", "lightning", "pytorch_lightning"})  # libraries that wrap models in it
 # methods of a model that gather its shards from all ranks when FSDP holds them
 _SHARDED_GATHERS = frozenset({"state_dict", "full_state_dict"})
 
@@ -48,7 +55,7 @@ class Effects:
         if name in self._last_links:
             row = table.calls.get(self.project.dotted(function, call.target))
             if row is not None:
-                return row
+                return row if name not in _STATE_DICTS or self._gathers(call) else None
         if name in _SHARDED_GATHERS and self._shards(function) and "model" in call.receiver.lower():
             return Collective(name, None, False, False)
         operation = self._engines.operation(function, call)
@@ -61,6 +68,20 @@ class Effects:
         if receivers and call.receiver.removesuffix("()").rpartition(".")[2] not in receivers:
             return None
         return None if self.project.types.targets(function, call) else row
+
+    def _gathers(self, call: Call) -> bool:
+        """Whether getting or setting a state dict is collective: by its options, or for models in FSDP1.
+
+        Without options plain and FSDP2 models give what each rank holds.
+        """
+        return any(argument.keyword in ("options", "**") for argument in call.args) or self._wraps
+
+    @cached_property
+    def _wraps(self) -> bool:
+        """Whether the project may wrap models in `FullyShardedDataParallel`, itself or through accelerate."""
+        imports = (each for module in self.project.modules.values() for each in module.facts.imports)
+        named = any(each.name == _FSDP1 or each.module.partition(".")[0] in _WRAPPING for each in imports)
+        return named or bool(self.project.calls(_FSDP1))
 
     def _shards(self, function: Method) -> bool:
         """Whether the class of a function wraps models in FSDP, so that its models' `state_dict()` gathers."""

@@ -17,6 +17,7 @@ from validator.analysis.binding import bind
 from validator.analysis.collectives import Table, dimension, table
 from validator.analysis.conditions import CONTENTS, MEMBERS, Condition, Taint, normal
 from validator.analysis.lengths import Lengths
+from validator.analysis.object_fields import ObjectFields
 from validator.analysis.own_data import LIBRARIES, REVEALING, OwnData, absent, is_optional_entry, selects
 from validator.analysis.presence import Presence
 from validator.analysis.reductions import Reductions
@@ -26,6 +27,7 @@ from validator.facts.text import path_of
 from validator.project import Method, Project, Value
 
 _DEPTH = 8
+_FOLLOWED = ("path", "call", "other")  # kinds of arguments that are no constants
 _SIZES = ("size", "shape", "dim", "ndim", "world_size", "dtype", "device")
 _CLOCK = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _RANDOM = frozenset({
@@ -51,6 +53,7 @@ class Taints:
         self.own_data = OwnData(self)
         self.lengths = Lengths(self)
         self.reductions = Reductions(self)
+        self.object_fields = ObjectFields(self)
         self._presence = Presence(self)
 
     # -- conditions ----------------------------------------------------------------------------------------
@@ -110,6 +113,8 @@ class Taints:
 
     def _present(self, node: ast.expr, function: Method) -> Taint | None:
         """`x is None` differs between ranks where x is a parameter that carries each rank's own data."""
+        if path_of(node).lower().endswith("rank"):
+            return None  # whether there are ranks at all
         taint = self.expression(node, function)
         return taint if taint is not None and taint.group != CONTENTS else absent(node, function)
 
@@ -151,7 +156,7 @@ class Taints:
             taint = _strongest(self.returned(m) for m in reached)
             return taint and taint._replace(why=f"{target}()")
         if name in self.table.rank_methods:
-            return Taint("rank", self._dimension_of_argument(fact, target), "", f"{target}()")
+            return Taint("rank", _dimension_asked(node, target), "", f"{target}()")
         if isinstance(node.func, ast.Attribute) and (name == "numel" or ast.unparse(node).endswith(".size(0)")):
             return self.expression(node.func.value, function)
         if name in REVEALING and (isinstance(node.func, ast.Attribute) or dotted.startswith(LIBRARIES)):
@@ -177,10 +182,6 @@ class Taints:
         group = path_of(argument) if argument is not None and not isinstance(argument, ast.Constant) else ""
         owner = target.rpartition(".")[0]
         return Taint("rank", dimension(group) or dimension(owner), group, f"{target}({group})")
-
-    def _dimension_of_argument(self, fact: Call | None, target: str) -> str:
-        first = fact.args[0].value if fact is not None and fact.args else ""
-        return dimension(first.strip("'\"")) or dimension(target)
 
     # -- paths ---------------------------------------------------------------------------------------------
 
@@ -217,6 +218,8 @@ class Taints:
                 return taint._replace(why=path, dim=taint.dim or (dimension(name) if taint.kind == "rank" else ""))
             if taint := self._presence.of(rows):
                 return taint._replace(why=path)
+            if not rows and (taint := self.object_fields.of(cls, name)):
+                return taint._replace(why=path, dim=taint.dim or dimension(name))
         if name in self.table.rank_attributes or (name in self.table.rank_names and not owners):
             return Taint("rank", dimension(name), "", path)
         return self._presence.of_library(self.project.dotted(function, path)) if not owners else None
@@ -247,11 +250,11 @@ class Taints:
             return taint or self._presence.of([(function, row) for row in rows])
         if taint is not None:
             return taint
-        passed = list(self.project.types.passed(function, name))
-        taint = _strongest(
-            self.path(caller, value) if not value.endswith("()") else self._text(caller, value)
-            for caller, value in passed
+        calls = (
+            (caller, bind(function, call).get(name)) for caller, call in self.project.types.callers.get(function, ())
         )
+        passed = [(caller, given) for caller, given in calls if given is not None and given.kind in _FOLLOWED]
+        taint = _strongest(self.object_fields.argument(caller, given) for caller, given in passed)
         alone = not passed or self._per_actor(function, name)
         if taint is None and name in self.table.rank_names and alone and _speaks_of_ranks(function):
             return Taint("rank", dimension(name), "", name)
@@ -284,12 +287,7 @@ class Taints:
         """The expression that an assignment binds, read from the source again: facts hold only its outline."""
         key = (function.path, row.at)
         if key not in self._values:
-            first, column, last, end = row.at
-            lines = function.module.source_text.lines[first - 1 : last]
-            lines[-1] = lines[-1][: end - 1] if last > first else lines[-1][column - 1 : end - 1]
-            if last > first:
-                lines[0] = lines[0][column - 1 :]
-            self._values[key] = _bound_value("\n".join(lines))
+            self._values[key] = _bound_value(function.module.source_text.between(row.at))
         return self._values[key]
 
     def _text(self, function: Method, text: str) -> Taint | None:
@@ -332,6 +330,13 @@ class Taints:
         near = (c for c in function.facts.calls if c.target == target)
         exact = [c for c in near if c.at[0] == line and c.at[1] == column]
         return exact[0] if exact else next((c for c in function.facts.calls if c.target == target), None)
+
+
+def _dimension_asked(node: ast.Call, target: str) -> str:
+    """Of `mesh.get_local_rank("dp")`."""
+    first = next(iter([*node.args, *(k.value for k in node.keywords)]), None)
+    word = str(first.value) if isinstance(first, ast.Constant) else path_of(first) if first is not None else ""
+    return dimension(word) or dimension(target)
 
 
 def _strongest(taints: Iterator[Taint | None] | list[Taint | None]) -> Taint | None:

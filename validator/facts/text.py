@@ -34,12 +34,17 @@ class Text:
 
     def segment(self, node: ast.expr, longest: int = _LONGEST) -> str:
         """The source of an expression with white space folded, cut at `longest` characters."""
-        line, column, end_line, end_column = self.at(node)
+        at = self.at(node)
+        text = self.between(at)
+        return text[:longest] if at[0] == at[2] else " ".join(text.split())[:longest]
+
+    def between(self, at: At) -> str:
+        """The source at a place as it is written."""
+        line, column, end_line, end_column = at
         if line == end_line:
-            return self.lines[line - 1][column - 1 : end_column - 1][:longest]
-        parts = [self.lines[line - 1][column - 1 :], *self.lines[line : end_line - 1]]
-        parts.append(self.lines[end_line - 1][: end_column - 1])
-        return " ".join(" ".join(parts).split())[:longest]
+            return self.lines[line - 1][column - 1 : end_column - 1]
+        last = self.lines[end_line - 1][: end_column - 1]
+        return "\n".join([self.lines[line - 1][column - 1 :], *self.lines[line : end_line - 1], last])
 
     def value(self, node: ast.expr) -> tuple[str, str]:
         """The (kind, text) of an expression as `Argument` describes them."""
