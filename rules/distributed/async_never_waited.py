@@ -1,9 +1,10 @@
 """An asynchronous collective or save that nobody waits for.
 
 What it does
-    Reports `async_op=True` whose handle is thrown away or kept under a name that is never read again, and `isend`,
-    `irecv`, `batch_isend_irecv` and `async_save` of `torch.distributed.checkpoint` in the same way. An attribute
-    counts as never read if no file of the run reads it from any object.
+    Reports `async_op=True` whose handle is thrown away, kept under a name that is never read again or collected in
+    a list of the function that nothing reads, and `isend`, `irecv`, `batch_isend_irecv` and `async_save` of
+    `torch.distributed.checkpoint` in the same way. An attribute counts as never read if no file of the run reads it
+    from any object. Silent where the list leaves the function or the function waits for the whole device.
 
 Why is this bad
     The tensor is read or freed while the transfer still runs: wrong numbers now and then, and an error of the
@@ -17,10 +18,9 @@ References
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from validator.analysis.bodies import Bodies
+from validator.analysis.kept import Kept
 from validator.analysis.places import is_aside, within
 from validator.facts.model import Call
 from validator.finding import Finding
@@ -40,19 +40,35 @@ def check_project(project: Project) -> Iterator[Finding]:
         for call in function.facts.calls:
             if not _is_async(project, function, call):
                 continue
-            name = _kept(function, call)
-            if call.use == "discard" or (name and not _read(project, function, name)):
-                yield _report(function, call, name)
+            if call.use == "discard":
+                yield _report(function, call, "throws the {} away")
+            elif kept := _never_read(project, function, call):
+                yield _report(function, call, kept)
 
 
-def _report(function: Method, call: Call, name: str) -> Finding:
+def _never_read(project: Project, function: Method, call: Call) -> str:
+    """What becomes of the handle that nobody reads; empty where somebody does."""
+    name = _kept(function, call)
+    if "." in name:
+        unread = not _read_from_objects(project, name.rpartition(".")[2])
+        return f"keeps the {{}} as `{name}` and never reads it" if unread else ""
+    kept = Kept(project, function)
+    if name and not kept.is_unread(name):
+        return ""
+    collected = kept.list_of_name(name) if name else kept.list_of(call.at)
+    if not collected:
+        return f"keeps the {{}} as `{name}` and never reads it" if name else ""
+    unread = kept.is_unread(collected) and not kept.waits_for_all()
+    return f"collects the {{}}s in `{collected}`, which nothing reads" if unread else ""
+
+
+def _report(function: Method, call: Call, kept: str) -> Finding:
     saves = call.method == _SAVE
     what = "future" if saves else "handle"
-    kept = f"keeps the {what} as `{name}` and never reads it" if name else f"throws the {what} away"
     return RULE.finding(
         function.path,
         call.at,
-        f"`{function.qualname}` starts `{call.method}` without waiting for it: it {kept}",
+        f"`{function.qualname}` starts `{call.method}` without waiting for it: it {kept.format(what)}",
         help="keep the future and call `result()` before the next save and before the process group ends"
         if saves
         else "keep the handle and call `wait()` before the tensor is used or freed, or drop `async_op=True`",
@@ -74,19 +90,6 @@ def _kept(function: Method, call: Call) -> str:
         None,
     )
     return row.target if row is not None and "[" not in row.target and "(" not in row.target else ""
-
-
-def _read(project: Project, function: Method, name: str) -> bool:
-    _, dot, attribute = name.rpartition(".")
-    if dot:
-        return _read_from_objects(project, attribute)
-    node = project.analysis(Bodies).node(function)
-    if node is None:
-        return True
-    outer = {n for each in ast.walk(node) if isinstance(each, ast.Global | ast.Nonlocal) for n in each.names}
-    return name in outer or any(
-        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node)
-    )
 
 
 def _read_from_objects(project: Project, name: str) -> bool:
@@ -119,6 +122,29 @@ def reduce(loss):
     return loss.item()
 """,
     """
+import torch.distributed as dist
+
+def reduce(grads, scale):
+    handles, others = [], 0
+    works: list = []
+    for grad in grads:
+        work = dist.all_reduce(grad, async_op=True)  # error: MP515
+        if work is not None:
+            works.append((grad, work))
+    for grad in grads:
+        grad.mul_(scale)
+
+def gather(shards, outs):
+    handles = []
+    for shard, out in zip(shards, outs):
+        handles.append(dist.all_gather_into_tensor(out, shard, async_op=True))  # error: MP515
+    handles += [dist.isend(shards[0], 1)]  # error: MP515
+    by_name = {}
+    by_name["first"] = dist.broadcast(outs[0], 0, async_op=True)  # error: MP515
+    works = [dist.all_reduce(out, async_op=True) for out in outs]  # error: MP515
+    return outs
+""",
+    """
 import torch.distributed.checkpoint as dcp
 
 class Checkpointer:
@@ -145,6 +171,54 @@ def reduce(grads):
     handles = [dist.all_reduce(grad, async_op=True) for grad in grads]
     for handle in handles:
         handle.wait()
+""",
+    # the list is given away, filled for the caller, waited for in one go, or asked for by another name
+    """
+import torch
+import torch.distributed as dist
+
+def reduce(grads, pending):
+    handles = []
+    for grad in grads:
+        work = dist.all_reduce(grad, async_op=True)
+        handles.append(work)
+        pending.append(dist.all_reduce(grad, async_op=True))
+    return handles
+
+class Reducer:
+    def reduce(self, grads):
+        handles = self.handles
+        for grad in grads:
+            handles.append(dist.all_reduce(grad, async_op=True))
+        self.others = works = []
+        works.append(dist.all_reduce(grads[0], async_op=True))
+
+    def flush(self, grads):
+        handles = [(grad, dist.all_reduce(grad, async_op=True)) for grad in grads]
+
+        def wait():
+            for _, handle in handles:
+                handle.wait()
+
+        return wait
+
+def reduce_all(grads):
+    handles = []
+    for grad in grads:
+        handles.append(dist.all_reduce(grad, async_op=True))
+    torch.cuda.synchronize()
+""",
+    """
+import torch.distributed as dist
+
+def reduce(grads):
+    handles = {}
+    for name, grad in grads.items():
+        work = dist.all_reduce(grad, async_op=True)
+        if work is not None:
+            handles[name] = work
+    while handles:
+        handles.popitem()[1].wait()
 """,
     """
 import torch.distributed as dist
