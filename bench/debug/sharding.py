@@ -12,17 +12,17 @@ VARIABLE = "DEBUG_DISABLE_FSDP"
 SHARDED, WHOLE = "fsdp2", "ddp"
 
 
-def sharding_disabled(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether DEBUG_DISABLE_FSDP is 1."""
-    return environment.get(VARIABLE) == "1"
+def sharding_disabled(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether DEBUG_DISABLE_FSDP is 1, in this process's environment if none is given."""
+    return (os.environ if environment is None else environment).get(VARIABLE) == "1"
 
 
-def effective_backend(backend: str, environment: Mapping[str, str] = os.environ) -> str:
+def effective_backend(backend: str, environment: Mapping[str, str] | None = None) -> str:
     """`ddp` in place of `fsdp2` where sharding is disabled."""
     return WHOLE if backend == SHARDED and sharding_disabled(environment) else backend
 
 
-def effective(configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Configuration:
+def effective(configuration: Configuration, environment: Mapping[str, str] | None = None) -> Configuration:
     """The configuration that runs where sharding may be disabled.
 
     It is another configuration, with results of its own: none of them passes for one of FSDP2.
