@@ -4,7 +4,7 @@ configuration file that its command line names."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rules.launch._common import origin
@@ -89,11 +89,11 @@ def _given(name: str, values: tuple[Field, ...], at: tuple[int, int, int, int], 
     return Offer(path, Said(text, flag.text, flag.place.path, at, value.why, related=tuple(origin(value))))
 
 
-def of_composition(launch: Launch, composition: Composition) -> Offers:
-    """The keys of a composed configuration: as a word sets them, or as the files do."""
+def of_composition(arguments: Sequence[Field], composition: Composition) -> Offers:
+    """The keys of a composed configuration: as a word of the command sets them, or as the files do."""
     leaves: dict[str, Said | None] = {}
     closed = _leaves(composition.root, (), leaves) and not composition.open
-    for each in launch.arguments:
+    for each in arguments:
         for key, said in _word(each):
             if "." not in key or composition.root.find(key.split(".")[:-1]) is not None:
                 leaves[key] = said

@@ -178,11 +178,17 @@ def _backend(result: Configuration, text: Callable[[], str]) -> None:
     said = result.said.pop("backend", None)
     value: Any = _BACKENDS.get(str(said.value).lower()) if said is not None else None
     if value is None:
-        mixed = re.search(r"fully_shard|FullyShardedDataParallel|DistributedDataParallel", text())
-        alone = "deepspeed.initialize(" in text() and not mixed
-        value = "deepspeed" if alone else "own" if "deepspeed" not in text().lower() else None
+        value = _engine(text())
     if value is not None:
         result.implied.setdefault("backend", value)
+
+
+@lru_cache(maxsize=8)  # many launches and configuration files are of a few programs
+def _engine(text: str) -> str | None:
+    """The only engine that a program imports."""
+    mixed = re.search(r"fully_shard|FullyShardedDataParallel|DistributedDataParallel", text)
+    alone = "deepspeed.initialize(" in text and not mixed
+    return "deepspeed" if alone else "own" if "deepspeed" not in text.lower() else None
 
 
 __all__ = ["meaning", "understood"]

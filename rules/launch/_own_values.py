@@ -34,7 +34,8 @@ class Values:
         self.project = project
         self.configuration = configuration
         self.own = frozenset(project.analysis(Programs).modules(module))
-        self.text = project.analysis(Programs).text(module)
+        self.module = module
+        self.rebound = project.analysis(_Rebound)
         self.offers: dict[str, list[Offer]] = {}
         for offer in configuration.offers:
             self.offers.setdefault(offer.path[-1], []).append(offer)
@@ -96,7 +97,7 @@ class Values:
 
     def _option(self, function: Method, text: str) -> Said | None:
         holder, _, leaf = text.rpartition(".")
-        if not _HOLDERS.match(holder.split(".")[0]) or self._is_bound_anew(function, leaf):
+        if not _HOLDERS.match(holder.split(".")[0]) or self.rebound.before(self.module, function, leaf):
             return None
         rows = self.offers.get(leaf, [])
         exact = [offer for offer in rows if f".{text}".endswith("." + ".".join(offer.path)) and len(offer.path) > 1]
@@ -142,10 +143,25 @@ class Values:
             return Said(int(argument.value), "") if argument.value.isdigit() else None
         return self._named(caller, argument.value, {}, depth + 1) if argument.kind == "path" else None
 
-    def _is_bound_anew(self, function: Method, leaf: str) -> bool:
-        """Whether the program may give an option another value before the test."""
+
+class _Rebound:
+    """Whether programs may give options other values than their launches do; the same for all launches of one."""
+
+    def __init__(self, project: Project) -> None:
+        self.programs = project.analysis(Programs)
+        self._known: dict[tuple[Module, Method, str], bool] = {}
+
+    def before(self, program: Module, function: Method, leaf: str) -> bool:
+        """Whether the program may give an option another value before a test in a function."""
+        key = (program, function, leaf)
+        if key not in self._known:
+            self._known[key] = self._is_bound(self.programs.text(program), function, leaf)
+        return self._known[key]
+
+    @staticmethod
+    def _is_bound(text: str, function: Method, leaf: str) -> bool:
         own = "\n".join(function.module.source_text.lines[function.facts.at[0] - 1 : function.facts.at[2]])
-        text = self.text.replace(own, own.split("%", 1)[0])
+        text = text.replace(own, own.split("%", 1)[0])
         for match in re.finditer(rf"\.{leaf}\s*([-+*/%]|//)?=(?!=)([^\n]*)", text):
             if match[1] or not re.search(rf"\b{leaf}\b", match[2]) or re.search(r"[-+*/%]|max\(|min\(", match[2]):
                 return True

@@ -188,3 +188,55 @@ if __name__ == "__main__":
 torchrun --nproc_per_node 8 -m pre.train --config conf.toml --training.steps 5
 torchrun --nproc_per_node 16 -m pre.train --config conf.toml --expert_parallel 2
 """
+
+READER = """# file: lab/__init__.py
+# file: lab/config.py
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+
+def load(path):
+    config = OmegaConf.load(path)
+    parent = config.pop("defaults", None)
+    return OmegaConf.merge(load(parent), config) if parent else config
+
+
+def with_words(config, words):
+    OmegaConf.set_struct(config, True)
+    parsed = OverridesParser.create().parse_overrides(overrides=words)
+    ConfigLoaderImpl._apply_overrides_to_config(overrides=parsed, cfg=config)
+    return config
+# file: examples/train.py
+import argparse
+import os
+
+from lab.config import load, with_words
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", default=None)
+    args, words = parser.parse_known_args()
+    path = args.config or os.path.join(os.path.dirname(__file__), "configs", "small.yaml")
+    print(with_words(load(path), words))
+
+
+if __name__ == "__main__":
+    main()
+# file: examples/configs/small.yaml
+policy:
+  model_name: Qwen/Qwen2.5-7B
+  train_batch: 8
+  megatron: {enabled: false}
+  dtensor: {enabled: true, tensor_parallel_size: 1}
+cluster:
+  gpus_per_node: 8
+# file: examples/configs/large.yaml
+defaults: small.yaml
+policy:
+  megatron:
+    enabled: true
+    tp: 4
+"""
+"""A program that reads a YAML file by itself and lays words over it strictly, as NeMo RL does."""

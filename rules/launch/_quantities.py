@@ -39,6 +39,7 @@ def configurations(project: Project) -> Iterator[Configuration]:
     files = Files(project)
     for launch, line in project.analysis(CommandLines).all:
         yield from _launched(project, files, launch, line)
+    yield from _recipes(project, files)
     for path, settings in files.settings.items():
         yield from _standing_alone(path, settings)
 
@@ -91,7 +92,7 @@ def _own_program(
     """What the options of a program mean that is none of those known by name, but is in the project."""
     programs = project.analysis(Programs)
     if composition is not None:
-        offers = _offers.of_composition(launch, composition)
+        offers = _offers.of_composition(launch.arguments, composition)
     else:
         offers = _offers.of_options(launch, line, programs.settings(module))
         for name in _offers.files_named(line, launch.parser):
@@ -108,11 +109,33 @@ def _own_program(
                 kept = [row for row in beside.rows if row.path not in words]  # the command line wins
                 complete = offers.complete or launch.parser is None and _offers.are_all_keys(offers, beside, name)
                 offers = _offers.Offers([*offers.rows, *kept], complete and beside.complete)
+    _understand(project, result, module, offers)
+
+
+def _understand(project: Project, result: Configuration, module: Module, offers: _offers.Offers) -> None:
+    programs = project.analysis(Programs)
     result.module, result.offers = module, tuple(offers.rows)
     source = _own.Source(
         lambda: programs.text(module), lambda: _divided(project, module), lambda: _batches(project, result, module)
     )
     _own.understood(result, offers.rows, complete=offers.complete, source=source)
+
+
+def _recipes(project: Project, files: Files) -> Iterator[Configuration]:
+    """The files that are laid over the one that a program reads by itself, each as if it were named to it."""
+    for module, composition in project.analysis(Compositions).recipes():
+        path = composition.root.path
+        offers = _offers.of_composition((), composition)
+        rows = [
+            row._replace(said=row.said.in_file())
+            if row.said is not None and row.said.default is not None and row.said.default[0] == path
+            else row
+            for row in offers.rows
+        ]
+        result = Configuration(composition.name, "", path, (1, 1, 1, 2), {})
+        _understand(project, result, module, _offers.Offers(rows, offers.complete))
+        _model(result, files)
+        yield result
 
 
 def _divided(project: Project, module: Module) -> frozenset[str]:

@@ -263,6 +263,15 @@ if __name__ == "__main__":
 # file: run.sh
 torchrun --nproc_per_node 8 train.py --num-heads 32 --num-kv-heads 2 --tp 4  # error: MP705
 """,
+    _programs.READER
+    + """# file: examples/configs/recipes/wide.yaml
+defaults: ../small.yaml
+policy:
+  dtensor:
+    tensor_parallel_size: 3  # error: MP705
+# file: run.sh
+uv run examples/train.py cluster.gpus_per_node=4
+""",
     """# file: train.py
 import hydra
 

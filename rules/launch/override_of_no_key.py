@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.launch import _programs
 from validator.analysis.composed import Composition, Compositions, Node, Override
 from validator.analysis.launch import Launches
 from validator.errors import nearest
@@ -105,55 +106,6 @@ param_offload: false
 optimizer_offload: false
 """
 
-_READER = """# file: lab/__init__.py
-# file: lab/config.py
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
-
-
-def load(path):
-    config = OmegaConf.load(path)
-    parent = config.pop("defaults", None)
-    return OmegaConf.merge(load(parent), config) if parent else config
-
-
-def with_words(config, words):
-    OmegaConf.set_struct(config, True)
-    parsed = OverridesParser.create().parse_overrides(overrides=words)
-    ConfigLoaderImpl._apply_overrides_to_config(overrides=parsed, cfg=config)
-    return config
-# file: examples/train.py
-import argparse
-import os
-
-from lab.config import load, with_words
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--config", default=None)
-    args, words = parser.parse_known_args()
-    path = args.config or os.path.join(os.path.dirname(__file__), "configs", "small.yaml")
-    print(with_words(load(path), words))
-
-
-if __name__ == "__main__":
-    main()
-# file: examples/configs/small.yaml
-policy:
-  train_batch: 8
-  megatron: {enabled: false}
-cluster:
-  gpus_per_node: 8
-# file: examples/configs/large.yaml
-defaults: small.yaml
-policy:
-  megatron:
-    enabled: true
-    tp: 4
-"""
-
 INCORRECT = (
     _TRAINER
     + """# file: run.sh
@@ -165,7 +117,7 @@ python3 -m demo.main \\
     actor.cliprange=0.2 \\  # error: MP707
     trainer.n_nodes=2 $@  # error: MP707
 """,
-    _READER
+    _programs.READER
     + """# file: run.sh
 HERE=$(dirname "$0")
 uv run coverage run -a $HERE/examples/train.py policy.train_batches=16 cluster.gpus_per_node=4  # error: MP707
@@ -202,7 +154,7 @@ data:
 ROOT=$(pwd)
 python3 -m demo.main --config-path="$ROOT/examples/config" --config-name='longer' data.path=y trainer.nnodes=2
 """,
-    _READER
+    _programs.READER
     + """# file: run.sh
 HERE=$(dirname "$0")
 uv run $HERE/examples/train.py policy.train_batch=16 ++cluster.num_nodes=4 +policy.megatron.tp=2

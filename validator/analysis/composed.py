@@ -158,6 +158,29 @@ class Compositions:
         name = posixpath.basename(path).rpartition(".")[0]
         return Composition(name, self.inherited(path), tuple(_overrides(launch)), frozenset(), _unsure(launch))
 
+    def recipes(self) -> Iterator[tuple[Module, Composition]]:
+        """The files whose `defaults` lead to the one that a program reads where none is named."""
+        readers = self._loaded_files.readers
+        for path in sorted(self.files) if readers else ():
+            module = next((readers[above] for above in self._above(path) if above in readers), None)
+            if module is not None and path not in readers:
+                name = posixpath.basename(path).rpartition(".")[0]
+                yield module, Composition(name, self.inherited(path), (), frozenset(), open=False)
+
+    def _above(self, path: str, depth: int = 0) -> Iterator[str]:
+        """The files that the `defaults` of one name, and those that these name."""
+        for other in self._named(path):
+            if other in self.files and other != path and depth < _DEPTH:
+                yield other
+                yield from self._above(other, depth + 1)
+
+    def _named(self, path: str) -> list[str]:
+        """The files that the `defaults` of one name by their file names, whether they are there or not."""
+        _, settings = self.files[path]
+        defaults = settings.get("defaults")
+        named = [] if defaults is None else [defaults] if defaults.kind == "scalar" else settings.below("defaults")
+        return [posixpath.normpath(f"{posixpath.dirname(path)}/{each.value}") for each in named]
+
     @cached_property
     def programs(self) -> dict[Module, Node]:
         """The programs that Hydra starts, with the configuration that each has when nothing is overridden."""
@@ -241,11 +264,7 @@ class Compositions:
     def inherited(self, path: str, depth: int = 0) -> Node:
         """A file laid over the files that its `defaults` name by their file names."""
         root = Node()
-        _, settings = self.files[path]
-        defaults = settings.get("defaults")
-        named = [] if defaults is None else [defaults] if defaults.kind == "scalar" else settings.below("defaults")
-        for each in named:
-            other = posixpath.normpath(f"{posixpath.dirname(path)}/{each.value}")
+        for other in self._named(path):
             if other in self.files and depth < _DEPTH and other != path:
                 root.merge(self.inherited(other, depth + 1))
             else:

@@ -42,8 +42,17 @@ class LoadedFiles:
         given = list(_given(launch))
         if given:
             return self._found(given[-1], launch.path, module) if given[-1] is not None else None
-        defaults = set(_named(module.source.tree))
-        return self._near(defaults.pop(), module.source.absolute) if len(defaults) == 1 else None
+        return self._default(module)
+
+    @cached_property
+    def readers(self) -> dict[str, Module]:
+        """The files that programs read where none is named, with one program of each."""
+        modules = [m for m in self.project.modules.values() if self._strict and self._is_strict(m)]
+        return {path: module for module in reversed(modules) if (path := self._default(module)) is not None}
+
+    def _default(self, module: Module) -> str | None:
+        named = set(_named(module.source.tree))
+        return self._near(named.pop(), module.source.absolute) if len(named) == 1 else None
 
     @cached_property
     def _strict(self) -> frozenset[Method]:
