@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import threading
@@ -52,11 +53,13 @@ def cluster() -> Iterator[Any]:
     memory = 80 * 2**20
     started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": memory})
     started.add_node(num_cpus=1, object_store_memory=memory)
+    printing = builtins.print
     yield started
     import ray
 
     ray.shutdown()
     started.shutdown()
+    builtins.print = printing  # a driver's is one of ray's own
 
 
 class FaultySweep(LanedSweep):

@@ -116,7 +116,16 @@ class Overrides:
         if each.cls.is_abstract or owner.cls not in each.cls.mro[1:] or each.cls.find(owner.name) is not owner:
             return False
         calls = self.project.calls(owner.name)
-        return any(call.receiver and not is_test(f.path) and self._may_be(each, f, call) for f, call in calls)
+        return any(call.receiver and not is_test(f.path) and self._is_one(each, f, call) for f, call in calls)
+
+    def _is_one(self, each: Override, function: Method, call: Call) -> bool:
+        """Whether the receiver of a call is known to be of the subclass, or declared as a class that stands for it."""
+        owner = method_of(function)
+        if call.receiver == own_object(owner):
+            return owner.cls is not None and (owner.cls is each.cls or owner.cls in each.cls.descendants())
+        types = self.project.types.of(function, call.receiver)
+        below = {each.cls, *each.cls.descendants()}
+        return any(c in below or c in each.cls.mro and self._stands_for_subclasses(c) for c in types)
 
     def _set_by_base(self, owner: Method, receiver: str) -> bool:
         """Whether an attribute of the object gets its value in a base class, from the constructors of all below it."""
