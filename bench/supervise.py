@@ -96,16 +96,18 @@ class Watch:
         return self.deadlines.get(phase, max(self.deadlines.values()))
 
     def _dead(self, beats: Sequence[Mapping[str, Any]]) -> set[int]:
-        """Ranks of this host whose process is gone, without an error or the mark of the end."""
+        """Ranks of this host whose process is gone without the mark of the end."""
         running = [beat for beat in beats if beat["phase"] != "end" and sessions.is_here(beat)]
-        dead = {int(beat["rank"]) for beat in running if not sessions.is_alive(int(beat["pid"]))}
-        return dead - {error.get("rank") for error in read_all(self.folder, "error")} if dead else dead
+        return {int(beat["rank"]) for beat in running if not sessions.is_alive(int(beat["pid"]))}
 
     def _lost(self, dead: set[int]) -> list[int]:
-        """Those that have been gone for longer than a launcher needs to see it."""
+        """Those that have been gone for longer than a launcher needs to see it, or, of a rank that left an error, to
+        end itself: one whose peer host has died may wait for it."""
         now = time.time()
         self._lost_since = {rank: self._lost_since.get(rank, now) for rank in dead}
-        return sorted(r for r, since in self._lost_since.items() if now - since > self._deadline("lost"))
+        failed = {error.get("rank") for error in read_all(self.folder, "error")} if dead else set()
+        limits = {rank: self._deadline("end" if rank in failed else "lost") for rank in dead}
+        return sorted(rank for rank, since in self._lost_since.items() if now - since > limits[rank])
 
     def _hung(self, seconds: float, beats: Sequence[Mapping[str, Any]], mark: str) -> Verdict:
         """Ask all ranks where they stand; their answers stay beside the log."""

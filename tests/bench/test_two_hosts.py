@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -41,9 +42,12 @@ def _row(folder: Path) -> dict[str, Any]:
 def test_the_row_names_the_host_that_died(output: Path) -> None:
     row = _row(LONG.directory(output / "two"))
     assert (row["status"], row["phase"]) == ("crash", "measure")
-    assert row["message"] == (
-        "rank 2: killed by signal 9 (SIGKILL); no rank of host-b is left (ranks 2-3): is that host up?"
-    )
+    # which of the two depends on whether the launcher of this host ends by itself
+    assert re.match(
+        r"rank 2: (killed by signal 9 \(SIGKILL\)|ended before it had finished, in measure .*, and left no error)"
+        r"; no rank of host-b is left \(ranks 2-3\): is that host up\?",
+        row["message"],
+    ), row["message"]
     assert row["runs"] == []
 
 

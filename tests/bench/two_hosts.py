@@ -160,7 +160,8 @@ def sweep(output: Path) -> None:
     become_host_a()
     launcher = TwoHosts()
     threading.Thread(target=_end_when_training, args=(launcher, LONG.directory(output / "two")), daemon=True).start()
-    Sweep([LONG, FOUR], output / "two", processes=1, quiet=True, launcher=launcher, deadlines={"lost": 2.0}).run()
+    deadlines = {"lost": 2.0, "end": 5.0}
+    Sweep([LONG, FOUR], output / "two", processes=1, quiet=True, launcher=launcher, deadlines=deadlines).run()
     launcher.host_b.die()
     OneHost([FOUR], output / "one", processes=1, quiet=True).run()
 
