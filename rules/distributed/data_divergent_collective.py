@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.divergence import reports
+from validator.effects.divergence import Divergences
 from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
@@ -408,5 +408,7 @@ class Trainer:
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for row in reports(project, "local"):
-        yield RULE.finding(row.path, row.at, row.message, help=HELP, related=row.related, context=row.context)
+    for row in project.analysis(Divergences).reports("local"):
+        yield RULE.finding(
+            row.path, row.at, row.message, help=HELP, related=row.related, context=row.context, severity=row.severity
+        )

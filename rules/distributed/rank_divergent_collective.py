@@ -20,15 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.divergence import reports
-from validator.analysis.lifting import lifted
-from validator.analysis.taint import Taints
-from validator.finding import Finding, Fix
+from validator.effects.divergence import Divergences
+from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"), fix="safe"
+    "MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed")
 )
 
 HELP = (
@@ -670,8 +668,7 @@ class Trainer:
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    taints = project.analysis(Taints)
-    for row in reports(project, "rank"):
-        edit = lifted(row.found, taints)
-        fix = Fix("safe", "lift the barrier out of the `if`", (edit,)) if edit is not None else None
-        yield RULE.finding(row.path, row.at, row.message, help=HELP, related=row.related, fix=fix, context=row.context)
+    for row in project.analysis(Divergences).reports("rank"):
+        yield RULE.finding(
+            row.path, row.at, row.message, help=HELP, related=row.related, context=row.context, severity=row.severity
+        )

@@ -1,0 +1,68 @@
+"""The one vocabulary of mesh axes: which ranks a group, a mesh dimension or a coordinate is about.
+
+An axis is a direction of the grid of ranks. `WORLD` stands for all of them together, whatever the grid. Axes are
+orthogonal: ranks of one tensor-parallel group share their data-parallel coordinate, so a test of that coordinate takes
+them the same way. A name that no row knows is an axis of its own, of which nothing is assumed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+WORLD = "world"
+NODE = "node"  # which host; LOCAL: which process of a host
+LOCAL = "local"
+UNKNOWN = "?"
+
+Axes = frozenset[str]
+WHOLE: Axes = frozenset({WORLD})
+SOME: Axes = frozenset({UNKNOWN})
+
+# Words as Megatron Core, torchtitan, DeepSpeed, verl, OpenRLHF and NeMo RL name their groups and mesh dimensions.
+_WORDS = {
+    "tp": "tp", "tensor": "tp", "mp": "tp", "tmp": "tp",
+    "cp": "cp", "ring": "cp", "context": "cp", "sp": "cp", "sequence": "cp", "ulysses": "cp", "seq": "cp",
+    "pp": "pp", "pipe": "pp", "pipeline": "pp", "stage": "pp",
+    "ep": "ep", "expert": "ep", "etp": "ep", "moe": "ep",
+    "dp": "dp", "data": "dp", "fsdp": "dp", "ddp": "dp", "replicate": "dp", "shard": "dp", "zero": "dp", "hsdp": "dp",
+    "world": WORLD, "global": WORLD,
+    "node": NODE, "host": NODE, "local": LOCAL,
+}  # fmt: skip
+_PIECE = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])|[a-z]+")
+
+
+@lru_cache(maxsize=4096)
+def axes_of(name: str) -> Axes:
+    """The axes that a name speaks of: `dp_cp` -> dp and cp, `ring_attn_group` -> cp; empty when it speaks of none."""
+    words = [word.lower() for part in re.split(r"[^A-Za-z]+", name) for word in _PIECE.findall(part)]
+    found = {_WORDS[word] for word in words if word in _WORDS}
+    if {"model", "parallel"} <= set(words) and not found:
+        return frozenset({"tp", "pp"})  # Megatron's model-parallel group
+    return frozenset(found)
+
+
+def of_dimension(name: str) -> str:
+    """The axis that one mesh dimension is; a name that the vocabulary lacks is its own."""
+    found = axes_of(name)
+    return next(iter(found)) if len(found) == 1 else name
+
+
+def of_dimensions(names: Iterable[str]) -> Axes:
+    return frozenset(axis for name in names for axis in (axes_of(name) or (name,)))
+
+
+def meets(varying: str, group: Axes) -> bool | None:
+    """Whether ranks of one group may differ in what varies over an axis; None where it cannot be told."""
+    if WORLD in group:
+        return True
+    if UNKNOWN in group or varying == UNKNOWN:
+        return True if group and varying in group and varying != UNKNOWN else None
+    if varying == WORLD:
+        return True
+    if varying in group:
+        return True
+    if varying in (NODE, LOCAL) or group & {NODE, LOCAL}:
+        return None  # how the axes of the mesh lie on hosts is a matter of the launch
+    return False

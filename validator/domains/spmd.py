@@ -1,0 +1,65 @@
+"""Over which axes a value differs from rank to rank, and why.
+
+The vocabulary is that of SPMD types: a value without a cause is *replicated* as far as is known; one with a cause
+*varies* over the cause's axis. Three facets are told apart, since a batch differs between ranks in what it holds but
+rarely in how long it is: the value itself, its length (or shape), and whether it is there at all (`is not None`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from validator.domains.axes import UNKNOWN, WORLD, Axes
+
+
+class Cause(NamedTuple):
+    """Why a value varies.
+
+    `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
+    (what the process holds for itself), `param` (as the caller's argument does: `axis` is then the parameter's
+    position and `facet` v, n or p), `uniform` (it is known to be the same, on some way). `sure`: certain, not likely.
+    """
+
+    kind: str
+    axis: str
+    sure: bool = True
+    facet: str = ""
+    position: int = -1
+
+
+Causes = frozenset[Cause]
+NONE: Causes = frozenset()
+UNIFORM = Cause("uniform", "")
+
+
+def rank(axes: Iterable[str], sure: bool = True) -> Causes:
+    return frozenset(Cause("rank", axis, sure) for axis in axes)
+
+
+def data(axes: Iterable[str] = (WORLD,), sure: bool = True) -> Causes:
+    return frozenset(Cause("data", axis, sure) for axis in axes)
+
+
+def member(causes: Causes) -> Causes:
+    """What a test of membership (`rank in ranks`) depends on, for a rank that depends on `causes`."""
+    return frozenset(c._replace(kind="member") if c.kind == "rank" else c for c in causes)
+
+
+def unsure(causes: Causes) -> Causes:
+    return frozenset(c._replace(sure=False) for c in causes)
+
+
+def only(causes: Causes, *kinds: str) -> Causes:
+    if not causes:
+        return causes
+    return frozenset(c for c in causes if c.kind in kinds)
+
+
+def equalled(causes: Causes, group: Axes) -> Causes:
+    """What is left of causes once a collective has made a value the same on all ranks of a group."""
+    if not causes or WORLD in group or UNKNOWN in group or not group:
+        return NONE
+    batches = "dp" in group  # what differs between data-parallel ranks is then alike
+    kept = (c for c in causes if c.kind in ("rank", "member") and c.axis not in group)
+    return frozenset([*kept, *(c for c in unsure(causes) if c.kind in ("data", "param") and not batches)])

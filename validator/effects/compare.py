@@ -1,0 +1,298 @@
+"""Compares what two groups of ranks do after a branch, step by step, under what is known of each.
+
+A rank's state is a cursor: a place in a trace and the frame of calls around it. Operations count only where their group
+holds ranks of both sides. Conditions that all ranks share are assumed to hold, then not to hold, on both sides at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
+from validator.domains.spmd import UNIFORM, Causes, only
+from validator.effects.keys import Key, decided
+from validator.effects.trace import (
+    BREAK, NEXT, RAISE, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
+)  # fmt: skip
+
+_BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
+_DATA_AXES = frozenset({"dp", "cp"})  # the axes over which batches are distributed; others hold copies of them
+
+Cursor = tuple[Trace, Frame]
+Assumed = dict[Key, bool]
+Difference = tuple["Issued | End", "Issued | End"]
+
+
+class Around(NamedTuple):
+    """The loop around a branch: what it repeats and what follows it."""
+
+    body: Trace
+    after: Trace
+
+
+def varying(causes: Causes) -> Causes:
+    """The causes that make ranks differ; none where the value is known to be the same on some way."""
+    return frozenset() if UNIFORM in causes else only(causes, "rank", "member", "data")
+
+
+def sees(op: Issued, causes: Causes) -> bool:
+    """Whether the group of a collective holds ranks that what varies by `causes` tells apart."""
+    axes = op.axes
+    if UNKNOWN in axes:
+        hinted = axes_of(op.group) - {WORLD}
+        if not hinted:
+            return False
+        axes = hinted
+    if WORLD in axes:
+        return True
+    for cause in causes:
+        if cause.kind == "rank" and meets(cause.axis, axes):
+            return True
+        if cause.kind == "data" and (cause.axis == WORLD and axes & _DATA_AXES or meets(cause.axis, axes) and cause.axis != WORLD):
+            return True
+    return False
+
+
+class Comparison:
+    """One comparison of two arms; remembers under which shared conditions they differ.
+
+    `every`: whether the arms must differ whatever the conditions that the ranks share.
+    """
+
+    def __init__(self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False) -> None:
+        self.traces = traces
+        self.flow = traces.flow
+        self.causes = causes
+        self.around = around
+        self.frame = frame
+        self.every = every
+        self.budget = _BUDGET
+        self.chosen: Assumed = {}
+        self.given: set[Key] = set()
+        self._silent: dict[tuple[int, int], bool] = {}
+
+    def differ(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
+        """The first pair in which two sides differ, one of them an operation; None where they agree or cannot be told."""
+        while True:
+            self.budget -= 1
+            if self.budget < 0:
+                return None
+            a, b = self._next(a, if_a), self._next(b, if_b)
+            (one, frame_a), (two, frame_b) = a, b
+            if (one is two and frame_a is frame_b and if_a == if_b) or one is RAISE or two is RAISE:
+                return None  # a rank that raises ends the job with a message; that is no silent hang
+            if isinstance(one, Fork | Choice):
+                return self._split(a, b, if_a, if_b)
+            if isinstance(two, Fork | Choice):
+                found = self._split(b, a, if_b, if_a)
+                return found and (found[1], found[0])
+            if isinstance(one, End) and isinstance(two, End):
+                return self._ends(one, two)
+            if isinstance(one, End) or isinstance(two, End):
+                return self._against_end(a, b, if_b if isinstance(one, End) else if_a)
+            if isinstance(one, Repeat) or isinstance(two, Repeat):
+                if not (isinstance(one, Repeat) and isinstance(two, Repeat)):
+                    return self._against_loop(a, b, if_a, if_b)
+                found = self.differ((one.body, frame_a), (two.body, frame_b), if_a, if_b)
+                if found is not None:
+                    return found
+                a, b = (one.rest, frame_a), (two.rest, frame_b)
+                continue
+            assert isinstance(one, Op) and isinstance(two, Op)
+            op_a, op_b = self.traces.issued(one, frame_a), self.traces.issued(two, frame_b)
+            if not _alike(op_a, op_b):
+                return op_a, op_b
+            a, b = (one.rest, frame_a), (two.rest, frame_b)
+
+    # -- reading a trace -----------------------------------------------------------------------------------
+
+    def _next(self, cursor: Cursor, assumed: Assumed) -> Cursor:
+        """The next part of a trace that matters: calls are entered, decided forks and unseen operations passed over."""
+        trace, frame = cursor
+        while True:
+            if isinstance(trace, Op):
+                if sees(self.traces.issued(trace, frame), self.causes):
+                    return trace, frame
+                trace = trace.rest
+            elif isinstance(trace, Call):
+                inner = self._entered(trace, frame)
+                trace, frame = inner if inner is not None else (trace.rest, frame)
+            elif isinstance(trace, Repeat):
+                if self._matters((trace.body, frame)):
+                    return trace, frame
+                trace = trace.rest
+            elif isinstance(trace, Fork):
+                way = self._decided(trace, frame, assumed)
+                if way is None:
+                    return trace, frame
+                trace = way
+            elif trace is RETURN and frame.caller is not None:
+                trace, frame = frame.after, frame.caller
+            else:
+                return trace, frame
+
+    def _entered(self, call: Call, frame: Frame) -> Cursor | None:
+        unit = call.target.unit
+        if frame.enters(unit):
+            return None
+        inner = self.traces.frame(frame, call)
+        trace = self.traces.of(unit)
+        return (trace, inner) if self._matters((trace, inner)) else None
+
+    def _matters(self, cursor: Cursor) -> bool:
+        """Whether a trace may issue an operation that is seen."""
+        key = (id(cursor[0]), id(cursor[1]))
+        known = self._silent.get(key)
+        if known is None:
+            self._silent[key] = True  # recursion adds nothing
+            known = True
+            for part in parts(cursor[0]):
+                if isinstance(part, Op) and sees(self.traces.issued(part, cursor[1]), self.causes):
+                    known = False
+                    break
+                if isinstance(part, Call) and not cursor[1].enters(part.target.unit):
+                    inner = self.traces.frame(cursor[1], part)
+                    if self._matters((self.traces.of(part.target.unit), inner)):
+                        known = False
+                        break
+            self._silent[key] = known
+        return not known
+
+    def _decided(self, fork: Fork, frame: Frame, assumed: Assumed) -> Trace | None:
+        key = frame.key(fork.key, self.traces)
+        holds = assumed.get(key)
+        if holds is None:
+            holds = decided(key)
+        if holds is None and self._is_given(fork, key, frame):
+            self.given.add(key)
+            holds = False
+        if holds is None:
+            causes = frame.causes(fork.causes, self.flow)
+            if causes and all(c.kind == "member" for c in causes):
+                holds = fork.positive
+        if holds is None:
+            return None
+        return fork.yes if holds is fork.positive else fork.no
+
+    @staticmethod
+    def _is_given(fork: Fork, key: Key, frame: Frame) -> bool:
+        """`param is None` where the caller passes some variable: it counts as not None unless more is known."""
+        if frame.caller is None or fork.key[:2] != ("compare", "Is") or fork.key[3] != ("const", "NoneType", None):
+            return False
+        tested = fork.key[2]
+        return tested[0] == "param" and tested[1] is frame.unit and key[2][0] not in ("const", "passed")
+
+    # -- differences ---------------------------------------------------------------------------------------
+
+    def _split(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
+        """Both values of a condition that the ranks share; of one that they do not share, either way may differ."""
+        fork, frame = a
+        if isinstance(fork, Choice):
+            return self._choose(fork, frame, b, if_a, if_b)
+        assert isinstance(fork, Fork)
+        key = frame.key(fork.key, self.traces)
+        causes = varying(frame.causes(fork.causes, self.flow))
+        if causes and {c.kind for c in causes} & {c.kind for c in self.causes}:
+            # judged where it stands; here any agreement between the sides will do
+            first = self.differ((fork.yes, frame), b, {**if_a, key: fork.positive}, if_b)
+            return first and self.differ((fork.no, frame), b, {**if_a, key: not fork.positive}, if_b)
+        found: Difference | None = None
+        for value, way in ((not fork.positive, fork.no), (fork.positive, fork.yes)):
+            found = self.differ((way, frame), b, {**if_a, key: value}, {**if_b, key: value})
+            if found is not None and not self.every:
+                self.chosen[key] = value
+            if (found is None) is self.every:
+                break
+        return found
+
+    def _choose(self, choice: Choice, frame: Frame, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
+        """Which of several methods runs depends on the object; both sides have objects of one class."""
+        found: Difference | None = None
+        names = tuple((t.target.unit.path, t.target.unit.qualname) for t in choice.ways if isinstance(t, Call))
+        taken = next((i for i in range(len(choice.ways)) if if_a.get(("way", names, i))), None)
+        ways = [(taken, choice.ways[taken])] if taken is not None else list(enumerate(choice.ways))
+        for index, way in ways:
+            key = ("way", names, index)
+            found = self.differ((way, frame), b, {**if_a, key: True}, {**if_b, key: True})
+            if (found is None) is self.every:
+                break
+        return found
+
+    def _against_end(self, a: Cursor, b: Cursor, assumed: Assumed) -> Difference | None:
+        (end, rest), first = ((a[0], b), True) if isinstance(a[0], End) else ((b[0], a), False)
+        assert isinstance(end, End)
+        op = self._first(rest, assumed)
+        if op is None:
+            return None
+        return (end, op) if first else (op, end)
+
+    def _against_loop(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
+        """A loop against something else: without the loop they must agree, else the loop is what one side lacks."""
+        loop, frame = a if isinstance(a[0], Repeat) else b
+        other = b if isinstance(a[0], Repeat) else a
+        assert isinstance(loop, Repeat)
+        op = self._first((loop.body, frame), if_a if loop is a[0] else if_b)
+        if op is None:
+            rest = (loop.rest, frame)
+            return self.differ(rest, b, if_a, if_b) if loop is a[0] else self.differ(a, rest, if_a, if_b)
+        meeting = self.traces.issued(other[0], other[1]) if isinstance(other[0], Op) else RETURN
+        return (op, meeting) if loop is a[0] else (meeting, op)
+
+    def _first(self, cursor: Cursor, assumed: Assumed | None = None) -> Issued | None:
+        """The first operation that a trace reaches; one that no optional arm decides about, where there is one."""
+        known = assumed or {}
+        while True:
+            self.budget -= 1
+            if self.budget < 0:
+                return None
+            cursor = trace, frame = self._next(cursor, known)
+            if isinstance(trace, End):
+                return None
+            if isinstance(trace, Op):
+                return self.traces.issued(trace, frame)
+            if isinstance(trace, Repeat):
+                found = self._first((trace.body, frame), known)
+                if found is not None:
+                    return found
+                cursor = trace.rest, frame
+            elif isinstance(trace, Choice):
+                every = [self._first((way, frame), known) for way in trace.ways]
+                if self.every and not all(every):
+                    return None
+                return next((op for op in every if op is not None), None)
+            else:
+                assert isinstance(trace, Fork)
+                key = frame.key(trace.key, self.traces)
+                found = self._first((trace.no, frame), {**known, key: not trace.positive})
+                if self.every:
+                    return found and self._first((trace.yes, frame), {**known, key: trace.positive})
+                if found is None:
+                    found = self._first((trace.yes, frame), {**known, key: trace.positive})
+                    if found is not None:
+                        self.chosen[key] = trace.positive
+                return found
+
+    def _ends(self, a: End, b: End) -> Difference | None:
+        """Leaving a loop on some ranks while the others go round again."""
+        if a is b or self.around is None:
+            return None
+        again = self._first((self.around.body, self.frame))
+        if again is not None and NEXT in (a, b):
+            return (again, b) if a is NEXT else (a, again)
+        if RETURN in (a, b):
+            later = self._first((self.around.after, self.frame))
+            if later is not None:
+                return (later, b) if b is RETURN else (a, later)
+        return None
+
+
+def _alike(a: Issued, b: Issued) -> bool:
+    """Whether two operations meet: the same collective on the same group."""
+    if a.name != b.name:
+        return False
+    if a.group_key == b.group_key:
+        return True
+    return a.axes == b.axes and UNKNOWN not in a.axes or a.group == b.group
+
+
+__all__ = ["BREAK", "Around", "Comparison", "Difference", "sees", "varying"]

@@ -1,0 +1,314 @@
+"""Branches and loops on which ranks of one group issue different collectives.
+
+Each branch is judged where it stands, on what is known there. Where that depends on what callers pass, it is judged
+again for each kind of argument that varies between ranks: `is_zero(step)` and `is_zero(rank)` are two questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.domains.axes import WHOLE, axes_of
+from validator.domains.spmd import Cause, Causes, data, only, rank
+from validator.effects.compare import Around, Comparison, sees, varying
+from validator.effects.trace import (
+    BREAK, NEXT, RETURN, Call, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
+)  # fmt: skip
+from validator.effects.keys import Key
+from validator.facts.model import At
+from validator.finding import Related, Severity
+from validator.flow.program import Flow, Target, Unit
+from validator.flow.values import BOTTOM, UNKNOWN, Val
+from validator.ir.model import RawAt
+from validator.project import Project
+
+_LEAVING = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}
+
+
+class Divergence(NamedTuple):
+    """Ranks of one group that part. `op` is reached by one side only; `other` is what the others do instead."""
+
+    unit: Unit
+    place: RawAt  # the branch, or the loop
+    test: str
+    causes: Causes
+    op: Issued
+    other: Issued | End
+    arm: str  # "then" or "else": the side that reaches `op`; "loop" for a count that differs
+    exits: bool  # whether the other side leaves by return, continue or break
+    conditional: bool  # whether it needs a shared condition to be so
+    block: int
+
+    @property
+    def kind(self) -> str:
+        return "rank" if any(c.kind in ("rank", "member") for c in self.causes) else "local"
+
+    @property
+    def sure(self) -> bool:
+        return self.op.sure and any(c.sure for c in self.causes)
+
+
+class Report(NamedTuple):
+    """A divergence in words, at the place where a reader will look for it."""
+
+    path: str
+    at: At
+    severity: Severity
+    message: str
+    related: tuple[Related, ...]
+    context: str
+    found: Divergence
+
+
+def report(found: Divergence) -> Report:
+    """What a finding says of a divergence.
+
+    An early exit is reported at its `if`; anything else at the collective that waits, which is where the job hangs.
+    """
+    unit, op = found.unit, found.op
+    line = found.place[0]
+    test = f"`{found.test}`"
+    apart = f"their own {test} (not reduced over ranks)" if found.kind == "local" else test
+    through = f" through `{'` → `'.join(_shortened(op.via))}`" if op.via else ""
+    group = f" on `{op.group}`" if op.group else ""
+    where = f"in `{unit.qualname}`" if unit.qualname != "<module>" else "at module level"
+    if found.arm == "loop":
+        others = "the others have left the loop"
+    elif isinstance(found.other, Issued):
+        other_group = f" on `{found.other.group}`" if found.other.group else ""
+        others = f"the others go on to `{found.other.name}`{other_group}"
+    elif found.exits or found.other.kind in ("break", "next"):
+        others = _LEAVING.get(found.other.kind, "the others return")
+    else:
+        others = "the others never call it"
+    some = f"{where} only some ranks, told apart by {apart}, get there{through}"
+    message = f"not every rank reaches `{op.name}`{group}: {some}; {others}"
+    related = [Related(unit.path, line, f"the ranks part here, on {test}")]
+    if op.via:
+        related.append(Related(unit.path, op.here[0], f"`{op.via[0]}` is called here"))
+        related.append(Related(op.path, op.at[0], f"and reaches `{op.name}` here"))
+    else:
+        related.append(Related(op.path, op.at[0], f"`{op.name}` is called here"))
+    if isinstance(found.other, Issued):
+        related.append(Related(found.other.path, found.other.at[0], f"the others wait in `{found.other.name}` here"))
+    if found.exits:
+        place, path = unit.at((line, found.place[1], line, found.place[1] + 2)), unit.path
+    else:
+        place, path = op.at, op.path
+    context = f"{unit.qualname}:{op.name}:{op.group}:{found.test}"
+    severity: Severity = "error" if found.sure else "warning"
+    return Report(path, place, severity, message, tuple(related), context, found)
+
+
+def _shortened(via: tuple[str, ...]) -> tuple[str, ...]:
+    """Both ends of a long way: nobody reads a thousand names."""
+    return via if len(via) <= 8 else (*via[:4], "…", *via[-4:])
+
+
+class Divergences:
+    """All divergences of a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+
+    def reports(self, kind: str) -> Iterator[Report]:
+        """The divergences of one kind (`rank`, `local`), one for each collective that is not reached."""
+        seen: set[tuple[str, At]] = set()
+        for found in self.all:
+            if found.kind == kind:
+                row = report(found)
+                if (row.path, row.at) not in seen:
+                    seen.add((row.path, row.at))
+                    yield row
+
+    @cached_property
+    def traces(self) -> Traces:
+        return Traces(self.flow, frozenset(self.flow.effectful()))
+
+    @cached_property
+    def all(self) -> tuple[Divergence, ...]:
+        found: list[Divergence] = []
+        for unit, frame, first in self._contexts():
+            found += self._of(unit, frame, first)
+        return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.unit.path, d.place, d.op.path, d.op.at)))
+
+    # -- contexts ------------------------------------------------------------------------------------------
+
+    def _contexts(self) -> Iterator[tuple[Unit, Frame, bool]]:
+        """Each unit that issues collectives with its parameters as anything, then with arguments that vary."""
+        units = sorted(self.traces.effectful, key=lambda u: (u.path, u.code.at, u.qualname))
+        queue: list[tuple[Unit, Frame]] = []
+        for unit in units:
+            frame = Frame(unit, self._assumed(unit), None, RETURN, -1)
+            yield unit, frame, True
+            queue.append((unit, frame))
+        seen: set[tuple[Unit, tuple[tuple[int, Causes, Causes, Causes], ...]]] = set()
+        while queue:
+            caller, frame = queue.pop(0)
+            for part in parts(self.traces.of(caller)):
+                if not isinstance(part, Call):
+                    continue
+                target = self._passing(part.target, frame)
+                if target is None:
+                    continue
+                key = (target.unit, tuple((i, v.v, v.n, v.p) for i, v in target.bindings if v.v or v.n or v.p))
+                if key not in seen:
+                    seen.add(key)
+                    inner = Frame(target.unit, target, None, RETURN, -1)
+                    yield target.unit, inner, False
+                    queue.append((target.unit, inner))
+
+    def _assumed(self, unit: Unit) -> Target:
+        """What is assumed of parameters that no known call fills: names say what is likely, never what is certain."""
+        models = self.flow.models
+        bindings = []
+        for position, (name, _) in enumerate(unit.code.params):
+            if position == 0 and unit.has_receiver:
+                continue
+            passed: Val = self.flow.solver.settled(("argument", unit, position))
+            value = Val()
+            if passed is BOTTOM or passed is UNKNOWN:
+                if name in models.ranks["names"]:
+                    value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
+                elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
+                    value = Val(v=data(sure=False))
+                if name in models.likely["optional"]:
+                    value = value.with_causes(p=data(sure=False))
+            bindings.append((position, value))
+        return Target(unit, tuple(bindings))
+
+    def _passing(self, target: Target, frame: Frame) -> Target | None:
+        """A call whose arguments vary between ranks, where the callee's branches depend on them."""
+        wanted = self._deciding(target.unit)
+        bindings = []
+        for position, value in target.bindings:
+            if position not in wanted:
+                continue
+            here = frame.value(value, self.flow)
+            here = Val(v=varying(here.v), n=varying(here.n), p=varying(here.p), objs=here.objs)
+            if here.v or here.n or here.p:
+                bindings.append((position, here))
+        if not bindings:
+            return None
+        rest = [(i, Val()) for i, _ in enumerate(target.unit.code.params) if i not in dict(bindings)]
+        return Target(target.unit, tuple(sorted([*bindings, *rest], key=lambda r: r[0])))
+
+    def _deciding(self, unit: Unit) -> frozenset[int]:
+        """The parameters on which branches of a unit, or of units that it calls, depend."""
+        return self._parameters.get(unit, frozenset())
+
+    @cached_property
+    def _parameters(self) -> dict[Unit, frozenset[int]]:
+        known: dict[Unit, frozenset[int]] = {}
+        callers: dict[Unit, set[Unit]] = {}
+        calls: dict[Unit, list[Target]] = {}
+        for unit in self.traces.effectful:
+            positions = {c.position for fork, _ in self.traces.tracer(unit).forks for c in fork.causes if c.kind == "param"}
+            positions |= {c.position for r in self.traces.tracer(unit).repeats for c in r.causes if c.kind == "param"}
+            known[unit] = frozenset(positions)
+            calls[unit] = [p.target for p in parts(self.traces.of(unit)) if isinstance(p, Call)]
+            for target in calls[unit]:
+                callers.setdefault(target.unit, set()).add(unit)
+        queue = list(known)
+        while queue:
+            unit = queue.pop()
+            more = set(known[unit])
+            for target in calls[unit]:
+                for position, value in target.bindings:
+                    if position in known.get(target.unit, ()):
+                        more |= {c.position for c in value.v | value.n | value.p if c.kind == "param"}
+            if more != known[unit]:
+                known[unit] = frozenset(more)
+                queue += callers.get(unit, ())
+        return known
+
+    # -- branches and loops --------------------------------------------------------------------------------
+
+    def _of(self, unit: Unit, frame: Frame, first: bool) -> Iterator[Divergence]:
+        tracer = self.traces.tracer(unit)
+        around = {r.header: Around(r.body, r.rest) for r in tracer.repeats}
+        balanced: set[int] = set()
+        place = {id(fork): i for i, (fork, _) in enumerate(tracer.forks)}
+        for fork, loop in sorted(tracer.forks, key=lambda row: (row[0].about.at if row[0].about else (0,), place[id(row[0])])):
+            causes = varying(frame.causes(fork.causes, self.flow))
+            if not causes or id(fork) in balanced:
+                continue
+            if not first and not any(c.kind == "param" for c in fork.causes):
+                continue  # judged already: it does not depend on what is passed
+            found = self._branch(unit, fork, around.get(loop), causes, frame)
+            if found is not None:
+                yield found
+            else:
+                # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
+                balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and p.key == fork.key}
+        for repeat in tracer.repeats:
+            causes = varying(frame.causes(repeat.causes, self.flow))
+            if causes and (first or any(c.kind == "param" for c in repeat.causes)):
+                yield from self._loop(unit, repeat, causes, frame)
+
+    def _branch(
+        self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame
+    ) -> Divergence | None:
+        comparison = Comparison(self.traces, causes, around, frame)
+        key = frame.key(fork.key, self.traces)
+        shared = self._assumptions(unit, fork.block, frame)
+        yes, no = {**shared, key: fork.positive}, {**shared, key: not fork.positive}
+        found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
+        if found is None or fork.about is None:
+            return None
+        left, right = found
+        about = fork.about
+        test = unit.text(about.test)
+        conditional = bool(comparison.chosen)
+        mine, other, trace = (left, right, fork.yes) if isinstance(left, Issued) else (right, left, fork.no)
+        assert isinstance(mine, Issued)
+        op = self._inside(mine, trace, frame, about.at)
+        exits = about.leaves and not about.at[0] <= op.here[0] <= about.at[2]
+        arm = "then" if mine is left else "else"
+        return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block)
+
+    def _assumptions(self, unit: Unit, block: int, frame: Frame) -> dict[Key, bool]:
+        """What holds where a branch stands: the conditions of the branches that lead to it in one way only."""
+        tracer, control = self.traces.tracer(unit), unit.control
+        found: dict[Key, bool] = {}
+        queue, seen = [block], {block}
+        while queue:
+            arms = control.arms.get(queue.pop(), ())
+            for branch, way in arms:
+                end = unit.code.blocks[branch].end
+                if branch in seen or sum(1 for b, _ in arms if b == branch) > 1:
+                    continue
+                seen.add(branch)
+                queue.append(branch)
+                key, positive = tracer.keys.test(end[1])
+                found.setdefault(frame.key(key, self.traces), positive is (way == end[2]))
+        return found
+
+    def _inside(self, op: Issued, trace: Trace, frame: Frame, at: RawAt) -> Issued:
+        """The same operation within the branch, where there is one: of two alike the one that the others lack."""
+        if at[0] <= op.here[0] <= at[2]:
+            return op
+        while isinstance(trace, Op):
+            issued = self.traces.issued(trace, frame)
+            if not at[0] <= issued.here[0] <= at[2]:
+                break
+            if (issued.name, issued.group) == (op.name, op.group):
+                return issued
+            trace = trace.rest
+        return op
+
+    def _loop(self, unit: Unit, repeat: Repeat, causes: Causes, frame: Frame) -> Iterator[Divergence]:
+        """A loop whose number of rounds differs between ranks, with a collective in each round."""
+        trace = repeat.body
+        comparison = Comparison(self.traces, causes, None, frame, every=True)
+        op = comparison._first((trace, frame))
+        if op is not None and sees(op, causes):
+            loop = unit.code.loops[repeat.header]
+            value = unit.code.values[loop.iterator]
+            yield Divergence(unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header)
+
+
+__all__ = ["BREAK", "NEXT", "Cause", "Divergence", "Divergences", "Report", "only", "report"]

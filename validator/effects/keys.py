@@ -1,0 +1,150 @@
+"""When two conditions are one: the expression that a value is, as a tree of its parts.
+
+Two values with one key are equal where they stand, unless something changed an attribute in between; parameters are
+replaced by what a call passes, so the same test in caller and callee has one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from validator.definitions import Method, Module, Value
+from validator.flow.program import Flow, Unit
+from validator.ir.model import Value as Instruction
+
+Key = tuple[Any, ...]
+_LARGE = 24  # parts of a key beyond which a value is only itself; long expressions are no tests that are repeated
+_NEGATED = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In", "GtE": "Lt", "Gt": "LtE"}
+
+
+class Keys:
+    """The keys of the values of one unit."""
+
+    def __init__(self, flow: Flow, unit: Unit) -> None:
+        self.flow = flow
+        self.unit = unit
+        self._known: dict[int, Key] = {}
+
+    def of(self, number: int) -> Key:
+        known = self._known.get(number)
+        if known is None:
+            self._known[number] = ("value", self.unit.module.path, self.unit.qualname, number)  # within itself
+            known = self._made(number, self.unit.code.values[number])
+            if _size(known) > _LARGE:
+                known = ("value", self.unit.module.path, self.unit.qualname, number)
+            self._known[number] = known
+        return known
+
+    def test(self, number: int) -> tuple[Key, bool]:
+        """The key of a condition and whether the condition holds where the key does."""
+        value = self.unit.code.values[number]
+        if value.op == "unary" and value.data == "Not":
+            key, holds = self.test(value.args[0])
+            return key, not holds
+        if value.op == "compare" and value.data in _NEGATED:
+            left, right = (self.of(a) for a in value.args)
+            return self._compared(_NEGATED[value.data], left, right), False
+        return self.of(number), True
+
+    @staticmethod
+    def _compared(op: str, left: Key, right: Key) -> Key:
+        if op == "Eq" and right == ("const", "NoneType", None):
+            op = "Is"
+        return ("compare", op, left, right)
+
+    def _made(self, number: int, value: Instruction) -> Key:
+        op = value.op
+        if op == "const":
+            return ("const", type(value.data).__name__, value.data)
+        if op == "param":
+            return ("param", self.unit, value.data[0])
+        if op == "name":
+            symbol = self.flow.project.lookup(self.unit.scope, value.data)
+            return ("global", symbol.module.name, symbol.name) if isinstance(symbol, Value | Method) else ("name", value.data)
+        if op == "import":
+            return ("name", value.data)
+        if op == "mut":
+            return self.of(value.args[0])
+        if op == "attr":
+            return ("attr", self.of(value.args[0]), value.data)
+        if op in ("item", "unary", "binary", "unpack"):
+            return (op, value.data, *(self.of(a) for a in value.args))
+        if op == "compare":
+            return self._compared(value.data, *(self.of(a) for a in value.args))
+        if op == "call" and self._repeatable(number):
+            return ("call", value.data.names, *(self.of(a) for a in value.args))
+        if op in ("tuple", "list"):
+            return (op, *(self.of(a) for a in value.args))
+        return ("value", self.unit.module.path, self.unit.qualname, number)
+
+    def _repeatable(self, number: int) -> bool:
+        """Whether a call gives the same when it is made again: it reads who and how many we are, or only computes."""
+        value = self.unit.code.values[number]
+        callee = self.flow.result(self.unit).vals[value.args[0]]
+        if not callee.objs:
+            return False
+        for o in callee.objs:
+            if o[0] == "ext":
+                row = self.flow.models.call(o[1])
+                named = self.flow.models.named(o[1])
+                if row is not None and row.result in ("rank", "size") or named in self.flow.models.same:
+                    continue
+                return False
+            if o[0] == "bound" or o[0] == "unit":
+                if _is_small(o[1]):
+                    continue
+                return False
+            if o[0] == "top":
+                instruction = self.unit.code.values[value.args[0]]
+                ranks = self.flow.models.ranks
+                if instruction.op == "attr" and instruction.data in ranks["methods"] | ranks["stages"] | {"get"}:
+                    continue
+            return False
+        return True
+
+
+def _is_small(unit: Unit) -> bool:
+    """Whether a function only computes: it stores nothing and has one way through."""
+    values = unit.code.values
+    return not any(v.op.startswith("store") or v.op in ("mut", "next", "yield", "await") for v in values)
+
+
+def _size(key: Any) -> int:
+    count, stack = 0, [key]
+    while stack and count <= _LARGE:
+        each = stack.pop()
+        count += 1
+        if isinstance(each, tuple):
+            stack += [part for part in each if isinstance(part, tuple)]
+    return count
+
+
+def substituted(key: Key, unit: Unit, argument: Callable[[int], Key]) -> Key:
+    """A key of a unit in the terms of its caller."""
+    if not isinstance(key, tuple):
+        return key
+    if len(key) == 3 and key[0] == "param" and key[1] is unit:
+        return argument(key[2])
+    return tuple([substituted(part, unit, argument) if isinstance(part, tuple) else part for part in key])
+
+
+def decided(key: Key) -> bool | None:
+    """Whether a condition on constants holds; None for all else."""
+    if key[0] == "const":
+        return bool(key[2])
+    if key[0] in ("tuple", "list", "dict"):
+        return len(key) > 1
+    if key[0] == "compare" and key[1] in ("Is", "Eq"):
+        left, right = key[2], key[3]
+        if left[0] == right[0] == "const":
+            return bool(left[1:] == right[1:])
+        if right == ("const", "NoneType", None) and left[0] in ("tuple", "list", "global_unit", "binary", "compare"):
+            return False
+    if key[0] == "unary" and key[1] == "Not":
+        inner = decided(key[2])
+        return None if inner is None else not inner
+    return None
+
+
+__all__ = ["Key", "Keys", "Module", "decided", "substituted"]

@@ -1,0 +1,416 @@
+"""Traces: what one rank does from a point to the end of a unit, as a graph that shares what follows a branch.
+
+A trace is in the terms of its unit. Reading one through a call needs a `Frame`: which call of which unit it stands in,
+so nothing is copied, however deep the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.domains.axes import Axes
+from validator.domains.spmd import Causes
+from validator.effects.keys import Key, Keys, substituted
+from validator.facts.model import At
+from validator.flow.calls import _causes as instantiated_causes
+from validator.flow.calls import axes_in, instantiated
+from validator.flow.program import Flow, Operation, Result, Target, Unit
+from validator.flow.transfer import truth_of
+from validator.flow.values import BOTTOM, Val
+from validator.ir.model import RawAt, Test
+
+
+class Op(NamedTuple):
+    """A collective at a site of a unit."""
+
+    operation: Operation
+    site: int
+    rest: Trace
+
+
+class Call(NamedTuple):
+    """A call of a unit that issues collectives."""
+
+    target: Target
+    site: int
+    rest: Trace
+
+
+class Fork(NamedTuple):
+    block: int
+    key: Key
+    positive: bool  # whether the `yes` way is taken where the key holds
+    causes: Causes
+    yes: Trace
+    no: Trace
+    about: Test | None
+
+
+class Choice(NamedTuple):
+    """Several units may run at a call; which depends on the object, and ranks agree about that."""
+
+    ways: tuple[Trace, ...]
+
+
+class Repeat(NamedTuple):
+    header: int
+    causes: Causes  # what the number of rounds depends on
+    body: Trace
+    rest: Trace
+
+
+class End(NamedTuple):
+    """`return` (also the end of the unit), `next` (of an iteration), `break`, `raise`."""
+
+    kind: str
+
+
+Trace = Op | Call | Fork | Choice | Repeat | End
+RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
+
+
+class Frame:
+    """One call on the way to a trace. The outermost frame has no caller."""
+
+    def __init__(self, unit: Unit, target: Target | None, caller: Frame | None, after: Trace, site: int) -> None:
+        self.unit = unit
+        self.target = target
+        self.caller = caller
+        self.after = after  # in the caller
+        self.site = site  # of the caller
+        self.inner: dict[tuple[int, int], Frame] = {}
+
+    def enters(self, unit: Unit) -> bool:
+        """Whether the unit is already on the way: recursion."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.unit is unit:
+                return True
+            frame = frame.caller
+        return False
+
+    def argument(self, position: int, flow: Flow) -> Val:
+        assert self.target is not None
+        given = self.target.argument(position)
+        return given if given is not None else flow.default(self.unit, self.unit.code.params[position][0])
+
+    def causes(self, causes: Causes, flow: Flow) -> Causes:
+        """The causes of a condition in the terms of the outermost unit."""
+        frame: Frame | None = self
+        while frame is not None and frame.target is not None and causes:
+            here = frame
+            causes = instantiated_causes(causes, lambda position, here=here: here.argument(position, flow))  # type: ignore[misc]
+            frame = frame.caller
+        return causes
+
+    def value(self, value: Val, flow: Flow) -> Val:
+        frame: Frame | None = self
+        while frame is not None and frame.target is not None and value.symbolic:
+            here = frame
+            value = instantiated(value, lambda position, here=here: here.argument(position, flow))  # type: ignore[misc]
+            frame = frame.caller
+        return value
+
+    def key(self, key: Key, traces: Traces) -> Key:
+        frame: Frame | None = self
+        while frame is not None and frame.target is not None and frame.caller is not None:
+            here = frame
+            key = substituted(key, frame.unit, lambda position, here=here: traces.passed(here, position))  # type: ignore[misc]
+            frame = frame.caller
+        return key
+
+    def outermost(self) -> Frame:
+        frame = self
+        while frame.caller is not None:
+            frame = frame.caller
+        return frame
+
+    def here(self, site: int) -> RawAt:
+        """The place, in the outermost unit, from which a site is reached."""
+        frame, number = self, site
+        while frame.caller is not None:
+            frame, number = frame.caller, frame.site
+        return frame.unit.code.values[number].at
+
+    def via(self) -> tuple[str, ...]:
+        """The names of the units between the outermost one and this."""
+        names: list[str] = []
+        frame = self
+        while frame.caller is not None:
+            names.append(frame.unit.name)
+            frame = frame.caller
+        return tuple(reversed(names))
+
+
+class Issued(NamedTuple):
+    """A collective as it is reached from the outermost unit."""
+
+    name: str
+    axes: Axes
+    group: str  # the text of the group, empty for the world
+    group_key: Key
+    path: str
+    at: At
+    via: tuple[str, ...]
+    here: RawAt
+    sure: bool
+
+
+class Traces:
+    """The traces of the units of one flow."""
+
+    def __init__(self, flow: Flow, effectful: frozenset[Unit]) -> None:
+        self.flow = flow
+        self.effectful = effectful
+        self._traces: dict[Unit, Trace] = {}
+        self._keys: dict[Unit, Keys] = {}
+        self._made: dict[Unit, _Tracer] = {}
+
+    def keys(self, unit: Unit) -> Keys:
+        if unit not in self._keys:
+            self._keys[unit] = Keys(self.flow, unit)
+        return self._keys[unit]
+
+    def of(self, unit: Unit) -> Trace:
+        return self.tracer(unit).trace
+
+    def tracer(self, unit: Unit) -> _Tracer:
+        if unit not in self._made:
+            self._made[unit] = _Tracer(self, unit)
+        return self._made[unit]
+
+    def frame(self, caller: Frame, call: Call) -> Frame:
+        """The frame of a call; one for each call on one way."""
+        key = (id(call), call.site)
+        if key not in caller.inner:
+            caller.inner[key] = Frame(call.target.unit, call.target, caller, call.rest, call.site)
+        return caller.inner[key]
+
+    def passed(self, frame: Frame, position: int) -> Key:
+        """The key, in the caller, of what a parameter gets."""
+        assert frame.caller is not None and frame.target is not None
+        caller, unit = frame.caller.unit, frame.unit
+        value = caller.code.values[frame.site]
+        if value.op in ("iter", "enter", "leave", "yield from"):  # a generator was made by the call before
+            value = caller.code.values[_root(caller, value.args[0])]
+        keys = self.keys(caller)
+        name = unit.code.params[position][0]
+        if value.op == "call":
+            shift = 1 if unit.has_receiver else 0
+            if position == 0 and shift:
+                callee = caller.code.values[value.args[0]]
+                if callee.op == "attr":
+                    return self._receiver(caller, callee.args[0])
+            for place, keyword in enumerate(value.data.names):
+                if keyword == name or (keyword is None and place + shift == position):
+                    return keys.of(value.args[place + 1])
+            default = unit.code.defaults.get(name)
+            if default is not None and unit.outer is not None:
+                given = unit.outer.code.values[default]
+                if given.op == "const" and "**" not in value.data.names:
+                    return ("const", type(given.data).__name__, given.data)
+        elif value.op in ("attr", "enter", "leave", "iter") and position == 0:
+            return keys.of(value.args[0])
+        return ("passed", frame.caller.unit, frame.site, position)
+
+    def _receiver(self, caller: Unit, number: int) -> Key:
+        """The object on which a method is called; `super()` is the object itself."""
+        value = caller.code.values[number]
+        if value.op == "call" and caller.code.values[value.args[0]].data == "super" and caller.has_receiver:
+            return ("param", caller, 0)
+        return self.keys(caller).of(number)
+
+    def issued(self, op: Op, frame: Frame) -> Issued:
+        unit = frame.unit
+        value = unit.code.values[op.site]
+        group = frame.value(op.operation.group, self.flow)
+        outer = frame.outermost()
+        if group.symbolic:
+            group = self.flow.close(group, outer.unit) if outer.target is None else group
+        key = frame.key(self._group_key(unit, op), self)
+        axes = axes_in(group) if group is not BOTTOM else axes_in(Val())
+        return Issued(
+            op.operation.name, axes, self._group_text(op, frame), key, unit.path, unit.at(value.at), frame.via(),
+            frame.here(op.site), op.operation.sure,
+        )  # fmt: skip
+
+    def _argument_place(self, unit: Unit, op: Op) -> int:
+        """The operand that is the group of a collective, or -1."""
+        row, value = op.operation.row, unit.code.values[op.site]
+        if row.group is None or value.op != "call":
+            return -1
+        name, position = row.group
+        for place, keyword in enumerate(value.data.names):
+            if keyword == name or (keyword is None and place == position):
+                return int(value.args[place + 1])
+        return -1
+
+    def _group_key(self, unit: Unit, op: Op) -> Key:
+        place = self._argument_place(unit, op)
+        return self.keys(unit).of(place) if place >= 0 else ("const", "NoneType", None)
+
+    def _group_text(self, op: Op, frame: Frame) -> str:
+        """The source of the group where it is named: in the unit, or where a parameter gets it."""
+        unit, place = frame.unit, self._argument_place(frame.unit, op)
+        while place >= 0:
+            value = unit.code.values[place]
+            if value.op != "param" or frame.caller is None:
+                text = unit.text(value.at) if value.op != "param" else str(value.data[1])
+                return "" if value.op == "const" else text
+            place, unit, frame = self._passed_value(frame, value.data[0]), frame.caller.unit, frame.caller
+        return ""
+
+    def _passed_value(self, frame: Frame, position: int) -> int:
+        assert frame.caller is not None
+        value = frame.caller.unit.code.values[frame.site]
+        if value.op != "call":
+            return -1
+        unit = frame.unit
+        shift = 1 if unit.has_receiver else 0
+        for place, keyword in enumerate(value.data.names):
+            if keyword == unit.code.params[position][0] or (keyword is None and place + shift == position):
+                return int(value.args[place + 1])
+        return -1
+
+
+def _root(unit: Unit, number: int) -> int:
+    value = unit.code.values[number]
+    while value.op == "mut":
+        number = value.args[0]
+        value = unit.code.values[number]
+    return number
+
+
+class _Tracer:
+    """Builds the trace of one unit from its blocks."""
+
+    def __init__(self, traces: Traces, unit: Unit) -> None:
+        self.traces = traces
+        self.unit = unit
+        self.code = unit.code
+        self.result: Result = traces.flow.result(unit)
+        self.keys = traces.keys(unit)
+        self.forks: list[tuple[Fork, int]] = []  # with the header of the loop around, or -1
+        self.repeats: list[Repeat] = []
+        self._memo: dict[int, Trace] = {}
+        self._afters = {loop.after: header for header, loop in self.code.loops.items()}
+        self.trace = self._blocks()
+
+    def _blocks(self) -> Trace:
+        """Blocks in an order in which what follows a block comes before it, loops inside out."""
+        order = self.code.in_order()
+        position = {block: i for i, block in enumerate(order)}
+        for block in sorted(order, key=lambda b: -position[b]):
+            self._from(block)
+        return self._memo.get(0, RETURN)
+
+    def _from(self, block: int) -> Trace:
+        known = self._memo.get(block)
+        if known is not None:
+            return known
+        loop = self.code.loops.get(block)
+        self._memo[block] = NEXT  # a way back to this block, while it is built
+        if loop is not None:
+            trace = self._loop(block)
+        else:
+            trace = self._values(block, self._end(block))
+        self._memo[block] = trace
+        return trace
+
+    def _loop(self, block: int) -> Trace:
+        loop = self.code.loops[block]
+        end = self.code.blocks[block].end
+        rest = self._from(loop.done)
+        causes: Causes = frozenset()
+        if end[0] == "branch" and loop.iterator >= 0:
+            causes = self.result.vals[end[1]].v
+            body = self._values(block, self._to(block, loop.body))
+        else:
+            body = self._values(block, self._end(block))
+        if body is NEXT or (isinstance(body, End)):
+            return rest
+        if not _has_operations(body) and not _leaves(body):
+            return rest
+        repeat = Repeat(block, causes, body, rest)
+        self.repeats.append(repeat)
+        return repeat
+
+    def _to(self, block: int, target: int) -> Trace:
+        """The way over one edge: back to a header is the next round, out of the loop is its end."""
+        loop = self.code.blocks[block].loop
+        while loop >= 0 and loop in self.code.loops:
+            around = self.code.loops[loop]
+            if target == loop:
+                return NEXT
+            if target == around.after and self.code.blocks[target].loop != loop:
+                return BREAK
+            break
+        return self._from(target)
+
+    def _end(self, block: int) -> Trace:
+        end = self.code.blocks[block].end
+        if end[0] == "return":
+            return RETURN
+        if end[0] == "raise" or end[0] == "open":
+            return RAISE
+        if end[0] == "jump":
+            return self._to(block, end[1])
+        yes, no = self._to(block, end[2]), self._to(block, end[3])
+        if yes is no:
+            return yes
+        key, positive = self.keys.test(end[1])
+        causes = self._truth(end[1])
+        fork = Fork(block, key, positive, causes, yes, no, self.code.tests.get(block))
+        self.forks.append((fork, self.code.blocks[block].loop))
+        return fork
+
+    def _truth(self, number: int) -> Causes:
+        from validator.effects.files import raced
+
+        value = self.code.values[number]
+        asked = value.args[0] if value.op == "unary" else number
+        return truth_of(self.result.vals[number]) | raced(self.traces, self.unit, asked)
+
+    def _values(self, block: int, after: Trace) -> Trace:
+        trace = after
+        for number in reversed(self.code.blocks[block].values):
+            site = self.result.sites.get(number)
+            if site is None or site.away:
+                continue
+            ways = [t for t in site.targets if t.unit in self.traces.effectful]
+            if len(ways) == 1:
+                trace = Call(ways[0], number, trace)
+            elif ways:
+                ways = sorted(ways, key=lambda t: (t.unit.path, t.unit.qualname))
+                trace = Choice(tuple(Call(each, number, trace) for each in ways))
+            for operation in site.operations:
+                trace = Op(operation, number, trace)
+        return trace
+
+
+def _has_operations(trace: Trace) -> bool:
+    return any(isinstance(each, Op | Call) for each in parts(trace))
+
+
+def _leaves(trace: Trace) -> bool:
+    return any(each is RETURN for each in parts(trace))
+
+
+def parts(trace: Trace) -> Iterator[Trace]:
+    """Every part of a trace of one unit, each once."""
+    stack, seen = [trace], set()
+    while stack:
+        each = stack.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        if isinstance(each, Op | Call):
+            stack.append(each.rest)
+        elif isinstance(each, Fork):
+            stack += [each.no, each.yes]
+        elif isinstance(each, Choice):
+            stack += each.ways
+        elif isinstance(each, Repeat):
+            stack += [each.rest, each.body]

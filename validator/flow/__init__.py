@@ -1,0 +1,6 @@
+"""The flow of values through a project: who is called with what, and what each value may be."""
+
+from validator.flow.program import Flow, Unit
+from validator.flow.values import Val
+
+__all__ = ["Flow", "Unit", "Val"]

@@ -1,0 +1,204 @@
+"""What an attribute of a value is: members of modules and classes, fields of objects, what libraries give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from validator.definitions import ClassDef, Method
+from validator.domains.axes import WHOLE, axes_of, of_dimension
+from validator.domains.spmd import NONE, only, rank, unsure
+from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, join, obj
+
+if TYPE_CHECKING:
+    from validator.flow.transfer import Evaluation
+
+# Attributes that tell of what kind a value is, not what it holds.
+_SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
+_GROWING = frozenset({"append", "extend", "add", "insert", "update"})
+
+
+def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
+    """The attribute `name` of a value."""
+    found = [_of(at, number, o, name, owner) for o in sorted(owner.objs, key=lambda o: o[0])]
+    result = join(found) if found else UNKNOWN
+    if name in _SHAPE:
+        return Val(result.objs, owner.n | result.v, NONE, NONE)
+    known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made") for o in owner.objs)
+    if not known:
+        if name in at.models.ranks["attributes"]:
+            axes = {"local"} if "local" in name else WHOLE
+            return Val(v=rank(axes))
+        if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.objs):
+            return Val(v=rank(axes_of(name) - {"world"} or WHOLE, sure=False))
+    if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
+        return Val(v=rank({"local"} if "local" in name else WHOLE))
+    carried = only(owner.v, "data", "param", "uniform")
+    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | owner.state)
+
+
+def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
+    kind = o[0]
+    if kind == "module":
+        return at.meaning(o[1].member(name), name)
+    if kind == "ext":
+        path = f"{o[1]}.{name}"
+        if path in at.models.states:
+            return Val(UNKNOWN.objs, p=at.flow.get("state", path).p)
+        return obj("ext", path)
+    if kind in ("inst", "self"):
+        return member_of(at, number, o[1], name, o, exact=kind == "inst")
+    if kind == "class":
+        return _of_class(at, number, o[1], name, o)
+    if kind == "super":
+        return _of_super(at, o, name)
+    if kind == "made":
+        return _of_library(at, o[1], name)
+    if kind == "mesh":
+        return _of_mesh(o, name)
+    if kind == "handle":
+        return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
+    if kind in ("unit", "bound", "remote") and name == "remote":
+        return obj("remote", Val(frozenset({o}))) if kind != "remote" else Val(frozenset({o}))
+    if kind == "param":
+        return _of_parameter(at, number, o[1], name, any(each[0] == "self" for each in owner.objs))
+    return UNKNOWN
+
+
+def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotated: bool) -> Val:
+    """An attribute of what callers pass: fields that differ between ranks there differ here."""
+    passed: Val = at.flow.get("argument", at.unit, position)
+    found = [
+        _of(at, number, o, name, passed)
+        for o in sorted(passed.objs, key=lambda o: o[0])
+        if o[0] in ("inst", "self", "class", "module", "ext", "made", "mesh", "handle")
+    ]
+    if found:
+        return join(found)
+    return BOTTOM if annotated else Val(UNKNOWN.objs, state=frozenset({"?"}))
+
+
+def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exact: bool) -> Val:
+    """A member of an object of a project class: a field, a method, what a property gives."""
+    if name == "__class__":
+        return obj("class", cls)
+    receiver = Val(frozenset({o}))
+    found: list[Val] = []
+    held: Val = at.flow.get("field", cls, name, exact)
+    if held != BOTTOM:
+        found.append(held)
+    for method in _methods(cls, name, exact):
+        found.append(_bound(at, number, method, receiver))
+    if not found:
+        library = [_of_library(at, base, name) for base in cls.external_bases]
+        found += [v for v in library if v.objs or v.v]
+    if not found:
+        annotated = [
+            o2
+            for owner in cls.mro
+            for n, annotation in owner.facts.attributes
+            if n == name and annotation
+            for o2 in at.flow.project.types.annotated(owner.module.top, annotation)
+        ]
+        return Val(frozenset(("self", c) for c in annotated)) if annotated else UNKNOWN
+    return join(found)
+
+
+def _methods(cls: ClassDef, name: str, exact: bool) -> list[Method]:
+    own = cls.find(name)
+    found = [own] if own is not None else []
+    if not exact:
+        found += [c.methods[name] for c in cls.descendants() if name in c.methods]
+    return list(dict.fromkeys(found))
+
+
+def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
+    from validator.flow.transfer import is_plain
+
+    unit = at.flow.unit_of(method)
+    if unit is None:
+        return UNKNOWN
+    if method.facts.is_property:
+        return at.calling.run(number, unit, [receiver], {})
+    if method.facts.is_static:
+        return obj("unit", unit)
+    if not is_plain(method.facts.decorators) and method.cls is not None:
+        body = at.flow.body_of(method.cls)
+        if body is not None:
+            rows = at.flow.get("unit", body).class_names
+            held = join(v for n, v in rows if n == method.name)
+            if held.objs:
+                return _with_receiver(held, receiver)
+    return obj("bound", unit, receiver)
+
+
+def _with_receiver(held: Val, receiver: Val) -> Val:
+    """What was stored under a method's name, bound to an object."""
+    objs = frozenset(("bound", o[1], receiver) if o[0] == "unit" else o for o in held.objs)
+    return Val(objs, held.v, held.n, held.p)
+
+
+def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> Val:
+    if name == "remote":
+        return obj("remote", Val(frozenset({o})))
+    if name == "options":
+        return obj("ext", "~itself")
+    nested = cls.module.classes.get(f"{cls.qualname}.{name}")
+    if nested is not None:
+        return obj("class", nested)
+    found = cls.find(name)
+    if found is not None:
+        unit = at.flow.unit_of(found)
+        if unit is None:
+            return UNKNOWN
+        if found.facts.is_classmethod:
+            return obj("bound", unit, Val(frozenset({o})))
+        return obj("unit", unit)
+    held: Val = at.flow.get("field", cls, name, True)
+    return held if held != BOTTOM else UNKNOWN
+
+
+def _of_super(at: Evaluation, o: Obj, name: str) -> Val:
+    cls: ClassDef = o[1]
+    receiver = obj("self", cls)
+    for base in cls.mro[1:]:
+        if name in base.methods:
+            unit = at.flow.unit_of(base.methods[name])
+            return obj("bound", unit, receiver) if unit is not None else UNKNOWN
+    return _of_library(at, cls.external_bases[0], name) if cls.external_bases else UNKNOWN
+
+
+def _of_library(at: Evaluation, made: str, name: str) -> Val:
+    """An attribute of what a library makes."""
+    library = at.models.library(made)
+    given = library.attributes.get(name)
+    for base in library.bases:
+        given = given or at.models.library(base).attributes.get(name)
+    if given is not None:
+        return described(given)
+    return obj("ext", f"{made}.{name}")
+
+
+def described(given: Any) -> Val:
+    """The value that a table describes by a word."""
+    if isinstance(given, tuple | list):
+        return obj("tuple", tuple(described(each) for each in given))
+    word, _, rest = str(given).partition(":")
+    if word == "rank":
+        return Val(v=rank({rest} if rest else WHOLE))
+    if word == "made":
+        return Val(frozenset({("made", rest)}), state=frozenset({"?"}))
+    return Val()
+
+
+def _of_mesh(o: Obj, name: str) -> Val:
+    if name in ("mesh_dim_names", "ndim", "device_type"):
+        return Val()
+    return obj("mesh method", o[1], name)
+
+
+def of_group(name: str) -> frozenset[str]:
+    """The axes of the group that an expression's name speaks of; empty when it speaks of none."""
+    return axes_of(name)
+
+
+__all__ = ["attribute", "described", "member_of", "of_dimension", "unsure"]

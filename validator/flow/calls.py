@@ -1,0 +1,729 @@
+"""What calls do: who runs with what, what comes back, which collectives are issued, which arguments change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from validator.definitions import ClassDef
+from validator.domains.axes import SOME, WHOLE, Axes, axes_of, of_dimension
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, equalled, only, rank, unsure
+from validator.flow.attributes import described
+from validator.flow.program import Operation, Site, Target, Unit
+from validator.flow.values import (
+    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, const, elements, join, join2, obj, sequence, shallow, tuple_of,
+)  # fmt: skip
+from validator.ir import Value as Instruction
+
+if TYPE_CHECKING:
+    from validator.flow.transfer import Evaluation
+    from validator.models import Row
+
+Arguments = list[tuple[str | None, Val]]
+_LAZY = frozenset({"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"})
+_GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
+_GATHERING = frozenset({
+    "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
+    "all_gather_into_tensor", "gather_for_metrics",
+})  # fmt: skip
+_SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
+_SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
+
+
+def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
+    """A value of a unit in terms of what its parameters get."""
+    if not value.symbolic:
+        return value
+    parts: list[Val] = []
+    plain = []
+    for o in value.objs:
+        if o[0] == "param":
+            parts.append(Val(argument(o[1]).objs, state=argument(o[1]).state))
+        else:
+            plain.append(mapped(o, lambda part: instantiated(part, argument)))
+    merged = join([Val(frozenset(plain)), *parts])
+    v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
+    state = (value.state - {"?"}) | merged.state if "?" in value.state and parts else value.state
+    return Val(merged.objs, v, n, p, state)
+
+
+def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
+    """An object with each of the values inside it changed."""
+    kind = o[0]
+    if kind == "tuple":
+        return ("tuple", tuple(change(v) for v in o[1]))
+    if kind in ("seq", "remote"):
+        return (kind, change(o[1]))
+    if kind == "bound":
+        return ("bound", o[1], change(o[2]))
+    if kind == "dict":
+        return ("dict", tuple((k, change(v)) for k, v in o[1]), o[2] and change(o[2]))
+    if kind == "partial":
+        return ("partial", change(o[1]), tuple(change(v) for v in o[2]), tuple((k, change(w)) for k, w in o[3]))
+    if kind == "generator":
+        return ("generator", o[1], tuple((i, change(v)) for i, v in o[2]))
+    return o
+
+
+def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
+    if not any(c.kind == "param" for c in causes):
+        return causes
+    found: set[Cause] = set()
+    for c in causes:
+        if c.kind != "param":
+            found.add(c)
+            continue
+        value = argument(c.position)
+        given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
+        if given is None:  # the truth of a value
+            kinds = {o[0] for o in value.objs if o != NONE_OBJ}
+            given = value.n | value.p | (NONE if kinds and kinds <= {"tuple", "seq", "dict", "inst", "self"} else value.v)
+        if c.sure:
+            found |= given
+        else:
+            found |= unsure(only(given, "data", "param"))
+    return frozenset(found)
+
+
+class Calling:
+    """The calls of one unit."""
+
+    def __init__(self, at: Evaluation) -> None:
+        self.at = at
+        self.flow = at.flow
+        self.models = at.flow.models
+        self._certain = True  # whether what is called is known for certain
+
+    def call(self, number: int, value: Instruction) -> Val:
+        callee = self.at.vals[value.args[0]]
+        shape = value.data.names
+        arguments: Arguments = [(name, self.at.vals[a]) for name, a in zip(shape, value.args[1:], strict=True)]
+        instruction = self.at.code.values[value.args[0]]
+        name = instruction.data if instruction.op in ("attr", "name") else ""
+        receiver = self.at.vals[instruction.args[0]] if instruction.op == "attr" else BOTTOM
+        objs = sorted(callee.objs, key=lambda o: o[0])
+        self._certain = not any(o[0] == "top" for o in objs)
+        found = [self.apply(number, o, arguments, name) for o in objs]
+        self._certain = True
+        unknown = not objs or any(o[0] in ("top", "param") for o in objs)
+        if unknown:
+            found.append(self._unknown(number, value, name, receiver, arguments))
+        if instruction.op == "attr":
+            self._changes_receiver(number, name, arguments)
+        self._on_state(number, value, name, callee, receiver, arguments)
+        return join(found)
+
+    # -- by what is called ---------------------------------------------------------------------------------
+
+    def apply(self, number: int, o: Obj, arguments: Arguments, name: str = "") -> Val:
+        """What calling one object gives; what runs is noted at the site."""
+        kind = o[0]
+        if kind == "unit":
+            return self._call_unit(number, o[1], [], arguments)
+        if kind == "bound":
+            return self._call_unit(number, o[1], [o[2]], arguments)
+        if kind == "class":
+            return self._construct(number, o[1], arguments)
+        if kind in ("inst", "self"):
+            return self._call_object(number, o, arguments)
+        if kind == "ext":
+            return self._external(number, o[1], arguments)
+        if kind == "made":
+            return self._call_made(number, o, arguments)
+        if kind == "partial":
+            positional = [(None, v) for v in o[2]]
+            return join(self.apply(number, c, [*positional, *arguments, *o[3]]) for c in o[1].objs)
+        if kind == "remote":
+            return self._remote(number, o[1], arguments)
+        if kind == "mesh method":
+            return self._mesh_method(o, arguments)
+        return BOTTOM if kind in ("top", "param", "const") else UNKNOWN
+
+    def _call_unit(self, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
+        positional, keywords = [*first], {}
+        for name, value in arguments:
+            if name is None:
+                positional.append(value)
+            elif name == "@":
+                positional.append(value)
+            elif name == "*":
+                spread = [o for o in value.objs if o[0] == "tuple"]
+                if len(spread) == 1 and len(value.objs) == 1:
+                    positional += spread[0][1]
+                else:
+                    rest = elements(value)
+                    positional += [rest if rest.objs else UNKNOWN] * max(0, len(unit.code.params) - len(positional))
+            elif name == "**":
+                for o in value.objs:
+                    if o[0] == "dict":
+                        keywords.update({k: v for k, v in o[1] if isinstance(k, str)})
+                    else:
+                        keywords["**"] = UNKNOWN
+            else:
+                keywords[name] = value
+        return self.run(number, unit, positional, keywords)
+
+    def run(self, number: int, unit: Unit, positional: list[Val], keywords: dict[str, Val]) -> Val:
+        """Run a unit of the project at a site; what it returns, in terms of this unit."""
+        bindings = self.bind(unit, positional, keywords)
+        lazy = unit.code.is_generator
+        if lazy:
+            held = tuple(sorted(((i, shallow(v)) for i, v in bindings.items()), key=lambda r: r[0]))
+            return Val(frozenset({("generator", unit, held)}))
+        self._note(number, Site((Target(unit, tuple(sorted(bindings.items(), key=lambda r: r[0]))),), ()))
+        return self._returned(number, unit, bindings)
+
+    def _returned(self, number: int, unit: Unit, bindings: dict[int, Val]) -> Val:
+        result = self.flow.get("unit", unit)
+
+        def argument(position: int) -> Val:
+            given = bindings.get(position)
+            if given is not None:
+                return given
+            return self.flow.default(unit, unit.code.params[position][0])
+
+        self._changed_arguments(number, unit, result, argument)
+        value = instantiated(result.returned, argument)
+        if value == BOTTOM and result.returned == BOTTOM:
+            return BOTTOM
+        if value.objs == frozenset({("top",)}) and unit.method is not None and unit.method.facts.returns_annotation:
+            classes = self.flow.project.types.annotated(unit.method, unit.method.facts.returns_annotation)
+            if classes:
+                return Val(frozenset(("self", c) for c in classes), value.v, value.n, value.p, value.state)
+        return value
+
+    def _changed_arguments(self, number: int, unit: Unit, result: Any, argument: Callable[[int], Val]) -> None:
+        instruction = self.at.code.values[number]
+        if instruction.op != "call":
+            return
+        shift = 1 if unit.has_receiver else 0
+        names = [n for n, _ in unit.code.params]
+        for position, out in result.outs:
+            for place, keyword in enumerate(instruction.data.names):
+                if (keyword is None and place + shift == position) or keyword == names[position]:
+                    after = instantiated(out, argument)
+                    self.at.after[number, place] = lambda before, after=after: _replaced(before, after)
+            if shift and position == 0:
+                continue
+
+    def bind(self, unit: Unit, positional: list[Val], keywords: dict[str, Val]) -> dict[int, Val]:
+        """Which parameter gets what."""
+        bindings: dict[int, Val] = {}
+        given = list(positional)
+        left = dict(keywords)
+        left.pop("**", None)
+        for position, (name, kind) in enumerate(unit.code.params):
+            if kind in ("pos", "any"):
+                if given:
+                    bindings[position] = given.pop(0)
+                elif name in left:
+                    bindings[position] = left.pop(name)
+            elif kind == "*":
+                bindings[position] = tuple_of(given) if len(given) < 12 else sequence(join(given))
+                given = []
+            elif kind == "kw":
+                if name in left:
+                    bindings[position] = left.pop(name)
+            else:
+                rows = tuple(sorted((k, shallow(v)) for k, v in left.items())) if _sortable(left) else ()
+                bindings[position] = Val(frozenset({("dict", rows, UNKNOWN if "**" in keywords else None)}))
+                left = {}
+        return bindings
+
+    def _construct(self, number: int, cls: ClassDef, arguments: Arguments) -> Val:
+        made = obj("inst", cls)
+        if cls.is_abstract and cls.descendants():
+            made = obj("self", cls)
+        init = cls.find("__init__")
+        unit = self.flow.unit_of(init) if init is not None else None
+        if unit is not None:
+            self._call_unit(number, unit, [made], arguments)
+        else:
+            rows = self._fields(cls)
+            given = []
+            for position, (name, value) in enumerate(arguments):
+                if name is None and position < len(rows):
+                    given.append((rows[position], value))
+                elif name not in (None, "*", "**"):
+                    given.append((str(name), value))
+            self.at.made[number] = (cls, tuple(given))
+            after = cls.find("__post_init__")
+            if after is not None and (unit := self.flow.unit_of(after)) is not None:
+                self.run(number, unit, [made], {})
+        return made
+
+    def _fields(self, cls: ClassDef) -> list[str]:
+        """The annotated names of a data class in the order of its constructor."""
+        bodies = (self.flow.body_of(owner) for owner in reversed(cls.mro))
+        return list(dict.fromkeys(name for body in bodies if body is not None for name in body.code.annotated))
+
+    def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
+        cls: ClassDef = o[1]
+        receiver = Val(frozenset({o}))
+        names = ("__call__", "forward") if "__call__" not in cls.methods else ("__call__",)
+        for name in names:
+            if (method := cls.find(name)) is not None and (unit := self.flow.unit_of(method)) is not None:
+                return self._call_unit(number, unit, [receiver], arguments)
+        return UNKNOWN
+
+    def _call_made(self, number: int, o: Obj, arguments: Arguments) -> Val:
+        row = self.models.method(o[1], "__call__")
+        if row is not None:
+            return self._row(number, row, arguments, BOTTOM)
+        return Val(v=self._derived(arguments), state=frozenset({"?"}))
+
+    def _remote(self, number: int, inner: Val, arguments: Arguments) -> Val:
+        found = []
+        for o in inner.objs:
+            if o[0] == "class":
+                self._construct(number, o[1], arguments)
+                found.append(obj("handle", o[1]))
+            else:
+                self.apply(number, o, arguments)
+                found.append(UNKNOWN)
+        site = self.at.sites.get(number)
+        if site is not None:
+            self.at.sites[number] = site._replace(away=True)
+        return join(found)
+
+    def _mesh_method(self, o: Obj, arguments: Arguments) -> Val:
+        dimensions, name = o[1], o[2]
+        given = arguments[0][1].constant() if arguments else None
+        if isinstance(given, str):
+            axes: Axes = frozenset({of_dimension(given)})
+        elif arguments or dimensions is None:
+            axes = SOME
+        else:
+            axes = frozenset(of_dimension(d) for d in dimensions)
+        if name == "get_group":
+            return obj("group", axes)
+        if name in ("get_local_rank", "get_coordinate"):
+            return Val(v=rank(axes if SOME != axes else WHOLE, sure=axes != SOME))
+        if name == "get_rank":
+            return Val(v=rank(WHOLE))
+        if name == "_flatten":
+            return obj("mesh", dimensions)
+        return Val()
+
+    # -- libraries -----------------------------------------------------------------------------------------
+
+    def _external(self, number: int, dotted: str, arguments: Arguments) -> Val:
+        if dotted in ("functools.partial", "partial") and arguments:
+            (_, callee), *rest = arguments
+            positional = tuple(shallow(v) for n, v in rest if n is None)
+            keywords = tuple((n, shallow(v)) for n, v in rest if n not in (None, "*", "**"))
+            return obj("partial", shallow(callee), positional, keywords)
+        if arguments and self._decorates(number):
+            return self._wrapped(dotted, arguments[0][1])
+        if dotted in ("functools.wraps", "~itself"):
+            return obj("ext", "~itself") if dotted != "~itself" or not arguments else arguments[0][1]
+        if dotted == "super":
+            cls = self._own_class()
+            return obj("super", cls) if cls is not None else UNKNOWN
+        if dotted in ("getattr", "hasattr") and len(arguments) > 1:
+            return self._getattr(number, dotted, arguments)
+        if dotted in ("os.getenv", "os.environ.get") and arguments:
+            return self.at.environment(arguments[0][1].constant())
+        for state in self.models.sets.get(dotted, ()):
+            self.at.switch(number, state)
+        row = self.models.call(dotted)
+        if row is not None:
+            return self._row(number, row, arguments, BOTTOM)
+        owner, _, method = dotted.rpartition(".")
+        row = self.models.method(owner, method)
+        if row is not None:
+            return self._row(number, row, arguments, BOTTOM)
+        return self._plain(number, dotted, arguments)
+
+    def _plain(self, number: int, dotted: str, arguments: Arguments) -> Val:
+        """A call of a library that no row describes: a function of its arguments, or nobody knows."""
+        named = self.models.named(dotted)
+        last = named.rpartition(".")[2]
+        if named not in _LAZY and not named.startswith("torch.utils.data"):
+            for _, value in arguments:
+                self.drain(number, value)
+        if named in self.models.same or any(named.startswith(m + ".") for m in self.models.same_modules):
+            return self._same(last, arguments, BOTTOM, named)
+        return Val(frozenset({("made", named)}), state=frozenset({"?"}))
+
+    def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
+        """The result of a function of its arguments."""
+        parts = [receiver, *(v for _, v in arguments)]
+        v = frozenset().union(*(p.v for p in parts))
+        if name in ("dim", "ndimension"):
+            return Val()
+        if dotted == "len" or name in ("numel", "size") or (name == "len" and not dotted):
+            inner = arguments[0][1] if arguments and not receiver.objs and dotted else receiver
+            return Val(v=(arguments[0][1] if dotted == "len" and arguments else inner).n)
+        n: Causes = NONE
+        objs = frozenset()
+        if dotted in ("list", "tuple", "set", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict") or name in (
+            "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get", "tqdm",
+        ):  # fmt: skip
+            n = frozenset().union(*(p.n for p in parts))
+            objs = self._iterates(dotted or name, arguments, receiver)
+        if dotted == "range":
+            n = v
+            v = frozenset({UNIFORM})
+            return Val(sequence(Val(v=v)).objs, NONE, n)
+        if name == "chunk":
+            n = n | v
+        if name in ("tolist", "clone", "to", "detach", "float", "view", "reshape", "cpu", "cuda", "contiguous"):
+            n = frozenset().union(*(p.n for p in parts))
+        if name in _SELECTING:
+            base = join(parts)
+            n |= base.v | (data(sure=False) if UNIFORM not in base.v else NONE)
+        if dotted == "filter":
+            n |= v
+        p = arguments[0][1].p if name in ("get",) and arguments else NONE
+        return Val(objs, v, n, p | (unsure(only(receiver.v, "data", "param")) if name == "get" else NONE), receiver.state)
+
+    def _iterates(self, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
+        values = [v for n, v in arguments if n is None]
+        if name in ("zip",):
+            return sequence(tuple_of(self.at.element(v) for v in values)).objs
+        if name == "enumerate" and values:
+            return sequence(tuple_of([Val(v=frozenset({UNIFORM})), self.at.element(values[0])])).objs | frozenset(
+                o for o in values[0].objs if o[0] == "generator"
+            )
+        if name in ("list", "tuple", "sorted", "set", "reversed", "iter", "islice", "itertools.islice") and values:
+            kept = frozenset(o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY)
+            if name in ("list", "tuple") and len(values[0].objs) == 1 and values[0].of("tuple"):
+                return values[0].objs
+            return sequence(self.at.element(values[0])).objs | kept
+        if name in ("copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"):
+            return values[0].objs if values else receiver.objs
+        if name in ("values", "items"):
+            found = [v for o in receiver.objs if o[0] == "dict" for _, v in o[1]]
+            inner = join(found) if found else UNKNOWN
+            return sequence(inner if name == "values" else tuple_of([UNKNOWN, inner])).objs
+        if name == "get":
+            constant = values[0].constant() if values else None
+            found = [v for o in receiver.objs if o[0] == "dict" for k, v in o[1] if k == constant]
+            return join([*found, *(values[1:2] or [const(None)])]).objs if found else frozenset()
+        if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
+            return sequence(UNKNOWN).objs
+        return frozenset()
+
+    def _wrapped(self, dotted: str, function: Val) -> Val:
+        """A decorator of a library: the function stays what it is."""
+        return function
+
+    def _decorates(self, number: int) -> bool:
+        instruction = self.at.code.values[number]
+        return instruction.op == "call" and instruction.data.names == ("@",)
+
+    def _own_class(self) -> ClassDef | None:
+        unit: Unit | None = self.at.unit
+        while unit is not None:
+            if unit.cls is not None:
+                return unit.cls
+            unit = unit.outer
+        return None
+
+    def _getattr(self, number: int, dotted: str, arguments: Arguments) -> Val:
+        owner, name = arguments[0][1], arguments[1][1].constant()
+        if not isinstance(name, str):
+            return UNKNOWN
+        from validator.flow.attributes import attribute
+
+        value = attribute(self.at, number, owner, name)
+        if dotted == "hasattr":
+            return Val(v=value.p)
+        return join2(value, arguments[2][1]) if len(arguments) > 2 else value
+
+    # -- rows of the tables --------------------------------------------------------------------------------
+
+    def _row(self, number: int, row: Row, arguments: Arguments, receiver: Val, sure: bool = True) -> Val:
+        """What a call that the tables describe does and gives."""
+        group = self._group(row, arguments)
+        if row.is_collective and self._certain and self._applies(row, arguments):
+            self._note(number, Site((), (Operation(row.name, group, sure, row),)))
+        if row.equal is not None:
+            place = self._place(row.equal, arguments)
+            if place >= 0:
+                axes = axes_in(group)
+                self.at.after[number, place] = lambda before: _equal(before, axes)
+        if row.state is not None:
+            place = self._place((row.state[0], row.state[1]), arguments)
+            tag = row.state[2]
+            if place >= 0:
+                self.at.after[number, place] = lambda before: before.placed(tag)
+        result = self._result(row, arguments, receiver, group)
+        return result.placed(row.result_state) if row.result_state else result
+
+    def _applies(self, row: Row, arguments: Arguments) -> bool:
+        if row.when and not any(name in row.when for name, _ in arguments):
+            return False
+        if row.arg_state is not None:
+            given = self._given((row.arg_state[0], row.arg_state[1]), arguments)
+            return given is not None and given.state == frozenset({row.arg_state[2]})
+        return True
+
+    def _result(self, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
+        word = row.result
+        if isinstance(word, tuple | list):
+            made = described(word)
+            if row.result_state and made.objs:
+                (o,) = made.objs
+                first, *rest = o[1]
+                made = tuple_of([first.placed(row.result_state), *rest])
+            return made
+        if word == "rank":
+            axes = self._axes(row, arguments)
+            if not axes:
+                axes = axes_in(group) if row.group or row.rank_of else WHOLE
+            return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+        if word == "group":
+            return self._made_group(row, arguments)
+        if word == "mesh":
+            return self._made_mesh(arguments)
+        if word == "uniform":
+            equal = _equal(join(v for _, v in arguments), axes_in(group))
+            return Val(frozenset(o for o in equal.objs if o[0] == "seq"), equal.v, equal.n)
+        if word in ("own", "random"):
+            return Val(v=data(sure=False)) if word == "own" else Val()
+        if word == "first":
+            return arguments[0][1] if arguments else UNKNOWN
+        if word == "same":
+            return self._same(row.name, arguments, receiver)
+        if isinstance(word, str) and word.startswith("made:"):
+            return described(word)
+        if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
+            return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
+        return Val()
+
+    def _axes(self, row: Row, arguments: Arguments) -> Axes:
+        axes = frozenset(row.axes)
+        for flag, more in row.widened.items():
+            if any(name == flag and value.is_const(True) for name, value in arguments):
+                axes |= frozenset(more)
+        return axes
+
+    def _group(self, row: Row, arguments: Arguments) -> Val:
+        """The group on which a collective works."""
+        which = row.group or row.rank_of
+        if row.world or which is None:
+            return obj("group", WHOLE)
+        given = self._given(which, arguments)
+        if given is None or given.is_const(None):
+            return obj("group", WHOLE)
+        return given
+
+    def _made_group(self, row: Row, arguments: Arguments) -> Val:
+        axes = self._axes(row, arguments)
+        if axes:
+            return obj("group", axes)
+        given = self._given(("ranks", 0), arguments)
+        whole = given is None or given.is_const(None)
+        return obj("group", WHOLE if whole else SOME)
+
+    def _made_mesh(self, arguments: Arguments) -> Val:
+        given = self._given(("mesh_dim_names", 2), arguments)
+        if given is None:
+            return obj("mesh", None)
+        for o in given.objs:
+            if o[0] == "tuple":
+                names = [v.constant() for v in o[1]]
+                if all(isinstance(n, str) for n in names):
+                    return obj("mesh", tuple(names))
+        return obj("mesh", None)
+
+    @staticmethod
+    def _place(which: tuple[str, int], arguments: Arguments) -> int:
+        name, position = which
+        for place, (keyword, _) in enumerate(arguments):
+            if keyword == name or (keyword is None and place == position):
+                return place
+        return -1
+
+    def _given(self, which: tuple[str, int], arguments: Arguments) -> Val | None:
+        place = self._place(which, arguments)
+        return arguments[place][1] if place >= 0 else None
+
+    # -- what is not known ---------------------------------------------------------------------------------
+
+    def _unknown(self, number: int, value: Instruction, name: str, receiver: Val, arguments: Arguments) -> Val:
+        """A call on a receiver whose class is not known: by the name of the method, where a table has it."""
+        row = self.models.methods.get(name)
+        if row is not None and row.on is not None and "." not in name:
+            hint = self.hint(self.at.code.values[value.args[0]].args[0]) if receiver.objs or receiver.v else ""
+            if (not row.on or hint in row.on) and (not row.on_state or receiver.state & set(row.on_state)):
+                return self._row(number, row, arguments, receiver, sure=not row.on or bool(hint))
+        if name in self.models.ranks["methods"] or name in self.models.ranks["stages"]:
+            axes = self._asked_axes(name, value, arguments)
+            return Val(v=rank(axes, sure=True))
+        if name == "get_group" and arguments and isinstance(dimension := arguments[0][1].constant(), str):
+            return obj("group", frozenset({of_dimension(dimension)}))
+        if name in _GATHERING:
+            return self._gathered(value, arguments)
+        if name in ("parameters", "named_parameters", "state_dict", "module"):
+            return Val(frozenset({("top",)}), state=receiver.state)
+        if name in self.models.same_methods or name in ("numel", "size", "dim"):
+            return self._same(name, arguments, receiver)
+        return Val(frozenset({("top",)}), self._derived([(None, receiver), *arguments]), state=frozenset({"?"}))
+
+    def _asked_axes(self, name: str, value: Instruction, arguments: Arguments) -> Axes:
+        """The axis of a coordinate, by a mesh dimension that is named, or by names of receiver and method."""
+        for _, given in arguments:
+            constant = given.constant()
+            if isinstance(constant, str):
+                return frozenset({of_dimension(constant)})
+        callee = self.at.code.values[value.args[0]]
+        hinted = axes_of(name) or (axes_of(self.hint(callee.args[0])) if callee.op == "attr" else frozenset())
+        if name in self.models.ranks["stages"] and not hinted:
+            return frozenset({"pp"})
+        return hinted - {"world"} or WHOLE
+
+    def hint(self, number: int) -> str:
+        """The name by which the source knows a value; it ranks candidates and proves nothing."""
+        value = self.at.code.values[self.at.root(number)]
+        if value.op == "param":
+            return str(value.data[1])
+        if value.op in ("attr", "phi", "name"):
+            return str(value.data)
+        if value.op == "free":
+            return str(value.data[1])
+        if value.op == "call":
+            return self.hint(value.args[0])
+        return ""
+
+    def _gathered(self, value: Instruction, arguments: Arguments) -> Val:
+        """What a method with the name of a collective gives: equal over the group that it names, else over all."""
+        group = next((v for n, v in arguments if n in ("group", "process_group")), None)
+        inner = join(v for n, v in arguments if n not in ("group", "process_group"))
+        if group is None or group.is_const(None):
+            return Val(v=frozenset({UNIFORM}))
+        place = next(i for i, (n, _) in enumerate(arguments) if n in ("group", "process_group"))
+        axes = axes_in(group)
+        return _equal(inner, axes_of(self.hint(value.args[place + 1])) if axes == SOME else axes)
+
+    def _derived(self, arguments: Arguments) -> Causes:
+        """What an unknown function may carry over from its arguments: data, never who the process is."""
+        found: set[Cause] = set()
+        for _, value in arguments:
+            found |= unsure(only(value.v, "data", "param"))
+        return frozenset(found)
+
+    def _on_state(
+        self, number: int, value: Instruction, name: str, callee: Val, receiver: Val, arguments: Arguments
+    ) -> None:
+        """Models whose parameters are sharded issue collectives where they run."""
+        operation = ""
+        if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
+            operation = "forward"
+        elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"}:
+            operation = name
+        elif name == "backward" and self._sharded_here(receiver):
+            operation = name
+        if operation:
+            from validator.models import Row
+
+            self._note(number, Site((), (Operation(operation, obj("group", WHOLE), True, Row(operation, collective=True)),)))
+
+    def _sharded_here(self, loss: Val) -> bool:
+        """Whether a backward pass goes through a sharded model: the loss is its result, or the class holds just one."""
+        if loss.state and loss.state <= _SHARDED:
+            return True
+        cls = self._own_class()
+        if cls is None or any(o[0] not in ("top", "param") for o in loss.objs):
+            return False
+        names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
+        fields = (self.flow.get("field", cls, name, False) for name in names)
+        return any(held.state and held.state <= _SHARDED for held in fields)
+
+    def _changes_receiver(self, number: int, name: str, arguments: Arguments) -> None:
+        """Lists that grow under a branch differ in length where the branch does."""
+        if name not in _GROWING or not arguments:
+            return
+        block = self.at.code.values[number].block
+        causes = self.at.conditions(self.at.unit.control.deciding(block))
+        added = arguments[-1][1]
+
+        def change(before: Val) -> Val:
+            if not any(o[0] in ("tuple", "seq") for o in before.objs):
+                return before
+            part = elements(added) if name in ("extend", "update") else added
+            grown = sequence(join2(elements(before), part))
+            n = before.n | causes | (added.n if name in ("extend", "update") else NONE)
+            return Val(grown.objs, before.v | added.v, n, before.p, before.state)
+
+        self.at.after[number, -1] = change
+
+    # -- generators and context managers -------------------------------------------------------------------
+
+    def drain(self, number: int, value: Val) -> None:
+        """Generators that are consumed here run here."""
+        for o in value.objs:
+            if o[0] == "generator":
+                self._note(number, Site((Target(o[1], o[2]),), ()))
+            elif o[0] in ("inst", "self"):
+                method = o[1].find("__iter__")
+                unit = self.flow.unit_of(method) if method is not None else None
+                if unit is not None:
+                    self._note(number, Site((Target(unit, ((0, Val(frozenset({o}))),)),), ()))
+
+    def yielded(self, o: Obj) -> Val:
+        bindings = dict(o[2])
+        result = self.flow.get("unit", o[1])
+        return instantiated(result.yielded, lambda position: bindings.get(position, BOTTOM))
+
+    def iterated(self, o: Obj) -> Val:
+        """An element of something whose iteration the tables or the project describe."""
+        return UNKNOWN if o[0] != "ext" else BOTTOM
+
+    def enter(self, number: int, manager: Val) -> Val:
+        found = []
+        for o in manager.objs:
+            if o[0] == "generator":
+                self._note(number, Site((Target(o[1], o[2]),), ()))
+                found.append(self.yielded(o))
+            elif o[0] in ("inst", "self"):
+                method = o[1].find("__enter__")
+                unit = self.flow.unit_of(method) if method is not None else None
+                if unit is not None:
+                    found.append(self.run(number, unit, [Val(frozenset({o}))], {}))
+            else:
+                found.append(Val(frozenset({o}), state=manager.state))
+        return join(found) if found else manager
+
+    def leave(self, number: int, manager: Val) -> None:
+        for o in manager.objs:
+            if o[0] in ("inst", "self"):
+                method = o[1].find("__exit__")
+                unit = self.flow.unit_of(method) if method is not None else None
+                if unit is not None:
+                    self.run(number, unit, [Val(frozenset({o}))], {})
+
+    def _note(self, number: int, site: Site) -> None:
+        site = site._replace(under=self.at.around(number))
+        known = self.at.sites.get(number)
+        self.at.sites[number] = known.merged(site) if known is not None else site
+
+
+def axes_in(group: Val) -> Axes:
+    """The axes that a group may span; `SOME` where it is not known."""
+    found: set[str] = set()
+    for o in group.objs - {NONE_OBJ} or group.objs:  # None is what a group is before it is made
+        if o[0] == "group":
+            found |= o[1]
+        elif o[0] == "mesh":
+            found |= frozenset(of_dimension(d) for d in o[1]) if o[1] else SOME
+        elif o == NONE_OBJ:
+            found |= WHOLE
+        else:
+            found |= SOME
+    return SOME if not found or found & SOME else frozenset(found)
+
+
+def _equal(value: Val, axes: Axes) -> Val:
+    v, n, p = (equalled(each, axes) or frozenset({UNIFORM}) for each in (value.v, value.n, value.p))
+    return Val(frozenset(mapped(o, lambda part: _equal(part, axes)) for o in value.objs), v, n, p, value.state)
+
+
+def _replaced(before: Val, after: Val) -> Val:
+    return after if after.objs or after.v else before
+
+
+def _sortable(rows: dict[str, Val]) -> bool:
+    return len(rows) < 16

@@ -1,0 +1,147 @@
+"""Which branches decide whether a block runs: postdominators and control dependence of a unit.
+
+Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from validator.ir import Code
+
+
+class Control:
+    """Control dependence of one unit."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+
+    @cached_property
+    def _graph(self) -> tuple[list[int], dict[int, list[int]], int]:
+        """Reachable blocks in order, their successors without ways that only raise, and the number of the exit."""
+        code = self.code
+        order = code.in_order()
+        leave = len(code.blocks)
+        after: dict[int, list[int]] = {}
+        for block in order:
+            end = code.blocks[block].end
+            after[block] = [leave] if end[0] == "return" else list(dict.fromkeys(code.blocks[block].successors()))
+        # what can reach a return (or goes round for ever) without raising
+        alive = {leave}
+        before: dict[int, list[int]] = {}
+        for block, targets in after.items():
+            for target in targets:
+                before.setdefault(target, []).append(block)
+        stack = [leave]
+        while stack:
+            for each in before.get(stack.pop(), ()):
+                if each not in alive:
+                    alive.add(each)
+                    stack.append(each)
+        for block in order:
+            kept = [t for t in after[block] if t in alive]
+            after[block] = kept or after[block]
+        return order, after, leave
+
+    @cached_property
+    def immediate(self) -> dict[int, int]:
+        """The immediate postdominator of each block that can reach the exit."""
+        order, after, leave = self._graph
+        # postorder of the reversed graph: walk from the exit
+        before: dict[int, list[int]] = {}
+        for block in order:
+            for target in after[block]:
+                before.setdefault(target, []).append(block)
+        post: list[int] = []
+        seen = {leave}
+        stack: list[tuple[int, int]] = [(leave, 0)]
+        while stack:
+            node, index = stack.pop()
+            preds = before.get(node, [])
+            if index < len(preds):
+                stack.append((node, index + 1))
+                if preds[index] not in seen:
+                    seen.add(preds[index])
+                    stack.append((preds[index], 0))
+            else:
+                post.append(node)
+        number = {node: i for i, node in enumerate(post)}
+        found = {leave: leave}
+        changed = True
+        while changed:
+            changed = False
+            for node in reversed(post[:-1]):
+                candidates = [t for t in after[node] if t in found]
+                if not candidates:
+                    continue
+                best = candidates[0]
+                for other in candidates[1:]:
+                    best = self._meet(best, other, found, number)
+                if found.get(node) != best:
+                    found[node] = best
+                    changed = True
+        return found
+
+    @staticmethod
+    def _meet(a: int, b: int, found: dict[int, int], number: dict[int, int]) -> int:
+        while a != b:
+            while number[a] < number[b]:
+                a = found[a]
+            while number[b] < number[a]:
+                b = found[b]
+        return a
+
+    @cached_property
+    def direct(self) -> dict[int, tuple[int, ...]]:
+        """For each block the branches on which it depends directly."""
+        return {block: tuple(dict.fromkeys(branch for branch, _ in rows)) for block, rows in self.arms.items()}
+
+    @cached_property
+    def arms(self) -> dict[int, tuple[tuple[int, int], ...]]:
+        """For each block the branches on which it depends directly, each with the way that leads to the block."""
+        order, after, _ = self._graph
+        found: dict[int, dict[tuple[int, int], None]] = {}
+        immediate = self.immediate
+        for block in order:
+            if self.code.blocks[block].end[0] != "branch" or len(after[block]) < 2 or block not in immediate:
+                continue
+            stop = immediate[block]
+            for target in after[block]:
+                runner = target
+                while runner != stop and runner in immediate:
+                    found.setdefault(runner, {})[block, target] = None
+                    following = immediate[runner]
+                    if following == runner:
+                        break
+                    runner = following
+        return {block: tuple(rows) for block, rows in found.items()}
+
+    def deciding(self, block: int) -> frozenset[int]:
+        """The branches that decide, directly or through others, whether a block runs."""
+        known = self._deciding.get(block)
+        if known is None:
+            seen: set[int] = set()
+            stack = [block]
+            while stack:
+                for branch in self.direct.get(stack.pop(), ()):
+                    if branch not in seen:
+                        seen.add(branch)
+                        stack.append(branch)
+            known = self._deciding[block] = frozenset(seen)
+        return known
+
+    @cached_property
+    def _deciding(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def choosing(self, block: int) -> frozenset[int]:
+        """The branches that decide over which way a block is entered: what its phis depend on."""
+        here = self.deciding(block)
+        found: set[int] = set()
+        for pred, raised in self.code.blocks[block].preds:
+            if raised:
+                continue
+            if self.code.blocks[pred].end[0] == "branch":
+                found.add(pred)
+            found |= self.deciding(pred)
+        return frozenset(found - here) if block not in here else frozenset(found)

@@ -1,0 +1,484 @@
+"""A project as code units with one solver over them: the object that rules ask."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from validator.definitions import ClassDef, Method, Module
+from validator.domains.spmd import NONE, Causes, unsure
+from validator.errors import UsageError
+from validator.flow.control import Control
+from validator.flow.solver import Solver
+from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2
+from validator.ir import Code, lower
+from validator.ir.model import RawAt
+from validator.models import Models, models
+from validator.project import Project
+
+_SELVES = ("self", "inst")
+
+
+class Unit:
+    """One code unit of the project: its code, where it stands, and what it belongs to."""
+
+    def __init__(self, module: Module, code: Code, outer: Unit | None) -> None:
+        self.module = module
+        self.code = code
+        self.outer = outer
+        self.method: Method | None = None
+        self.cls: ClassDef | None = None
+        if code.kind in ("function", "module"):
+            self.method = module.functions.get(code.qualname)
+        if code.kind == "class":
+            self.cls = module.classes.get(code.qualname.removesuffix(".<class>"))
+        elif self.method is not None:
+            self.cls = self.method.cls
+
+    def __repr__(self) -> str:
+        return f"<Unit {self.module.name}:{self.code.qualname}>"
+
+    @property
+    def path(self) -> str:
+        return self.module.path
+
+    @property
+    def name(self) -> str:
+        return self.code.name
+
+    @property
+    def qualname(self) -> str:
+        return self.code.qualname
+
+    @cached_property
+    def control(self) -> Control:
+        return Control(self.code)
+
+    @cached_property
+    def has_receiver(self) -> bool:
+        """Whether the first parameter is the object (or class) on which it is called."""
+        return self.code.kind == "function" and self.method is not None and self.method.is_method
+
+    @cached_property
+    def scope(self) -> Method:
+        """The function whose names are visible here, for look-ups in the project."""
+        unit: Unit | None = self
+        while unit is not None:
+            if unit.method is not None:
+                return unit.method
+            unit = unit.outer
+        return self.module.top
+
+    def at(self, raw: RawAt) -> RawAt:
+        """A place as findings have it: lines and columns from 1, columns in characters."""
+        text = self.module.source_text
+        line, column, end_line, end_column = raw
+        return (line, text.column(line, column), end_line, text.column(end_line, end_column))
+
+    def text(self, raw: RawAt) -> str:
+        """The source at a place, white space folded."""
+        return " ".join(self.module.source_text.between(self.at(raw)).split())
+
+
+class Target(NamedTuple):
+    """A unit that a call may reach, with what each of its parameters gets."""
+
+    unit: Unit
+    bindings: tuple[tuple[int, Val], ...]
+
+    def argument(self, position: int) -> Val | None:
+        return next((value for index, value in self.bindings if index == position), None)
+
+
+class Operation(NamedTuple):
+    """A collective that a call is: its row in the tables and the group on which it works."""
+
+    name: str
+    group: Val
+    sure: bool
+    row: Any
+
+
+class Site(NamedTuple):
+    """What happens at a value: the units that run, and the collectives."""
+
+    targets: tuple[Target, ...]
+    operations: tuple[Operation, ...]
+    away: bool = False  # it runs in another process
+    under: Causes = NONE  # what the branches around it depend on
+
+    def merged(self, other: Site) -> Site:
+        targets: dict[Unit, dict[int, Val]] = {}
+        for target in (*self.targets, *other.targets):
+            known = targets.setdefault(target.unit, {})
+            for index, value in target.bindings:
+                known[index] = join2(known[index], value) if index in known else value
+        operations = {(o.name, o.row.name): o for o in self.operations}
+        for o in other.operations:
+            key = (o.name, o.row.name)
+            operations[key] = o._replace(group=join2(operations[key].group, o.group)) if key in operations else o
+        return Site(
+            tuple(Target(unit, tuple(sorted(rows.items(), key=lambda r: r[0]))) for unit, rows in targets.items()),
+            tuple(operations.values()),
+            self.away or other.away,
+            self.under | other.under,
+        )
+
+
+class Result(NamedTuple):
+    """What is known of one unit, in terms of its own parameters."""
+
+    vals: tuple[Val, ...]
+    returned: Val
+    yielded: Val
+    outs: tuple[tuple[int, Val], ...]  # parameters that are other values at the end
+    sites: dict[int, Site]
+    stores: tuple[tuple[Val, str, Val], ...]  # (object, attribute, value)
+    globals: tuple[tuple[str, Val], ...]
+    class_names: tuple[tuple[str, Val], ...]
+    made: tuple[tuple[ClassDef, tuple[tuple[str, Val], ...]], ...]  # objects made of classes without __init__
+    switched: tuple[tuple[str, Val], ...]  # states of libraries that are set here, and how that varies
+
+
+EMPTY = Result((), BOTTOM, BOTTOM, (), {}, (), (), (), (), ())
+
+
+def _joined(old: Any, new: Any) -> Any:
+    if isinstance(new, Val):
+        return join2(old, new)
+    if len(old.vals) != len(new.vals):
+        return new
+    return new._replace(vals=tuple(map(join2, old.vals, new.vals)), returned=join2(old.returned, new.returned))
+
+
+class Flow:
+    """Answers for one project. Unknowns of the solver:
+
+    `("unit", unit)` a `Result`; `("argument", unit, position)`, `("field", class, name, exact)`,
+    `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
+    `("state", name)` (as `p`: whether a library was set up) a `Val` in closed form, that is without parameters.
+    """
+
+    def __init__(self, project: Project) -> None:
+        forget()
+        self.project = project
+        extra = tuple(getattr(project.config, "collectives", None) or ())
+        try:
+            self.models: Models = models(extra)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read a table of collectives: {error}") from error
+        self.solver = Solver(self._equation, _joined, lambda key: EMPTY if key[0] == "unit" else BOTTOM)  # type: ignore[index]
+        self._units: dict[Module, dict[str, Unit]] = {}
+        self._inner: dict[Module, dict[Unit, list[Unit]]] = {}
+        self.not_lowered = 0
+
+    # -- units ---------------------------------------------------------------------------------------------
+
+    def units_of(self, module: Module) -> dict[str, Unit]:
+        """The units of a module by qualified name; lowered when first asked for."""
+        known = self._units.get(module)
+        if known is None:
+            known = self._units[module] = {}
+            codes, failed = self._codes(module)
+            self.not_lowered += failed
+            for qualname, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
+                known[qualname] = Unit(module, code, None)
+            for unit in known.values():
+                unit.outer = known.get(unit.code.outer) if unit.code.outer else None
+        return known
+
+    def _codes(self, module: Module) -> tuple[dict[str, Code], int]:
+        try:
+            tree = module.source.tree
+        except (SyntaxError, ValueError, RecursionError, OSError):
+            return {}, 0
+        codes, failed = lower(tree)
+        return codes, failed
+
+    def unit_of(self, method: Method) -> Unit | None:
+        """The unit of a function of the project; None where it could not be lowered."""
+        return self.units_of(method.module).get(method.qualname)
+
+    def body_of(self, cls: ClassDef) -> Unit | None:
+        return self.units_of(cls.module).get(f"{cls.qualname}.<class>")
+
+    def units(self, methods: Iterator[Method]) -> Iterator[Unit]:
+        for method in methods:
+            unit = self.unit_of(method)
+            if unit is not None:
+                yield unit
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def result(self, unit: Unit) -> Result:
+        """The final answer for a unit."""
+        found: Result = self.solver.settled(("unit", unit))
+        return found
+
+    def get(self, *key: Any) -> Any:
+        return self.solver.get(key)
+
+    def _equation(self, key: Hashable) -> Any:
+        kind, *rest = key  # type: ignore[misc]
+        if kind == "unit":
+            from validator.flow.transfer import Evaluation
+
+            return Evaluation(self, rest[0]).run()
+        if kind == "argument":
+            return self._argument(*rest)
+        if kind == "field":
+            return self._field(*rest)
+        if kind == "under":
+            return self._under(*rest)
+        if kind == "state":
+            return self._state(*rest)
+        assert kind == "global"
+        return self._global(*rest)
+
+    # -- effects -------------------------------------------------------------------------------------------
+
+    def effectful(self) -> list[Unit]:
+        """The units that issue collectives, themselves or through what they call."""
+        units = [unit for module in self.project.modules.values() for unit in self.units_of(module).values()]
+        for unit in units:
+            self.solver.get(("unit", unit))
+        self.solver.settle()
+        callers: dict[Unit, list[Unit]] = {}
+        found: dict[Unit, None] = {}
+        for unit in units:
+            for site in self.solver.values["unit", unit].sites.values():
+                if site.operations and not site.away:
+                    found[unit] = None
+                if not site.away:
+                    for target in site.targets:
+                        callers.setdefault(target.unit, []).append(unit)
+        queue = list(found)
+        while queue:
+            for caller in callers.get(queue.pop(), ()):
+                if caller not in found:
+                    found[caller] = None
+                    queue.append(caller)
+        return list(found)
+
+    # -- arguments -----------------------------------------------------------------------------------------
+
+    def callers(self, unit: Unit) -> list[Unit]:
+        """The units that may call a unit: those that mention its name."""
+        names = [unit.name]
+        if unit.name in ("__init__", "__new__", "__post_init__", "__call__") and unit.cls is not None:
+            names = ["__init__", *(c.name for c in (unit.cls, *unit.cls.descendants()))]
+        found: dict[Unit, None] = {}
+        for name in names:
+            for method in self._mentions.get(name, ()):
+                caller = self.unit_of(method)
+                if caller is not None:
+                    found[caller] = None
+                    for inner in self._lambdas(caller):
+                        found[inner] = None
+        if unit.outer is not None and unit.code.kind == "lambda":
+            found[unit.outer] = None
+        return list(found)
+
+    def _lambdas(self, unit: Unit) -> list[Unit]:
+        known = self._inner.get(unit.module)
+        if known is None:
+            known = self._inner[unit.module] = {}
+            for each in self.units_of(unit.module).values():
+                if each.code.kind == "lambda" and each.outer is not None:
+                    known.setdefault(each.outer, []).append(each)
+        return known.get(unit, [])
+
+    @cached_property
+    def _mentions(self) -> dict[str, list[Method]]:
+        """By name of a function or class of the project: the functions that name it."""
+        defined = self.project.defined
+        found: dict[str, dict[Method, None]] = {}
+        for function in self.project.functions():
+            facts = function.facts
+            for call in facts.calls:
+                name = call.method
+                if name == "remote" or name == "options":
+                    for part in call.target.replace("()", "").split("."):
+                        if part in defined:
+                            found.setdefault(part, {})[function] = None
+                if name in defined:
+                    found.setdefault(name, {})[function] = None
+                for argument in call.args:
+                    if argument.kind == "path" and (last := argument.value.rpartition(".")[2]) in defined:
+                        found.setdefault(last, {})[function] = None
+            for row in facts.assigns:
+                if row.kind == "path" and (last := row.value.rpartition(".")[2]) in defined:
+                    found.setdefault(last, {})[function] = None
+            for decorator in facts.decorators:
+                last = decorator.removesuffix("()").rpartition(".")[2]
+                if last in defined:
+                    found.setdefault(last, {})[function.enclosing or function.module.top] = None
+            for ref in facts.refs:
+                if (last := ref.path.rpartition(".")[2]) in defined:
+                    found.setdefault(last, {})[function] = None
+        return {name: list(rows) for name, rows in found.items()}
+
+    def _argument(self, unit: Unit, position: int) -> Val:
+        """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
+        found = []
+        callers = self.callers(unit)
+        if not callers:
+            return UNKNOWN
+        name = unit.code.params[position][0]
+        for caller in callers:
+            result: Result = self.get("unit", caller)
+            for number, site in result.sites.items():
+                for target in site.targets:
+                    if target.unit is unit:
+                        value = target.argument(position)
+                        value = self.close(value, caller) if value is not None else self.default(unit, name)
+                        if site.away:
+                            value = self._per_process(caller, number, value, unit, position)
+                        found.append(value)
+        return join(found)
+
+    def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
+        """An argument for code in other processes: the variable of a loop is another value in each."""
+        from validator.domains.axes import WHOLE
+        from validator.domains.spmd import rank
+
+        shape = caller.code.values[number]
+        skipped = 1 if unit.has_receiver else 0
+        index = position - skipped
+        name = unit.code.params[position][0]
+        for place, keyword in enumerate(shape.data.names):
+            if keyword == name or (keyword is None and place == index):
+                if is_loop_variable(caller.code, shape.args[place + 1]):
+                    return Val(value.objs, rank(WHOLE, sure=False), value.n, value.p, value.state)
+        return value
+
+    def default(self, unit: Unit, name: str) -> Val:
+        """The default of a parameter, or BOTTOM."""
+        number = unit.code.defaults.get(name)
+        if number is None or unit.outer is None:
+            return BOTTOM
+        value = unit.outer.code.values[number]
+        if value.op == "const":
+            return const(value.data)
+        vals = self.get("unit", unit.outer).vals
+        return self.close(vals[number], unit.outer) if number < len(vals) else BOTTOM
+
+    def close(self, value: Val, unit: Unit) -> Val:
+        """A value of a unit without its parameters: with what its callers pass."""
+        from validator.flow.calls import instantiated
+
+        return instantiated(value, lambda position: self.get("argument", unit, position))
+
+    # -- fields and globals --------------------------------------------------------------------------------
+
+    @cached_property
+    def _writers(self) -> dict[str, list[Method]]:
+        """By name of an attribute: the functions that store it."""
+        found: dict[str, dict[Method, None]] = {}
+        for function in self.project.functions():
+            for ref in function.facts.refs:
+                if ref.context == "store" and "." in ref.path:
+                    found.setdefault(ref.path.rpartition(".")[2], {})[function] = None
+        return {name: list(rows) for name, rows in found.items()}
+
+    def _field(self, cls: ClassDef, name: str, exact: bool) -> Val:
+        """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
+        found: list[Val] = []
+        family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
+        for method in self._writers.get(name, ()):
+            unit = self.unit_of(method)
+            if unit is None:
+                continue
+            for owner, attribute, value in self.get("unit", unit).stores:
+                if attribute != name:
+                    continue
+                owner = self.close(owner, unit)
+                if any(o[0] in _SELVES and _related(o, family, cls) for o in owner.objs):
+                    found.append(self.close(value, unit))
+                elif not any(o[0] in _SELVES for o in owner.objs) and TOP in owner.objs:
+                    found.append(self._perhaps(self.close(value, unit)))
+        for owner in cls.mro:
+            assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
+            body = self.body_of(owner) if assigned else None
+            if body is not None:
+                found += [value for n, value in self.get("unit", body).class_names if n == name]
+        if any(_fields_are_parameters(each) for each in cls.mro):
+            found += self._constructed(cls, name)
+        return join(found)
+
+    @staticmethod
+    def _perhaps(value: Val) -> Val:
+        """What is stored in an object of unknown class: it may be this one's."""
+        return Val(value.objs, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
+
+    def _under(self, unit: Unit) -> Val:
+        """On what it depends whether a unit runs at all: the branches around every call of it."""
+        found = []
+        for caller in self.callers(unit):
+            result: Result = self.get("unit", caller)
+            for _, site in result.sites.items():
+                if any(target.unit is unit for target in site.targets):
+                    found.append(self.close(Val(v=site.under), caller).v | self.get("under", caller).v)
+        return Val(v=frozenset().union(*found)) if found and all(found) else BOTTOM
+
+    def _state(self, name: str) -> Val:
+        """Whether a library was set up, as `p`."""
+        found = []
+        for method, _ in self.project.calls(self.models.states[name].rpartition(".")[2]):
+            unit = self.unit_of(method)
+            if unit is not None:
+                found += [self.close(value, unit) for n, value in self.get("unit", unit).switched if n == name]
+        return join(found)
+
+    def _constructed(self, cls: ClassDef, name: str) -> Iterator[Val]:
+        """What is passed for a field where objects of a data class are made."""
+        for each in (cls, *cls.descendants()):
+            for method in self._mentions.get(each.name, ()):
+                unit = self.unit_of(method)
+                if unit is None:
+                    continue
+                for made, rows in self.get("unit", unit).made:
+                    if made is each:
+                        for field, value in rows:
+                            if field == name:
+                                yield self.close(value, unit)
+
+    def _global(self, module: Module, name: str) -> Val:
+        """What a variable of a module holds, in closed form."""
+        found = []
+        for unit in self.units_of(module).values():
+            if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
+                result: Result = self.get("unit", unit)
+                found += [self.close(value, unit) for n, value in result.globals if n == name]
+        return join(found) if found else UNKNOWN
+
+    def _global_stores(self, unit: Unit) -> list[Any]:
+        known = self._stores_of.get(unit)
+        if known is None:
+            known = self._stores_of[unit] = [v for v in unit.code.values if v.op == "store_global"]
+        return known
+
+    @cached_property
+    def _stores_of(self) -> dict[Unit, list[Any]]:
+        return {}
+
+
+def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
+    """Whether an object whose attribute is stored may be one of a family: `self` also stands for classes below."""
+    return o[1] in family or (o[0] == "self" and o[1] in cls.mro)
+
+
+def _fields_are_parameters(cls: ClassDef) -> bool:
+    """Whether objects of a class are made from its annotated names: data classes, named tuples, pydantic models."""
+    if any("dataclass" in decorator or "define" in decorator for decorator in cls.facts.decorators):
+        return True
+    return any(base.rpartition(".")[2] in ("NamedTuple", "BaseModel", "TypedDict") for base in cls.facts.bases)
+
+
+def is_loop_variable(code: Code, number: int) -> bool:
+    """Whether a value is the variable of a loop, or a part of it."""
+    value = code.values[number]
+    while value.op in ("unpack", "mut", "item"):
+        value = code.values[value.args[0]]
+    return value.op == "next"

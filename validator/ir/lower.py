@@ -1,0 +1,388 @@
+"""Lowers the statements of a file: one `Code` for its top level and for each class, function and lambda in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from validator.ir.expressions import Expressions, place
+from validator.ir.model import CallShape, Code, Loop, Test, Unsupported
+from validator.ir.scopes import Names, defaults, names_of, parameters
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_ENDING = frozenset({("sys", "exit"), ("os", "_exit"), ("os", "abort"), ("", "exit"), ("", "quit")})
+
+
+def lower(tree: ast.Module) -> tuple[dict[str, Code], int]:
+    """The units of a file by qualified name, and how many could not be lowered (their names are missing)."""
+    units: dict[str, Code] = {}
+    failed: list[str] = []
+    code = Code("module", "<module>", "<module>", None, (1, 0, 1, 0))
+    names = names_of((), tree.body)
+    _Statements(code, names, None, units, failed).unit(tree.body)
+    return units, len(failed)
+
+
+class _Statements(Expressions):
+    """The statements of one unit."""
+
+    def __init__(
+        self, code: Code, names: Names, outer: Expressions | None, units: dict[str, Code], failed: list[str]
+    ) -> None:
+        self.units = units
+        self.failed = failed
+        self._cleanups: list[Callable[[], None]] = []  # what runs when the block around is left, innermost last
+        self._jumps: list[tuple[int, int, int]] = []  # of the loops around: (header, after, cleanups outside)
+        super().__init__(code, names, outer)
+
+    def unit(self, body: list[ast.stmt]) -> None:
+        """Lower a whole body and register the unit; one that cannot be lowered is counted."""
+        try:
+            for position, (name, _) in enumerate(self.code.params):
+                self.write(name, self.emit("param", (), (position, name)))
+            self.body(body)
+            if self.is_open():
+                self._leave(self.emit("const", (), None))
+            self.units[self.code.qualname] = self.finish()
+        except (Unsupported, RecursionError):
+            self.failed.append(self.code.qualname)
+
+    def body(self, statements: list[ast.stmt]) -> None:
+        for node in statements:
+            if not self.is_open():
+                self.start(self.new_block())  # dead code: no way leads here
+            if self.handlers and self.code.blocks[self.block].values:
+                self.next_block()
+            self.at = place(node)
+            made = getattr(self, "_" + type(node).__name__, None)
+            if made is not None:
+                made(node)
+
+    # -- units inside --------------------------------------------------------------------------------------
+
+    def qualified(self, name: str) -> str:
+        outer = self.code.qualname
+        if self.code.kind == "module":
+            return name
+        return f"{outer.removesuffix('.<class>')}.{name}" if self.code.kind == "class" else f"{outer}.<locals>.{name}"
+
+    def closure(self, node: ast.Lambda | _Function, name: str) -> int:
+        qualname = self.qualified(name)
+        kind = "lambda" if isinstance(node, ast.Lambda) else "function"
+        code = Code(kind, name, qualname, self.code.qualname, place(node))
+        code.is_async = isinstance(node, ast.AsyncFunctionDef)
+        code.params = parameters(node.args)
+        code.defaults = {parameter: self.expression(default) for parameter, default in defaults(node.args)}
+        body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
+        if isinstance(node, ast.Lambda):
+            ast.copy_location(body[0], node.body)
+        names = names_of((n for n, _ in code.params), body)
+        _Statements(code, names, self, self.units, self.failed).unit(body)
+        return self.emit("closure", tuple(code.defaults.values()), qualname, place(node))
+
+    def _FunctionDef(self, node: _Function) -> None:
+        decorators = [self.expression(each) for each in node.decorator_list]
+        value = self.closure(node, node.name)
+        self._decorated(node, value, decorators)
+
+    _AsyncFunctionDef = _FunctionDef
+
+    def _ClassDef(self, node: ast.ClassDef) -> None:
+        decorators = [self.expression(each) for each in node.decorator_list]
+        bases = [self.expression(each) for each in node.bases]
+        for keyword in node.keywords:
+            self.expression(keyword.value)
+        qualname = self.qualified(node.name)
+        code = Code("class", node.name, f"{qualname}.<class>", self.code.qualname, place(node))
+        _Statements(code, names_of((), node.body), self, self.units, self.failed).unit(node.body)
+        self._decorated(node, self.emit("closure", tuple(bases), f"{qualname}.<class>", place(node)), decorators)
+
+    def _decorated(self, node: _Function | ast.ClassDef, value: int, decorators: list[int]) -> None:
+        for decorator in reversed(decorators):
+            value = self.emit("call", (decorator, value), CallShape(("@",)), place(node))
+        self.bind(node.name, value, node)
+
+    # -- simple statements ---------------------------------------------------------------------------------
+
+    def _Expr(self, node: ast.Expr) -> None:
+        value = self.expression(node.value)
+        if isinstance(node.value, ast.Call) and _ends_process(node.value.func):
+            self.end("raise", value)
+
+    def _Assign(self, node: ast.Assign) -> None:
+        value = self.expression(node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
+                plain = not any(isinstance(e, ast.Starred) for e in (*target.elts, *node.value.elts))
+                if plain and len(target.elts) == len(node.value.elts):
+                    parts = self.code.values[value].args
+                    for each, part in zip(target.elts, parts, strict=True):
+                        self.assign(each, part)
+                    continue
+            self.assign(target, value)
+
+    def _AnnAssign(self, node: ast.AnnAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.code.annotated.append(node.target.id)
+        if node.value is not None:
+            self.assign(node.target, self.expression(node.value))
+
+    def _AugAssign(self, node: ast.AugAssign) -> None:
+        target = node.target
+        if isinstance(target, ast.Name):
+            old = self.load(target.id, target)
+        elif isinstance(target, ast.Attribute):
+            old = self._Attribute(target)
+        else:
+            old = self._Subscript(target)
+        value = self.expression(node.value)
+        self.assign(target, self.emit("binary", (old, value), type(node.op).__name__, place(node)))
+
+    def _Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                if (variable := self.variable(target.id)) is not None:
+                    self.write(variable, self.emit("undefined", (), target.id, place(target)))
+            elif isinstance(target, ast.Attribute):
+                self.emit("delete", (self.expression(target.value),), target.attr, place(target))
+            elif isinstance(target, ast.Subscript):
+                self.emit("delete", (self.expression(target.value), self.expression(target.slice)), None, place(target))
+
+    def _Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.asname:
+                value = self.emit("import", (), (alias.name, "", 0), place(node))
+                self.bind(alias.asname, value, node)
+            else:
+                top = alias.name.partition(".")[0]
+                self.bind(top, self.emit("import", (), (top, "", 0), place(node)), node)
+
+    def _ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            if alias.name != "*":
+                value = self.emit("import", (), (node.module or "", alias.name, node.level), place(node))
+                self.bind(alias.asname or alias.name, value, node)
+
+    # -- leaving -------------------------------------------------------------------------------------------
+
+    def _Return(self, node: ast.Return) -> None:
+        value = self.expression(node.value) if node.value is not None else self.emit("const", (), None, place(node))
+        self._unwind(0)
+        self._leave(value)
+
+    def _leave(self, value: int) -> None:
+        if not self.is_open():
+            return
+        kept = {name: self.read(name) for name, _ in self.code.params}
+        self.code.exits.append((self.block, kept))
+        self.end("return", value)
+
+    def _Raise(self, node: ast.Raise) -> None:
+        self.end("raise", self.expression(node.exc) if node.exc is not None else -1)
+
+    def _Assert(self, node: ast.Assert) -> None:
+        failing, going = self.new_block(), self.new_block()
+        self.test(node.test, going, failing, Test("assert", place(node), place(node.test), False))
+        self.start(failing)
+        self.end("raise", self.expression(node.msg) if node.msg is not None else -1)
+        self.start(going)
+
+    def _Break(self, node: ast.Break) -> None:
+        self._jump_out(1)
+
+    def _Continue(self, node: ast.Continue) -> None:
+        self._jump_out(0)
+
+    def _jump_out(self, which: int) -> None:
+        if not self._jumps:
+            return
+        self._unwind(self._jumps[-1][2])
+        self.jump(self._jumps[-1][which])
+
+    def _unwind(self, outside: int) -> None:
+        """Run what must run when the blocks inside are left, innermost first."""
+        kept = self._cleanups
+        for depth in range(len(kept), outside, -1):
+            self._cleanups = kept[: depth - 1]
+            kept[depth - 1]()
+        self._cleanups = kept
+
+    # -- branches and loops --------------------------------------------------------------------------------
+
+    def _If(self, node: ast.If) -> None:
+        yes, after = self.new_block(), self.new_block()
+        no = self.new_block() if node.orelse else after
+        block_of_test = self.block
+        self.test(node.test, yes, no, Test("if", place(node), place(node.test), False))
+        self.start(yes)
+        self.body(node.body)
+        leaves = not self.is_open() and not node.orelse
+        self.jump(after)
+        if node.orelse:
+            self.start(no)
+            self.body(node.orelse)
+            self.jump(after)
+        if leaves:
+            for block in range(block_of_test, yes + 1):
+                if (about := self.code.tests.get(block)) is not None and about.at == place(node):
+                    self.code.tests[block] = about._replace(leaves=True)
+        self.start(after)
+
+    def _For(self, node: ast.For | ast.AsyncFor) -> None:
+        def body() -> None:
+            header = self.loop
+            self._jumps.append((header, self.code.loops[header].after, len(self._cleanups)))
+            self.body(node.body)
+            self._jumps.pop()
+
+        otherwise = (lambda: self.body(node.orelse)) if node.orelse else None
+        self.rounds(node, self.expression(node.iter), node.target, isinstance(node, ast.AsyncFor), body, otherwise)
+
+    _AsyncFor = _For
+
+    def _While(self, node: ast.While) -> None:
+        before, header, after = self.loop, self.new_block(), self.new_block()
+        done = self.new_block() if node.orelse else after
+        self.loop = header
+        self.code.blocks[header].loop = header
+        first = self.new_block()
+        self.code.loops[header] = Loop(header, first, done, after, place(node), -1)
+        self.jump(header)
+        self.start(header, seal=False)
+        if isinstance(node.test, ast.Constant) and node.test.value:
+            self.jump(first)
+        else:
+            self.test(node.test, first, done, Test("while", place(node), place(node.test), False))
+        self.start(first)
+        self._jumps.append((header, after, len(self._cleanups)))
+        self.body(node.body)
+        self._jumps.pop()
+        self.jump(header)
+        self.seal(header)
+        self.loop = before
+        if node.orelse:
+            self.start(done)
+            self.body(node.orelse)
+            self.jump(after)
+        self.start(after)
+
+    def _Match(self, node: ast.Match) -> None:
+        subject, after = self.expression(node.subject), self.new_block()
+        for case in node.cases:
+            going, following = self.new_block(), self.new_block()
+            fits = self._pattern(case.pattern, subject)
+            if fits is None:
+                self.jump(going)
+            else:
+                self._branch(fits, going, following, Test("match", place(node), place(case.pattern), False))
+            self.start(going)
+            if case.guard is not None:
+                inside = self.new_block()
+                self.test(case.guard, inside, following, Test("match", place(node), place(case.guard), False))
+                self.start(inside)
+            self.body(case.body)
+            self.jump(after)
+            self.start(following)
+        self.jump(after)
+        self.start(after)
+
+    def _pattern(self, pattern: ast.pattern, subject: int) -> int | None:
+        """Whether a pattern fits, or None where it always does; its names are bound."""
+        if isinstance(pattern, ast.MatchAs):
+            fits = self._pattern(pattern.pattern, subject) if pattern.pattern is not None else None
+            if pattern.name:
+                self.bind(pattern.name, subject, pattern)
+            return fits
+        if isinstance(pattern, ast.MatchValue):
+            return self.emit("compare", (subject, self.expression(pattern.value)), "Eq", place(pattern))
+        if isinstance(pattern, ast.MatchSingleton):
+            value = self.emit("const", (), pattern.value, place(pattern))
+            return self.emit("compare", (subject, value), "Is", place(pattern))
+        if isinstance(pattern, ast.MatchOr):
+            parts = [self._pattern(each, subject) for each in pattern.patterns]
+            known = [part for part in parts if part is not None]
+            return self.emit("join", tuple(known), None, place(pattern)) if len(known) == len(parts) else None
+        for inner in ast.walk(pattern):
+            name = getattr(inner, "name", None) or getattr(inner, "rest", None)
+            if isinstance(name, str):
+                self.bind(name, self.emit("unpack", (subject,), (0, 1, -1), place(pattern)), pattern)
+        return self.emit("match", (subject,), None, place(pattern))
+
+    # -- with and try --------------------------------------------------------------------------------------
+
+    def _With(self, node: ast.With | ast.AsyncWith) -> None:
+        depth = len(self._cleanups)
+        for item in node.items:
+            manager = self.expression(item.context_expr)
+            entered = self.emit("enter", (manager,), None, place(item.context_expr))
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, entered)
+            at = place(item.context_expr)
+            self._cleanups.append(lambda m=manager, at=at: void(self.emit("leave", (m,), None, at)))  # type: ignore[misc]
+        self.body(node.body)
+        if self.is_open():
+            self._unwind(depth)
+        del self._cleanups[depth:]
+
+    _AsyncWith = _With
+
+    def _Try(self, node: ast.Try) -> None:
+        outer, after = self.handlers, self.new_block()
+        catching = [self.new_block() for _ in node.handlers]
+        finishing = self.new_block() if node.finalbody else None
+        last = (finishing,) if finishing is not None else ()
+        depth = len(self._cleanups)
+        if node.finalbody:
+            self._cleanups.append(lambda: self.body(node.finalbody))
+        self.handlers = (*catching, *last, *outer)
+        self.next_block()
+        self.body(node.body)
+        self.handlers = (*last, *outer)
+        if self.is_open():
+            self.next_block()
+            self.body(node.orelse)
+        self._ended(depth, after)
+        for block, handler in zip(catching, node.handlers, strict=True):
+            self.code.blocks[block].handlers = (*last, *outer)
+            for each in last:
+                self.code.blocks[each].preds.append((block, True))
+            self.handlers = (*last, *outer)
+            self.start(block)
+            self._handler(handler)
+            self._ended(depth, after)
+        self.handlers = outer
+        del self._cleanups[depth:]
+        if finishing is not None:
+            self.start(finishing)
+            self.body(node.finalbody)
+            self.end("raise", -1)
+        self.start(after)
+
+    _TryStar = _Try
+
+    def _handler(self, node: ast.ExceptHandler) -> None:
+        names = ast.unparse(node.type) if node.type is not None else "*"
+        if node.type is not None:
+            self.expression(node.type)
+        value = self.emit("caught", (), names, place(node))
+        if node.name:
+            self.bind(node.name, value, node)
+        self.body(node.body)
+
+    def _ended(self, depth: int, after: int) -> None:
+        """The end of a `try` body or a handler: what is left to do, then on behind the statement."""
+        if self.is_open():
+            handlers, self.handlers = self.handlers, ()
+            self._unwind(depth)
+            self.handlers = handlers
+            self.jump(after)
+
+
+def _ends_process(callee: ast.expr) -> bool:
+    if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
+        return (callee.value.id, callee.attr) in _ENDING
+    return isinstance(callee, ast.Name) and ("", callee.id) in _ENDING
+
+
+def void(_: object) -> None:
+    """The cleanups of `with` give nothing."""
