@@ -376,6 +376,34 @@ def main(mesh, model, loss):
     if place().first:
         dist.barrier()  # error: MP501
 """,
+    """
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, config):
+        self.config = config
+        self.main = dist.get_rank() == 0
+
+    def _mean(self, total):
+        if self.config.reduces:
+            dist.all_reduce(total)  # error: MP501
+        return total
+
+    def _metrics(self, total):
+        return self._mean(total)
+
+    def _report(self, total):
+        return self._metrics(total)
+
+    def evaluate(self, total):
+        return self._report(total)
+
+    def run(self, total):
+        if self.main:
+            print(self.evaluate(total))
+        if self.config.saves:
+            dist.barrier()
+""",
 ]
 
 CORRECT = [
@@ -591,33 +619,6 @@ def convert(paths, model):
     """
 import torch.distributed as dist
 
-class Plugin:
-    def __init__(self, version):
-        self.version = version
-
-    @property
-    def is_second(self):
-        return dist.is_initialized() and self.version == 2
-
-def options_of(plugin):
-    options = None
-    if plugin.version == 2:
-        options = dict(full=True)
-    return options
-
-def put(model, options=None):
-    if options is not None:
-        dist.all_reduce(model, **options)
-
-def load(plugin: Plugin, model, rank):
-    options = options_of(plugin)
-    if rank != 0 and not plugin.is_second:
-        return
-    put(model, options)
-""",
-    """
-import torch.distributed as dist
-
 class Checkpointer:
     def __init__(self, ranks):
         self.group = dist.new_group(ranks)
@@ -635,34 +636,6 @@ class Checkpointer:
 
 def regroup(checkpointer, ranks):
     checkpointer.other_group = dist.new_group(ranks)
-""",
-    """
-import torch.distributed as dist
-
-class Trainer:
-    def __init__(self, config):
-        self.config = config
-        self.main = dist.get_rank() == 0
-
-    def _mean(self, total):
-        if self.config.reduces:
-            dist.all_reduce(total)
-        return total
-
-    def _metrics(self, total):
-        return self._mean(total)
-
-    def _report(self, total):
-        return self._metrics(total)
-
-    def evaluate(self, total):
-        return self._report(total)
-
-    def run(self, total):
-        if self.main:
-            print(self.evaluate(total))
-        if self.config.saves:
-            dist.barrier()
 """,
 ]
 

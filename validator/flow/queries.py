@@ -1,0 +1,169 @@
+"""What rules ask of the flow: calls by what they reach, collectives, arguments, and where a value comes from or goes.
+
+A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, and by which causes it varies), `place.at`
+where it stands. Functions give places in the order of files and lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.domains.axes import Axes
+from validator.facts.model import At
+from validator.flow.calls import axes_in
+from validator.flow.program import Flow, Operation, Result, Unit
+from validator.flow.values import Val
+from validator.ir.model import Value
+from validator.project import Project
+
+
+class Place(NamedTuple):
+    """A value of a unit."""
+
+    flow: Flow
+    unit: Unit
+    number: int
+
+    @property
+    def value(self) -> Value:
+        """The instruction."""
+        return self.unit.code.values[self.number]
+
+    @property
+    def result(self) -> Result:
+        return self.flow.result(self.unit)
+
+    @property
+    def val(self) -> Val:
+        """What the value may be, in terms of the unit's parameters."""
+        return self.result.vals[self.number]
+
+    @property
+    def closed(self) -> Val:
+        """What the value may be with what callers pass."""
+        return self.flow.close(self.val, self.unit)
+
+    @property
+    def at(self) -> At:
+        return self.unit.at(self.value.at)
+
+    @property
+    def text(self) -> str:
+        """The source, white space folded."""
+        return self.unit.text(self.value.at)
+
+    @property
+    def root(self) -> Place:
+        """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
+        number = self.number
+        while self.unit.code.values[number].op == "mut":
+            number = self.unit.code.values[number].args[0]
+        return self._replace(number=number)
+
+    def operand(self, index: int) -> Place:
+        return self._replace(number=self.value.args[index])
+
+    def argument(self, name: str, position: int = -1) -> Place | None:
+        """The argument of a call by its keyword or its position (from 0, without a receiver)."""
+        for place, keyword in enumerate(self.value.data.names):
+            if keyword == name or (keyword is None and place == position):
+                return self._replace(number=self.value.args[place + 1])
+        return None
+
+    @property
+    def receiver(self) -> Place | None:
+        """The object on which a method is called."""
+        callee = self.unit.code.values[self.value.args[0]]
+        return self._replace(number=callee.args[0]) if callee.op == "attr" else None
+
+    @property
+    def method(self) -> str:
+        """The name by which something is called: of an attribute, a global or local name."""
+        callee = self.unit.code.values[self.value.args[0]]
+        return str(callee.data) if callee.op in ("attr", "name") else ""
+
+    @property
+    def users(self) -> list[Place]:
+        """The values that have this one as an operand."""
+        return [self._replace(number=n) for n in users_of(self.unit).get(self.number, ())]
+
+    @property
+    def group(self) -> Axes:
+        """Of a collective: the axes of its group, with what callers pass; `?` where it is not known."""
+        found: Axes = frozenset()
+        for operation in self.operations:
+            found |= axes_in(self.flow.close(operation.group, self.unit))
+        return found
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The collectives that a call is."""
+        site = self.result.sites.get(self.number)
+        return site.operations if site is not None else ()
+
+
+class Queries:
+    """Answers for one project; asked for with `project.analysis(Queries)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        modules = sorted(self.project.modules.values(), key=lambda m: m.path)
+        found = [unit for module in modules for unit in self.flow.units_of(module).values()]
+        return sorted(found, key=lambda u: (u.path, u.code.at, u.qualname))
+
+    def collectives(self, *names: str) -> Iterator[Place]:
+        """The collectives of the given names (`all_reduce`), or all of them."""
+        for unit in self.units:
+            for number, site in sorted(self.flow.result(unit).sites.items()):
+                if any(not names or o.name in names for o in site.operations):
+                    yield Place(self.flow, unit, number)
+
+    def calls(self, *dotted: str) -> Iterator[Place]:
+        """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`)."""
+        wanted = frozenset(dotted)
+        last = tuple(dict.fromkeys(name.rpartition(".")[2] for name in dotted))
+        for place in self.named(*last):
+            callee = place.operand(0).val
+            if any(o[0] == "ext" and (o[1] in wanted or self.flow.models.named(o[1]) in wanted) for o in callee.objs):
+                yield place
+
+    def named(self, *names: str) -> Iterator[Place]:
+        """The calls by the name that is called, on whatever object."""
+        wanted = frozenset(names)
+        for unit in self.units:
+            for number in _calls_of(unit):
+                place = Place(self.flow, unit, number)
+                if place.method in wanted or (wanted and self._imported_as(place, wanted)):
+                    yield place
+
+    def _imported_as(self, place: Place, wanted: frozenset[str]) -> bool:
+        """A name that an import has changed: `from x import f as g`."""
+        callee = place.unit.code.values[place.value.args[0]]
+        if callee.op not in ("name", "import"):
+            return False
+        return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
+
+
+def users_of(unit: Unit) -> dict[int, list[int]]:
+    """By value the values that have it as an operand."""
+    known: dict[int, list[int]] | None = unit.__dict__.get("_users")
+    if known is None:
+        known = {}
+        for number, value in enumerate(unit.code.values):
+            for operand in dict.fromkeys(value.args):
+                known.setdefault(operand, []).append(number)
+        unit.__dict__["_users"] = known
+    return known
+
+
+def _calls_of(unit: Unit) -> list[int]:
+    known: list[int] | None = unit.__dict__.get("_calls")
+    if known is None:
+        known = unit.__dict__["_calls"] = [n for n, v in enumerate(unit.code.values) if v.op == "call"]
+    return known
