@@ -50,6 +50,19 @@ def unsure(causes: Causes) -> Causes:
     return frozenset(c._replace(sure=False) for c in causes)
 
 
+def combined(*parts: Causes) -> Causes:
+    """What a value made of several depends on: it is known to be equal only if nothing in it may differ."""
+    found = frozenset().union(*parts)
+    if UNIFORM not in found or len(found) == 1 or any(UNIFORM in part and len(part) > 1 for part in parts):
+        return found
+    return found - {UNIFORM}
+
+
+def decided_by(causes: Causes, control: Causes) -> Causes:
+    """What a value depends on that is chosen by branches: whatever the alternatives are, it varies as they do."""
+    return (causes - {UNIFORM}) | control if control else causes
+
+
 def only(causes: Causes, *kinds: str) -> Causes:
     if not causes:
         return causes

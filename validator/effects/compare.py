@@ -193,7 +193,10 @@ class Comparison:
         key = frame.key(fork.key, self.traces)
         causes = varying(frame.causes(fork.causes, self.flow))
         if causes and {c.kind for c in causes} & {c.kind for c in self.causes}:
-            # judged where it stands; here any agreement between the sides will do
+            # judged where it stands; here any agreement between the sides will do, but for a way that ends the job
+            for way, rest, value in ((fork.yes, fork.no, not fork.positive), (fork.no, fork.yes, fork.positive)):
+                if self._next((way, frame), {**if_a, key: not value})[0] is RAISE:
+                    return self.differ((rest, frame), b, {**if_a, key: value}, if_b)
             first = self.differ((fork.yes, frame), b, {**if_a, key: fork.positive}, if_b)
             return first and self.differ((fork.no, frame), b, {**if_a, key: not fork.positive}, if_b)
         found: Difference | None = None

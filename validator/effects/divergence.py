@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.spmd import Cause, Causes, data, only, rank
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.trace import (
-    BREAK, NEXT, RETURN, Call, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
+    BREAK, NEXT, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
 )  # fmt: skip
 from validator.effects.keys import Key
 from validator.facts.model import At
@@ -207,6 +208,7 @@ class Divergences:
         calls: dict[Unit, list[Target]] = {}
         for unit in self.traces.effectful:
             positions = {c.position for fork, _ in self.traces.tracer(unit).forks for c in fork.causes if c.kind == "param"}
+            positions |= {c.position for r in self.traces.tracer(unit).choices for c in r.causes if c.kind == "param"}
             positions |= {c.position for r in self.traces.tracer(unit).repeats for c in r.causes if c.kind == "param"}
             known[unit] = frozenset(positions)
             calls[unit] = [p.target for p in parts(self.traces.of(unit)) if isinstance(p, Call)]
@@ -244,6 +246,10 @@ class Divergences:
             else:
                 # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
                 balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and p.key == fork.key}
+        for choice in tracer.choices:
+            causes = varying(frame.causes(choice.causes, self.flow))
+            if causes and (first or any(c.kind == "param" for c in choice.causes)):
+                yield from self._choice(unit, choice, causes, frame)
         for repeat in tracer.repeats:
             causes = varying(frame.causes(repeat.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in repeat.causes)):
@@ -269,6 +275,19 @@ class Divergences:
         exits = about.leaves and not about.at[0] <= op.here[0] <= about.at[2]
         arm = "then" if mine is left else "else"
         return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block)
+
+    def _choice(self, unit: Unit, choice: Choice, causes: Causes, frame: Frame) -> Iterator[Divergence]:
+        """Ranks that call different functions, which do not issue the same collectives."""
+        value = unit.code.values[choice.site]
+        test = unit.text(unit.code.values[value.args[0]].at) if value.args else unit.text(value.at)
+        for one, two in combinations(choice.ways, 2):
+            found = Comparison(self.traces, causes, None, frame).differ((one, frame), (two, frame), {}, {})
+            if found is not None:
+                mine, other = found if isinstance(found[0], Issued) else (found[1], found[0])
+                assert isinstance(mine, Issued)
+                block = value.block
+                yield Divergence(unit, value.at, test, causes, mine, other, "then", False, False, block)
+                return
 
     def _assumptions(self, unit: Unit, block: int, frame: Frame) -> dict[Key, bool]:
         """What holds where a branch stands: the conditions of the branches that lead to it in one way only."""

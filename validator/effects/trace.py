@@ -48,9 +48,11 @@ class Fork(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Several units may run at a call; which depends on the object, and ranks agree about that."""
+    """Several units may run at a call. `causes`: by what it varies between ranks which of them does."""
 
     ways: tuple[Trace, ...]
+    site: int
+    causes: Causes
 
 
 class Repeat(NamedTuple):
@@ -293,6 +295,7 @@ class _Tracer:
         self.keys = traces.keys(unit)
         self.forks: list[tuple[Fork, int]] = []  # with the header of the loop around, or -1
         self.repeats: list[Repeat] = []
+        self.choices: list[Choice] = []
         self._memo: dict[int, Trace] = {}
         self._afters = {loop.after: header for header, loop in self.code.loops.items()}
         self.trace = self._blocks()
@@ -379,11 +382,15 @@ class _Tracer:
             if site is None or site.away:
                 continue
             ways = [t for t in site.targets if t.unit in self.traces.effectful]
-            if len(ways) == 1:
+            silent = [trace] if site.chosen and (site.others or len(ways) < len(site.targets)) else []
+            if len(ways) == 1 and not silent:
                 trace = Call(ways[0], number, trace)
             elif ways:
                 ways = sorted(ways, key=lambda t: (t.unit.path, t.unit.qualname))
-                trace = Choice(tuple(Call(each, number, trace) for each in ways))
+                calls = [Call(each, number, trace) for each in ways]
+                trace = Choice((*calls, *silent), number, site.chosen)
+                if site.chosen:
+                    self.choices.append(trace)
             for operation in site.operations:
                 trace = Op(operation, number, trace)
         return trace

@@ -32,8 +32,10 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             return Val(v=rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
         return Val(v=rank({"local"} if "local" in name else WHOLE))
-    carried = only(owner.v, "data", "param", "uniform")
-    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | owner.state)
+    methods = len({o[1] for o in result.objs if o[0] in ("bound", "unit")})
+    carried = only(owner.v, "data", "param", "uniform") if methods < 2 else owner.v
+    placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
+    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | placed)
 
 
 def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
@@ -55,6 +57,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return _of_library(at, o[1], name)
     if kind == "mesh":
         return _of_mesh(o, name)
+    if kind == "size":
+        return Val()
     if kind == "handle":
         return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
     if kind in ("unit", "bound", "remote") and name == "remote":

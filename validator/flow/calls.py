@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
 from validator.domains.axes import SOME, WHOLE, Axes, axes_of, of_dimension
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, equalled, only, rank, unsure
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, only, rank, unsure
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
@@ -26,7 +26,9 @@ _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
     "all_gather_into_tensor", "gather_for_metrics",
 })  # fmt: skip
+_WORLD_SIZE = frozenset({("size", WHOLE)})
 _SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
+_SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -68,21 +70,17 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
 def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
     if not any(c.kind == "param" for c in causes):
         return causes
-    found: set[Cause] = set()
+    parts: list[Causes] = [frozenset(c for c in causes if c.kind != "param")]
     for c in causes:
         if c.kind != "param":
-            found.add(c)
             continue
         value = argument(c.position)
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
         if given is None:  # the truth of a value
             kinds = {o[0] for o in value.objs if o != NONE_OBJ}
             given = value.n | value.p | (NONE if kinds and kinds <= {"tuple", "seq", "dict", "inst", "self"} else value.v)
-        if c.sure:
-            found |= given
-        else:
-            found |= unsure(only(given, "data", "param"))
-    return frozenset(found)
+        parts.append(given if c.sure else unsure(only(given, "data", "param")))
+    return combined(*parts)
 
 
 class Calling:
@@ -105,6 +103,7 @@ class Calling:
         self._certain = not any(o[0] == "top" for o in objs)
         found = [self.apply(number, o, arguments, name) for o in objs]
         self._certain = True
+        self._chosen(number, callee)
         unknown = not objs or any(o[0] in ("top", "param") for o in objs)
         if unknown:
             found.append(self._unknown(number, value, name, receiver, arguments))
@@ -112,6 +111,14 @@ class Calling:
             self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver, arguments)
         return join(found)
+
+    def _chosen(self, number: int, callee: Val) -> None:
+        """Ranks may choose differently whom they call."""
+        site = self.at.sites.get(number)
+        causes = only(callee.v, "rank", "data", "param", "member")
+        others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.objs)
+        if site is not None and causes and len(site.targets) + others > 1:
+            self.at.sites[number] = site._replace(chosen=site.chosen | causes, others=others)
 
     # -- by what is called ---------------------------------------------------------------------------------
 
@@ -349,7 +356,7 @@ class Calling:
     def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
         """The result of a function of its arguments."""
         parts = [receiver, *(v for _, v in arguments)]
-        v = frozenset().union(*(p.v for p in parts))
+        v = combined(*(p.v for p in parts))
         if name in ("dim", "ndimension"):
             return Val()
         if dotted == "len" or name in ("numel", "size") or (name == "len" and not dotted):
@@ -363,20 +370,19 @@ class Calling:
             n = frozenset().union(*(p.n for p in parts))
             objs = self._iterates(dotted or name, arguments, receiver)
         if dotted == "range":
-            n = v
-            v = frozenset({UNIFORM})
-            return Val(sequence(Val(v=v)).objs, NONE, n)
+            every = frozenset({("every rank",)}) if arguments and arguments[-1][1].objs == _WORLD_SIZE else frozenset()
+            return Val(sequence(Val(v=frozenset({UNIFORM}))).objs | every, NONE, v)
         if name == "chunk":
             n = n | v
-        if name in ("tolist", "clone", "to", "detach", "float", "view", "reshape", "cpu", "cuda", "contiguous"):
-            n = frozenset().union(*(p.n for p in parts))
+        if not n and dotted not in _SCALARS:
+            n = combined(*(p.n for p in parts))
         if name in _SELECTING:
             base = join(parts)
             n |= base.v | (data(sure=False) if UNIFORM not in base.v else NONE)
         if dotted == "filter":
             n |= v
-        p = arguments[0][1].p if name in ("get",) and arguments else NONE
-        return Val(objs, v, n, p | (unsure(only(receiver.v, "data", "param")) if name == "get" else NONE), receiver.state)
+        p = arguments[0][1].p | unsure(receiver.v) if name == "get" and arguments else NONE
+        return Val(objs, v, n, p, receiver.state)
 
     def _iterates(self, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
         values = [v for n, v in arguments if n is None]
@@ -474,6 +480,9 @@ class Calling:
             if not axes:
                 axes = axes_in(group) if row.group or row.rank_of else WHOLE
             return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+        if word == "size":
+            axes = self._axes(row, arguments) or (axes_in(group) if row.rank_of or row.group else frozenset())
+            return Val(frozenset({("size", axes)})) if axes else Val()
         if word == "group":
             return self._made_group(row, arguments)
         if word == "mesh":

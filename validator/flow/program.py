@@ -107,6 +107,8 @@ class Site(NamedTuple):
     operations: tuple[Operation, ...]
     away: bool = False  # it runs in another process
     under: Causes = NONE  # what the branches around it depend on
+    chosen: Causes = NONE  # by what it varies which of the targets runs
+    others: bool = False  # whether something else than the targets may run too
 
     def merged(self, other: Site) -> Site:
         targets: dict[Unit, dict[int, Val]] = {}
@@ -123,6 +125,8 @@ class Site(NamedTuple):
             tuple(operations.values()),
             self.away or other.away,
             self.under | other.under,
+            self.chosen | other.chosen,
+            self.others or other.others,
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
 from validator.domains.axes import WHOLE, axes_of, of_dimensions
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, member, only, rank, unsure
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, member, only, rank, unsure
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
 from validator.flow.calls import Calling
@@ -268,6 +268,7 @@ class Evaluation:
     def item(self, number: int, value: Instruction) -> Val:
         owner, key = self.vals[value.args[0]], self.vals[value.args[1]]
         constant = key.constant()
+        constants = [o[2] for o in key.objs if o[0] == "const"] if len(key.objs) > 1 else [constant]
         found: list[Val] = []
         for o in owner.objs:
             kind = o[0]
@@ -276,7 +277,7 @@ class Evaluation:
             if kind == "tuple" and isinstance(constant, int) and -len(o[1]) <= constant < len(o[1]):
                 found.append(o[1][constant])
             elif kind == "dict":
-                known = [v for k, v in o[1] if k == constant]
+                known = [v for k, v in o[1] if k in constants]
                 found += known or [o[2] if o[2] is not None else BOTTOM]
             elif kind == "mesh":
                 names = constant if isinstance(constant, str) else None
@@ -287,13 +288,14 @@ class Evaluation:
             elif kind == "top" or kind == "param":
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
-        v = _carried(owner.v) | key.v
+        v = combined(owner.v, key.v)
         n = result.n
         if self._selects(value.args[1]):
             n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | _carried(owner.v | key.v)
         elif self.code.values[value.args[1]].op == "slice":
-            n |= owner.n | key.v
-        return Val(result.objs, result.v | v, n, result.p, result.state | owner.state)
+            bounds = self.code.values[value.args[1]].args[:2]
+            n |= owner.n | frozenset().union(*(self.vals[each].v for each in bounds))
+        return Val(result.objs, combined(result.v, v), n, result.p, result.state | owner.state)
 
     def _selects(self, number: int) -> bool:
         """Whether an index is a mask: what is left of a tensor then depends on what it holds."""
@@ -357,7 +359,7 @@ class Evaluation:
             return Val(whole.objs, left.v | right.v, left.n | right.n | (right.v if left.objs & kept else left.v))
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
-        return Val(kept, left.v | right.v, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
+        return Val(kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - _UNPLACED)
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
@@ -371,17 +373,19 @@ class Evaluation:
             if left.is_const(None):
                 return Val(v=right.p)
         if value.data in ("In", "NotIn"):
+            if ("every rank",) in right.objs:
+                return Val()
             if self.code.values[value.args[0]].op == "const":
                 return Val(v=right.p)
-            return Val(v=member(left.v) | right.v)
-        return Val(v=left.v | right.v)
+            return Val(v=combined(member(left.v), right.v))
+        return Val(v=combined(left.v, right.v))
 
     def join_parts(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
-        return Val(v=frozenset().union(*(p.v for p in parts)))
+        return Val(v=combined(*(p.v for p in parts)))
 
     def slice_(self, number: int, value: Instruction) -> Val:
-        return Val(v=frozenset().union(*(self.vals[each].v for each in value.args)))
+        return Val(v=combined(*(self.vals[each].v for each in value.args)))
 
     def tuple_(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
@@ -496,9 +500,9 @@ class Evaluation:
         causes = self.conditions(self.unit.control.choosing(value.block))
         if not causes:
             return result
-        grown = any(o[0] in ("seq", "tuple", "dict") for o in result.objs)
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
-        return result.with_causes(v=causes, n=causes if grown else NONE, p=causes if absent else NONE)
+        n = _lengths_differ([self.vals[each] for each in operands], causes)
+        return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
 
     def match(self, number: int, value: Instruction) -> Val:
         return Val(v=self.vals[value.args[0]].v)
@@ -519,6 +523,20 @@ def truth_of(value: Val) -> Causes:
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
     )
+
+
+def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
+    """What the length depends on where branches choose between values: nothing if all are known to be as long."""
+    lengths: set[int | None] = set()
+    for value in values:
+        for o in value.objs:
+            if o[0] in ("tuple", "dict"):
+                lengths.add(len(o[1]))
+            elif o[0] == "seq":
+                lengths.add(None)
+    if not lengths or len(lengths) == 1 and None not in lengths:
+        return NONE
+    return causes if lengths != {None} else unsure(causes)
 
 
 def _carried(causes: Causes) -> Causes:

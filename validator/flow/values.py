@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from validator.domains.spmd import NONE, Causes
+from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
 _DEEP = 3
@@ -97,7 +97,7 @@ class Val:
     def with_causes(self, v: Causes = NONE, n: Causes = NONE, p: Causes = NONE) -> Val:
         if v <= self.v and n <= self.n and p <= self.p:
             return self
-        return Val(self.objs, self.v | v, self.n | n, self.p | p, self.state)
+        return Val(self.objs, decided_by(self.v, v), decided_by(self.n, n), decided_by(self.p, p), self.state)
 
 
 def const_obj(value: object) -> Obj:
