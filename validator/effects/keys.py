@@ -64,8 +64,8 @@ class Keys:
             return ("global", symbol.module.name, symbol.name) if isinstance(symbol, Value | Method) else ("name", value.data)
         if op == "import":
             return ("name", value.data)
-        if op == "mut":
-            return self.of(value.args[0])
+        if op in ("mut", "phi") and (root := self.unit.root(number)) != number:
+            return self.of(root)
         if op == "attr":
             return ("attr", self.of(value.args[0]), value.data)
         if op in ("item", "unary", "binary", "unpack"):

@@ -195,7 +195,7 @@ class Traces:
         caller, unit = frame.caller.unit, frame.unit
         value = caller.code.values[frame.site]
         if value.op in ("iter", "enter", "leave", "yield from"):  # a generator was made by the call before
-            value = caller.code.values[_root(caller, value.args[0])]
+            value = caller.code.values[caller.root(value.args[0])]
         keys = self.keys(caller)
         name = unit.code.params[position][0]
         if value.op == "call":
@@ -274,14 +274,6 @@ class Traces:
             if keyword == unit.code.params[position][0] or (keyword is None and place + shift == position):
                 return int(value.args[place + 1])
         return -1
-
-
-def _root(unit: Unit, number: int) -> int:
-    value = unit.code.values[number]
-    while value.op == "mut":
-        number = value.args[0]
-        value = unit.code.values[number]
-    return number
 
 
 class _Tracer:

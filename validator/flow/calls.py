@@ -28,6 +28,7 @@ _GATHERING = frozenset({
 })  # fmt: skip
 _WORLD_SIZE = frozenset({("size", WHOLE)})
 _SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
+_PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
@@ -355,7 +356,7 @@ class Calling:
 
     def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
         """The result of a function of its arguments."""
-        parts = [receiver, *(v for _, v in arguments)]
+        parts = [receiver, *(v for keyword, v in arguments if keyword not in _PLACING)]
         v = combined(*(p.v for p in parts))
         if name in ("dim", "ndimension"):
             return Val()

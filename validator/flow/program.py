@@ -55,6 +55,27 @@ class Unit:
     def control(self) -> Control:
         return Control(self.code)
 
+    def root(self, number: int) -> int:
+        """The value before the calls that were given it; of a phi the one value that all its ways lead back to."""
+        return self._roots.get(number, number)
+
+    @cached_property
+    def _roots(self) -> dict[int, int]:
+        code = self.code
+        copies = [v for block in code.in_order() for v in code.blocks[block].values if code.values[v].op in ("mut", "phi")]
+        roots: dict[int, int] = {}
+        changed = True
+        while changed:
+            changed = False
+            for number in copies:
+                value = code.values[number]
+                operands = value.args[:1] if value.op == "mut" else value.args
+                found = {roots.get(each, each) for each in operands} - {number}
+                if len(found) == 1 and roots.get(number) not in found:
+                    roots[number] = found.pop()
+                    changed = True
+        return roots
+
     @cached_property
     def has_receiver(self) -> bool:
         """Whether the first parameter is the object (or class) on which it is called."""

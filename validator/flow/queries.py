@@ -57,10 +57,7 @@ class Place(NamedTuple):
     @property
     def root(self) -> Place:
         """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
-        number = self.number
-        while self.unit.code.values[number].op == "mut":
-            number = self.unit.code.values[number].args[0]
-        return self._replace(number=number)
+        return self._replace(number=self.unit.root(self.number))
 
     def operand(self, index: int) -> Place:
         return self._replace(number=self.value.args[index])

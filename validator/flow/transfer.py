@@ -161,12 +161,7 @@ class Evaluation:
         return value.with_causes(p=causes)
 
     def root(self, number: int) -> int:
-        """The value before the calls that were given it."""
-        value = self.code.values[number]
-        while value.op == "mut":
-            number = value.args[0]
-            value = self.code.values[number]
-        return number
+        return self.unit.root(number)
 
     # -- instructions --------------------------------------------------------------------------------------
 
@@ -492,7 +487,6 @@ class Evaluation:
         operands = [each for each in value.args if each != number]
         result = join(self.vals[each] for each in operands)
         roots = {self.root(each) for each in operands}
-        roots.discard(number)
         if len(roots) < 2 or len({self.vals[r].objs for r in roots}) == 1 and all(
             self.code.values[r].op == "const" for r in roots
         ):
