@@ -130,7 +130,7 @@ _PLACE = re.compile(r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL)
 
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     """What the analysis of the whole project knows of one line."""
-    from validator.analysis.why import why
+    from validator.effects.why import why
     from validator.analysis.why_launch import why_launch
     from validator.languages import language
     from validator.project import Project

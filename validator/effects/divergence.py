@@ -114,6 +114,7 @@ class Divergences:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self._entries: dict[Unit, Frame] = {}
 
     def reports(self, kind: str) -> Iterator[Report]:
         """The divergences of one kind (`rank`, `local`), one for each collective that is not reached."""
@@ -143,7 +144,7 @@ class Divergences:
         units = sorted(self.traces.effectful, key=lambda u: (u.path, u.code.at, u.qualname))
         queue: list[tuple[Unit, Frame]] = []
         for unit in units:
-            frame = Frame(unit, self._assumed(unit), None, RETURN, -1)
+            frame = self.entry(unit)
             yield unit, frame, True
             queue.append((unit, frame))
         seen: set[tuple[Unit, tuple[tuple[int, Causes, Causes, Causes], ...]]] = set()
@@ -161,6 +162,12 @@ class Divergences:
                     inner = Frame(target.unit, target, None, RETURN, -1)
                     yield target.unit, inner, False
                     queue.append((target.unit, inner))
+
+    def entry(self, unit: Unit) -> Frame:
+        """A unit by itself, with nothing known of its callers but what is likely."""
+        if unit not in self._entries:
+            self._entries[unit] = Frame(unit, self._assumed(unit), None, RETURN, -1)
+        return self._entries[unit]
 
     def _assumed(self, unit: Unit) -> Target:
         """What is assumed of parameters that no known call fills: names say what is likely, never what is certain."""
