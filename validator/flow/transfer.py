@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _UNPLACED = frozenset({"?"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict"})
-_TESTED_FOR_PRESENCE = frozenset({"inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
+_TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
@@ -311,7 +311,7 @@ class Evaluation:
         if isinstance(name, str) and name in self.models.ranks["environment"]:
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
-            return Val(v=rank({"local"} if local else {"node"} if node else WHOLE))
+            return Val(frozenset({("environment", name)}), rank({"local"} if local else {"node"} if node else WHOLE))
         return UNKNOWN
 
     def call(self, number: int, value: Instruction) -> Val:
@@ -358,7 +358,12 @@ class Evaluation:
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
-        return Val(v=self.truth(operand)) if value.data == "Not" else Val(v=operand.v, n=operand.n)
+        if value.data == "Not":
+            return Val(v=self.truth(operand))
+        constant = operand.constant()
+        if value.data == "USub" and isinstance(constant, int | float):
+            return const(-constant)
+        return Val(v=operand.v, n=operand.n)
 
     def compare(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
@@ -367,6 +372,8 @@ class Evaluation:
                 return Val(v=left.p | only(left.v, "param") & left.p)
             if left.is_const(None):
                 return Val(v=right.p)
+        if _is_given_at_all(value.data, left, right):
+            return Val(v=frozenset(c for c in left.v if c.kind not in ("rank", "member")))
         if value.data in ("In", "NotIn"):
             if ("every rank",) in right.objs:
                 return Val()
@@ -517,6 +524,14 @@ def truth_of(value: Val) -> Causes:
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
     )
+
+
+def _is_given_at_all(op: str, left: Val, right: Val) -> bool:
+    """`rank != -1`, `rank >= 0`: no rank is negative, so this asks whether there are ranks, on all of them alike."""
+    bound = right.constant()
+    if not isinstance(bound, int) or isinstance(bound, bool) or not any(c.kind == "rank" for c in left.v):
+        return False
+    return bound < 0 or bound == 0 and op in ("GtE", "Lt")
 
 
 def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
