@@ -130,8 +130,8 @@ _PLACE = re.compile(r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL)
 
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     """What the analysis of the whole project knows of one line."""
-    from validator.effects.why import why
     from validator.analysis.why_launch import why_launch
+    from validator.effects.why import why
     from validator.languages import language
     from validator.project import Project
     from validator.source import SourceFile

@@ -9,6 +9,10 @@ from validator.reading import regular
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Mapping
+
+    import libcst
+    from libcst.metadata import MetadataWrapper, ProviderT
 
     from validator.facts.model import FileFacts
 
@@ -19,7 +23,7 @@ class SourceFile:
     `path` is how it is reported (relative to the working directory, forward slashes), `absolute` where it lies.
     """
 
-    __slots__ = ("_data", "_digest", "_facts", "_text", "_tree", "absolute", "path")
+    __slots__ = ("_concrete", "_data", "_digest", "_facts", "_text", "_tree", "absolute", "path")
 
     def __init__(self, path: str, absolute: str, data: bytes | None = None) -> None:
         self.path = path
@@ -29,6 +33,7 @@ class SourceFile:
         self._facts: FileFacts | None = None
         self._text: str | None = None
         self._tree: ast.Module | None = None
+        self._concrete: MetadataWrapper | None = None
 
     @property
     def data(self) -> bytes:
@@ -70,6 +75,35 @@ class SourceFile:
         return self._tree
 
     @property
+    def module(self) -> libcst.Module:
+        """The concrete syntax of the file, for matchers and visitors. LibCST is imported when this is first asked for.
+
+        Raises libcst.ParserSyntaxError where the file cannot be parsed.
+        """
+        return self._wrapper.module
+
+    def metadata(self, provider: ProviderT) -> Mapping[libcst.CSTNode, object]:
+        """What a metadata provider of LibCST says of the nodes of `module`."""
+        found: Mapping[libcst.CSTNode, object] = self._wrapper.resolve(provider)
+        return found
+
+    def span(self, node: libcst.CSTNode) -> tuple[int, int, int, int]:
+        """The place of a node of `module` as findings have it: lines and columns from 1, the end exclusive."""
+        from libcst.metadata import PositionProvider
+
+        place = self._wrapper.resolve(PositionProvider)[node]
+        return place.start.line, place.start.column + 1, place.end.line, place.end.column + 1
+
+    @property
+    def _wrapper(self) -> MetadataWrapper:
+        if self._concrete is None:
+            import libcst
+            from libcst.metadata import MetadataWrapper
+
+            self._concrete = MetadataWrapper(libcst.parse_module(self.text), unsafe_skip_copy=True)
+        return self._concrete
+
+    @property
     def facts(self) -> FileFacts:
         """The facts of the file: those set by a cache, or extracted now."""
         if self._facts is None:
@@ -86,6 +120,7 @@ class SourceFile:
         """Forget the tree and the text: they are the bulk of a large run's memory and can be made again."""
         self._tree = None
         self._text = None
+        self._concrete = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {

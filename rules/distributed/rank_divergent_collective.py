@@ -25,9 +25,7 @@ from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule(
-    "MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed")
-)
+RULE = Rule("MP501", "rank-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
 
 HELP = (
     "call the collective on every rank of the group and keep only the rank-specific work (printing, writing files) "

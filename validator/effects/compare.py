@@ -12,7 +12,21 @@ from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
 from validator.effects.keys import Key, decided
 from validator.effects.trace import (
-    BREAK, NEXT, RAISE, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
+    BREAK,
+    NEXT,
+    RAISE,
+    RETURN,
+    Call,
+    Choice,
+    End,
+    Fork,
+    Frame,
+    Issued,
+    Op,
+    Repeat,
+    Trace,
+    Traces,
+    parts,
 )  # fmt: skip
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
@@ -48,7 +62,9 @@ def sees(op: Issued, causes: Causes) -> bool:
     for cause in causes:
         if cause.kind == "rank" and meets(cause.axis, axes):
             return True
-        if cause.kind == "data" and (cause.axis == WORLD and axes & _DATA_AXES or meets(cause.axis, axes) and cause.axis != WORLD):
+        if cause.kind == "data" and (
+            cause.axis == WORLD and axes & _DATA_AXES or meets(cause.axis, axes) and cause.axis != WORLD
+        ):
             return True
     return False
 
@@ -59,7 +75,9 @@ class Comparison:
     `every`: whether the arms must differ whatever the conditions that the ranks share.
     """
 
-    def __init__(self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False) -> None:
+    def __init__(
+        self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False
+    ) -> None:
         self.traces = traces
         self.flow = traces.flow
         self.causes = causes

@@ -14,10 +14,23 @@ from typing import NamedTuple
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.spmd import Cause, Causes, data, only, rank
 from validator.effects.compare import Around, Comparison, sees, varying
-from validator.effects.trace import (
-    BREAK, NEXT, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
-)  # fmt: skip
 from validator.effects.keys import Key
+from validator.effects.trace import (
+    BREAK,
+    NEXT,
+    RETURN,
+    Call,
+    Choice,
+    End,
+    Fork,
+    Frame,
+    Issued,
+    Op,
+    Repeat,
+    Trace,
+    Traces,
+    parts,
+)  # fmt: skip
 from validator.facts.model import At
 from validator.finding import Related, Severity
 from validator.flow.program import Flow, Target, Unit
@@ -214,7 +227,9 @@ class Divergences:
         callers: dict[Unit, set[Unit]] = {}
         calls: dict[Unit, list[Target]] = {}
         for unit in self.traces.effectful:
-            positions = {c.position for fork, _ in self.traces.tracer(unit).forks for c in fork.causes if c.kind == "param"}
+            positions = {
+                c.position for fork, _ in self.traces.tracer(unit).forks for c in fork.causes if c.kind == "param"
+            }
             positions |= {c.position for r in self.traces.tracer(unit).choices for c in r.causes if c.kind == "param"}
             positions |= {c.position for r in self.traces.tracer(unit).repeats for c in r.causes if c.kind == "param"}
             known[unit] = frozenset(positions)
@@ -241,7 +256,9 @@ class Divergences:
         around = {r.header: Around(r.body, r.rest) for r in tracer.repeats}
         balanced: set[int] = set()
         place = {id(fork): i for i, (fork, _) in enumerate(tracer.forks)}
-        for fork, loop in sorted(tracer.forks, key=lambda row: (row[0].about.at if row[0].about else (0,), place[id(row[0])])):
+        for fork, loop in sorted(
+            tracer.forks, key=lambda row: (row[0].about.at if row[0].about else (0,), place[id(row[0])])
+        ):
             causes = varying(frame.causes(fork.causes, self.flow))
             if not causes or id(fork) in balanced:
                 continue
@@ -262,9 +279,7 @@ class Divergences:
             if causes and (first or any(c.kind == "param" for c in repeat.causes)):
                 yield from self._loop(unit, repeat, causes, frame)
 
-    def _branch(
-        self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame
-    ) -> Divergence | None:
+    def _branch(self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame) -> Divergence | None:
         comparison = Comparison(self.traces, causes, around, frame)
         key = frame.key(fork.key, self.traces)
         shared = self._assumptions(unit, fork.block, frame)
@@ -334,7 +349,9 @@ class Divergences:
         if op is not None and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]
-            yield Divergence(unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header)
+            yield Divergence(
+                unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header
+            )
 
 
 __all__ = ["BREAK", "NEXT", "Cause", "Divergence", "Divergences", "Report", "only", "report"]

@@ -48,7 +48,11 @@ def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:
     for o in traces.flow.result(unit).vals[value.args[0]].objs:
         if o[0] == "ext" and o[1] in files[what] and len(value.args) > 1:
             return traces.keys(unit).of(value.args[1])
-    if callee.op == "attr" and callee.data in files[f"{what}_methods"] and not any(name is None for name in value.data.names):
+    if (
+        callee.op == "attr"
+        and callee.data in files[f"{what}_methods"]
+        and not any(name is None for name in value.data.names)
+    ):
         return traces.keys(unit).of(callee.args[0])
     return None
 

@@ -61,7 +61,11 @@ class Keys:
             return ("param", self.unit, value.data[0])
         if op == "name":
             symbol = self.flow.project.lookup(self.unit.scope, value.data)
-            return ("global", symbol.module.name, symbol.name) if isinstance(symbol, Value | Method) else ("name", value.data)
+            return (
+                ("global", symbol.module.name, symbol.name)
+                if isinstance(symbol, Value | Method)
+                else ("name", value.data)
+            )
         if op == "import":
             return ("name", value.data)
         if op in ("mut", "phi") and (root := self.unit.root(number)) != number:

@@ -9,7 +9,18 @@ from validator.domains.spmd import Causes
 from validator.effects.compare import varying
 from validator.effects.divergence import Divergence, Divergences, report
 from validator.effects.trace import (
-    RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
+    RETURN,
+    Call,
+    Choice,
+    End,
+    Fork,
+    Frame,
+    Issued,
+    Op,
+    Repeat,
+    Trace,
+    Traces,
+    parts,
 )  # fmt: skip
 from validator.flow.program import Flow, Unit
 from validator.flow.values import Obj

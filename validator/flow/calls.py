@@ -11,7 +11,19 @@ from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data,
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, const, elements, join, join2, obj, sequence, shallow, tuple_of,
+    BOTTOM,
+    NONE_OBJ,
+    UNKNOWN,
+    Obj,
+    Val,
+    const,
+    elements,
+    join,
+    join2,
+    obj,
+    sequence,
+    shallow,
+    tuple_of,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 
@@ -20,7 +32,9 @@ if TYPE_CHECKING:
     from validator.models import Row
 
 Arguments = list[tuple[str | None, Val]]
-_LAZY = frozenset({"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"})
+_LAZY = frozenset(
+    {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
+)
 _GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
@@ -79,7 +93,9 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
         if given is None:  # the truth of a value
             kinds = {o[0] for o in value.objs if o != NONE_OBJ}
-            given = value.n | value.p | (NONE if kinds and kinds <= {"tuple", "seq", "dict", "inst", "self"} else value.v)
+            given = (
+                value.n | value.p | (NONE if kinds and kinds <= {"tuple", "seq", "dict", "inst", "self"} else value.v)
+            )
         parts.append(given if c.sure else unsure(only(given, "data", "param")))
     return combined(*parts)
 
@@ -150,9 +166,7 @@ class Calling:
     def _call_unit(self, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
         positional, keywords = [*first], {}
         for name, value in arguments:
-            if name is None:
-                positional.append(value)
-            elif name == "@":
+            if name is None or name == "@":
                 positional.append(value)
             elif name == "*":
                 spread = [o for o in value.objs if o[0] == "tuple"]
@@ -306,7 +320,7 @@ class Calling:
         if name == "get_group":
             return obj("group", axes)
         if name in ("get_local_rank", "get_coordinate"):
-            return Val(v=rank(axes if SOME != axes else WHOLE, sure=axes != SOME))
+            return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
         if name == "get_rank":
             return Val(v=rank(WHOLE))
         if name == "_flatten":
@@ -394,7 +408,9 @@ class Calling:
                 o for o in values[0].objs if o[0] == "generator"
             )
         if name in ("list", "tuple", "sorted", "set", "reversed", "iter", "islice", "itertools.islice") and values:
-            kept = frozenset(o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY)
+            kept = frozenset(
+                o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY
+            )
             if name in ("list", "tuple") and len(values[0].objs) == 1 and values[0].of("tuple"):
                 return values[0].objs
             return sequence(self.at.element(values[0])).objs | kept
@@ -622,14 +638,14 @@ class Calling:
         operation = ""
         if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
             operation = "forward"
-        elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"}:
-            operation = name
-        elif name == "backward" and self._sharded_here(receiver):
+        elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"} or name == "backward" and self._sharded_here(receiver):
             operation = name
         if operation:
             from validator.models import Row
 
-            self._note(number, Site((), (Operation(operation, obj("group", WHOLE), True, Row(operation, collective=True)),)))
+            self._note(
+                number, Site((), (Operation(operation, obj("group", WHOLE), True, Row(operation, collective=True)),))
+            )
 
     def _sharded_here(self, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is its result, or the class holds just one."""

@@ -62,7 +62,9 @@ class Unit:
     @cached_property
     def _roots(self) -> dict[int, int]:
         code = self.code
-        copies = [v for block in code.in_order() for v in code.blocks[block].values if code.values[v].op in ("mut", "phi")]
+        copies = [
+            v for block in code.in_order() for v in code.blocks[block].values if code.values[v].op in ("mut", "phi")
+        ]
         roots: dict[int, int] = {}
         changed = True
         while changed:

@@ -9,20 +9,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
-from validator.domains.axes import WHOLE, axes_of, of_dimensions
+from validator.domains.axes import WHOLE
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, member, only, rank, unsure
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
 from validator.flow.calls import Calling
 from validator.flow.program import Flow, Result, Site, Unit
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Val, const, elements, join, join2, obj, sequence, shallow, tuple_of,
+    BOTTOM,
+    NONE_OBJ,
+    UNKNOWN,
+    Val,
+    const,
+    elements,
+    join,
+    join2,
+    obj,
+    sequence,
+    shallow,
+    tuple_of,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 from validator.project import Unknown
 
 if TYPE_CHECKING:
-    from validator.models import Row
+    pass
 
 _UNPLACED = frozenset({"?"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict"})
@@ -148,7 +159,11 @@ class Evaluation:
                     continue
                 for each in self.code.blocks[block].values:
                     other = self.code.values[each]
-                    if other.op == "store_attr" and other.data == value.data and self.vals[other.args[1]].objs != {NONE_OBJ}:
+                    if (
+                        other.op == "store_attr"
+                        and other.data == value.data
+                        and self.vals[other.args[1]].objs != {NONE_OBJ}
+                    ):
                         balanced.add(branch)
         return self._stored(value.block, self.vals[stored], frozenset(balanced))
 
@@ -354,7 +369,9 @@ class Evaluation:
             return Val(whole.objs, left.v | right.v, left.n | right.n | (right.v if left.objs & kept else left.v))
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
-        return Val(kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - _UNPLACED)
+        return Val(
+            kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - _UNPLACED
+        )
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
@@ -494,8 +511,10 @@ class Evaluation:
         operands = [each for each in value.args if each != number]
         result = join(self.vals[each] for each in operands)
         roots = {self.root(each) for each in operands}
-        if len(roots) < 2 or len({self.vals[r].objs for r in roots}) == 1 and all(
-            self.code.values[r].op == "const" for r in roots
+        if (
+            len(roots) < 2
+            or len({self.vals[r].objs for r in roots}) == 1
+            and all(self.code.values[r].op == "const" for r in roots)
         ):
             return result
         causes = self.conditions(self.unit.control.choosing(value.block))

@@ -364,5 +364,3 @@ class Expressions(Builder):
     def _branch(self, value: int, yes: int, no: int, about: Test) -> None:
         self.code.tests[self.block] = about
         self.end("branch", value, yes, no)
-
-

@@ -41,9 +41,7 @@ def names_of(params: Iterable[str], body: Iterable[ast.AST]) -> Names:
             global_names.update(node.names)
         elif isinstance(node, ast.Nonlocal):
             nonlocals.update(node.names)
-    return Names(
-        frozenset(bound - global_names - nonlocals), frozenset(global_names), frozenset(nonlocals)
-    )
+    return Names(frozenset(bound - global_names - nonlocals), frozenset(global_names), frozenset(nonlocals))
 
 
 def _own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:

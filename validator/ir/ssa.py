@@ -221,4 +221,3 @@ class Builder:
         code.exits = [(b, {name: resolved(v) for name, v in kept.items()}) for b, kept in code.exits]
         code.defaults = {name: resolved(v) for name, v in code.defaults.items()}
         return code
-

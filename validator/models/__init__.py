@@ -157,7 +157,10 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             methods[name] = _row(name.rpartition(".")[2], row)
         for name, row in data.get("objects", {}).items():
             objects[name] = Library(
-                row.get("iterates", ""), row.get("attributes", {}), tuple(row.get("bases", ())), row.get("shards", False)
+                row.get("iterates", ""),
+                row.get("attributes", {}),
+                tuple(row.get("bases", ())),
+                row.get("shards", False),
             )
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))
@@ -170,8 +173,17 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         states.update(data.get("states", {}))
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files)]
     return Models(
-        calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
-        frozen[2], states,
+        calls,
+        methods,
+        objects,
+        frozenset(same),
+        tuple(modules),
+        frozenset(same_methods),
+        frozen[0],
+        frozen[1],
+        aliases,
+        frozen[2],
+        states,
     )
 
 
