@@ -22,7 +22,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 
-RULE = Rule("MP114", "class-without-factory", "warning", stable_since="0.1.0")
+RULE = Rule("MP114", "class-without-factory", "note", stable_since="0.1.0")
 
 
 def check_project(project: Project) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP708", "key-never-read", "warning", stable_since="0.1.0", languages=("yaml",))
+RULE = Rule("MP708", "key-never-read", "note", stable_since="0.1.0", languages=("yaml",))
 
 _NEAR = 0.8
 

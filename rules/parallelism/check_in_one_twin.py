@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP419", "check-in-one-twin", "warning", "0.1.0", tokens=("parallelize_module",))
+RULE = Rule("MP419", "check-in-one-twin", "note", "0.1.0", tokens=("parallelize_module",))
 
 _SPLITTING = frozenset({"parallelize_module", "apply_tensor_parallelism", "tensor_parallel", "tp_model_init"})
 

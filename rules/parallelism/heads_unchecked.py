@@ -32,7 +32,7 @@ from validator.finding import Finding
 from validator.project import Method, Module, Project
 from validator.rule import Rule
 
-RULE = Rule("MP418", "heads-unchecked", "warning", "0.1.0", tokens=("head",))
+RULE = Rule("MP418", "heads-unchecked", "note", "0.1.0", tokens=("head",))
 
 _DIVIDING = MODEL_PARALLEL - {"pp"}
 

@@ -27,7 +27,7 @@ from validator.finding import Finding
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP416", "remainder-dropped", "warning", "0.1.0", tokens=("range(",))
+RULE = Rule("MP416", "remainder-dropped", "note", "0.1.0", tokens=("range(",))
 
 _BATCH = re.compile(r"(micro|mini|forward)_?(batch|bsz)|batch_size$|(^|_)(fbs|mbs|bsz)$")
 
