@@ -20,9 +20,10 @@ from validator.flow.values import (
     elements,
     join,
     join2,
+    mapped,
     obj,
     sequence,
-    shallow,
+   
     tuple_of,
 )  # fmt: skip
 from validator.ir import Value as Instruction
@@ -62,24 +63,6 @@ def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
     state = (value.state - {"?"}) | merged.state if "?" in value.state and parts else value.state
     return Val(merged.objs, v, n, p, state)
-
-
-def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
-    """An object with each of the values inside it changed."""
-    kind = o[0]
-    if kind == "tuple":
-        return ("tuple", tuple(change(v) for v in o[1]))
-    if kind in ("seq", "remote"):
-        return (kind, change(o[1]))
-    if kind == "bound":
-        return ("bound", o[1], change(o[2]))
-    if kind == "dict":
-        return ("dict", tuple((k, change(v)) for k, v in o[1]), o[2] and change(o[2]))
-    if kind == "partial":
-        return ("partial", change(o[1]), tuple(change(v) for v in o[2]), tuple((k, change(w)) for k, w in o[3]))
-    if kind == "generator":
-        return ("generator", o[1], tuple((i, change(v)) for i, v in o[2]))
-    return o
 
 
 def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
@@ -190,7 +173,7 @@ class Calling:
         bindings = self.bind(unit, positional, keywords)
         lazy = unit.code.is_generator
         if lazy:
-            held = tuple(sorted(((i, shallow(v)) for i, v in bindings.items()), key=lambda r: r[0]))
+            held = tuple(sorted(((i, v) for i, v in bindings.items()), key=lambda r: r[0]))
             return Val(frozenset({("generator", unit, held)}))
         self._note(number, Site((Target(unit, tuple(sorted(bindings.items(), key=lambda r: r[0]))),), ()))
         return self._returned(number, unit, bindings)
@@ -247,7 +230,7 @@ class Calling:
                 if name in left:
                     bindings[position] = left.pop(name)
             else:
-                rows = tuple(sorted((k, shallow(v)) for k, v in left.items())) if _sortable(left) else ()
+                rows = tuple(sorted((k, v) for k, v in left.items())) if _sortable(left) else ()
                 bindings[position] = Val(frozenset({("dict", rows, UNKNOWN if "**" in keywords else None)}))
                 left = {}
         return bindings
@@ -332,9 +315,9 @@ class Calling:
     def _external(self, number: int, dotted: str, arguments: Arguments) -> Val:
         if dotted in ("functools.partial", "partial") and arguments:
             (_, callee), *rest = arguments
-            positional = tuple(shallow(v) for n, v in rest if n is None)
-            keywords = tuple((n, shallow(v)) for n, v in rest if n not in (None, "*", "**"))
-            return obj("partial", shallow(callee), positional, keywords)
+            positional = tuple(v for n, v in rest if n is None)
+            keywords = tuple((n, v) for n, v in rest if n not in (None, "*", "**"))
+            return obj("partial", callee, positional, keywords)
         if arguments and self._decorates(number):
             return self._wrapped(dotted, arguments[0][1])
         if dotted in ("functools.wraps", "~itself"):

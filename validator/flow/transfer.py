@@ -26,7 +26,7 @@ from validator.flow.values import (
     join2,
     obj,
     sequence,
-    shallow,
+   
     tuple_of,
 )  # fmt: skip
 from validator.ir import Value as Instruction
@@ -347,10 +347,10 @@ class Evaluation:
             for o in before.objs:
                 if o[0] == "dict" and constant is not None and len(o[1]) < 24:
                     rows = dict(o[1])
-                    rows[constant] = join2(rows.get(constant, BOTTOM), shallow(stored))
+                    rows[constant] = join2(rows.get(constant, BOTTOM), stored)
                     objs.add(("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), o[2]))
                 elif o[0] == "seq" or o[0] == "tuple":
-                    objs.add(("seq", shallow(join2(elements(before), stored))))
+                    objs.add(("seq", join2(elements(before), stored)))
                 else:
                     objs.add(o)
             return Val(frozenset(objs), before.v | _carried(stored.v), before.n, before.p, before.state)
@@ -435,9 +435,9 @@ class Evaluation:
                     else:
                         rest = UNKNOWN
             elif isinstance(constant, str | int):
-                rows[constant] = shallow(held)
+                rows[constant] = held
             else:
-                rest = join2(rest or BOTTOM, shallow(held))
+                rest = join2(rest or BOTTOM, held)
         if len(rows) > 24:
             rest, rows = join([*rows.values(), rest or BOTTOM]), {}
         return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}), v)

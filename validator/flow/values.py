@@ -22,7 +22,7 @@ operators on sets, so the least solution does not depend on the order in which i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from validator.domains.spmd import NONE, Causes, decided_by
@@ -58,9 +58,12 @@ class Val:
         key = (objs, v, n, p, state)
         known = cls._all.get(key)
         if known is None:
+            parts = [part for o in objs for part in _parts(o)]
+            if any(part.depth >= _DEEP for part in parts):
+                known = cls._all[key] = cls(_cut(objs), v, n, p, state)
+                return known
             known = cls._all[key] = object.__new__(cls)
             known.objs, known.v, known.n, known.p, known.state = key
-            parts = [part for o in objs for part in _parts(o)]
             known.depth = max((1 + part.depth for part in parts), default=0)
             known.symbolic = (
                 any(o[0] == "param" for o in objs)
@@ -135,6 +138,29 @@ def _parts(o: Obj) -> Iterable[Val]:
 
 BOTTOM = Val()
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
+def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
+    """An object with each of the values inside it changed."""
+    kind = o[0]
+    if kind == "tuple":
+        return ("tuple", tuple(change(v) for v in o[1]))
+    if kind in ("seq", "remote"):
+        return (kind, change(o[1]))
+    if kind == "bound":
+        return ("bound", o[1], change(o[2]))
+    if kind == "dict":
+        return ("dict", tuple((k, change(v)) for k, v in o[1]), o[2] and change(o[2]))
+    if kind == "partial":
+        return ("partial", change(o[1]), tuple(change(v) for v in o[2]), tuple((k, change(w)) for k, w in o[3]))
+    if kind == "generator":
+        return ("generator", o[1], tuple((i, change(v)) for i, v in o[2]))
+    return o
+
+
+def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
+    """Objects whose parts nest too deep, with anything in the place of those parts."""
+    return frozenset(mapped(o, lambda part: part if part.depth < _DEEP else UNKNOWN) for o in objs)
+
+
 _joins: dict[tuple[int, int], Val] = {}
 
 
@@ -172,22 +198,50 @@ def join2(a: Val, b: Val) -> Val:
 
 
 def limited(objs: frozenset[Obj]) -> frozenset[Obj]:
-    """Sequences are joined into one; too many objects are anything."""
-    sequences = [o for o in objs if o[0] == "seq"]
-    if len(sequences) > 1:
-        merged = join(o[1] for o in sequences)
-        objs = frozenset(o for o in objs if o[0] != "seq") | {("seq", merged)}
+    """One object for what differs only in its parts; too many objects are anything.
+
+    Of sequences, of dictionaries, of tuples of one length, of the bindings of one method or generator there is one,
+    whose parts are the joins of theirs: otherwise each combination of parts would be an object of its own.
+    """
+    groups: dict[tuple[Any, ...], list[Obj]] = {}
+    for o in objs:
+        kind = o[0]
+        if kind in ("seq", "dict"):
+            groups.setdefault((kind,), []).append(o)
+        elif kind == "tuple":
+            groups.setdefault((kind, len(o[1])), []).append(o)
+        elif kind in ("bound", "generator"):
+            groups.setdefault((kind, o[1]), []).append(o)
+    for same in groups.values():
+        if len(same) > 1:
+            objs = (objs - frozenset(same)) | {_merged(same)}
     if len(objs) > _MANY or TOP in objs and len(objs) > 8:
         return frozenset({TOP})
     return objs
 
 
-def shallow(value: Val) -> Val:
-    """A value as it may become a part of another: what nests too deep is anything."""
-    if value.depth < _DEEP:
-        return value
-    objs = frozenset(TOP if any(part.depth + 1 >= _DEEP for part in _parts(o)) else o for o in value.objs)
-    return Val(objs, value.v, value.n, value.p, value.state)
+def _merged(same: list[Obj]) -> Obj:
+    """The object above several of one kind."""
+    kind = same[0][0]
+    if kind == "seq":
+        return ("seq", join(o[1] for o in same))
+    if kind == "tuple":
+        return ("tuple", tuple(join(parts) for parts in zip(*(o[1] for o in same), strict=True)))
+    if kind == "bound":
+        return ("bound", same[0][1], join(o[2] for o in same))
+    if kind == "generator":
+        return ("generator", same[0][1], _rows([o[2] for o in same]))
+    rests = [o[2] for o in same if o[2] is not None]
+    return ("dict", _rows([o[1] for o in same]), join(rests) if rests else None)
+
+
+def _rows(several: list[tuple[tuple[Any, Val], ...]]) -> tuple[tuple[Any, Val], ...]:
+    """Rows of keys and values joined by key."""
+    found: dict[Any, Val] = {}
+    for rows in several:
+        for key, value in rows:
+            found[key] = join2(found[key], value) if key in found else value
+    return tuple(sorted(found.items(), key=lambda row: (str(type(row[0])), str(row[0]))))
 
 
 def elements(value: Val) -> Val:
@@ -206,8 +260,8 @@ def elements(value: Val) -> Val:
 
 
 def sequence(value: Val) -> Val:
-    return obj("seq", shallow(value))
+    return obj("seq", value)
 
 
 def tuple_of(values: Iterable[Val]) -> Val:
-    return obj("tuple", tuple(shallow(v) for v in values))
+    return obj("tuple", tuple(values))
