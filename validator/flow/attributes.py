@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Attributes that tell of what kind a value is, not what it holds.
 _SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
+_LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no name in any table
 _GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
 
@@ -44,6 +45,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return at.meaning(o[1].member(name), name)
     if kind == "ext":
         path = f"{o[1]}.{name}"
+        if path.count(".") > _LINKS:
+            return UNKNOWN
         if path in at.models.states:
             return Val(UNKNOWN.objs, p=at.flow.get("state", path).p)
         return obj("ext", path)

@@ -14,7 +14,7 @@ Objects are tuples whose first element says what they are:
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("param", position)` | whatever the caller passes |
-| `("top",)` | anything |
+| `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
 A value nests at most `_DEEP` deep and holds at most `_MANY` objects: what is more is anything. Both are closure
 operators on sets, so the least solution does not depend on the order in which it is reached.
@@ -31,6 +31,8 @@ Obj = tuple[Any, ...]
 _DEEP = 3
 _MANY = 16
 TOP: Obj = ("top",)
+MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
+_ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
 
 
@@ -215,9 +217,7 @@ def limited(objs: frozenset[Obj]) -> frozenset[Obj]:
     for same in groups.values():
         if len(same) > 1:
             objs = (objs - frozenset(same)) | {_merged(same)}
-    if len(objs) > _MANY or TOP in objs and len(objs) > 8:
-        return frozenset({TOP})
-    return objs
+    return _ANYTHING if len(objs) > _MANY or MORE in objs else objs
 
 
 def _merged(same: list[Obj]) -> Obj:
