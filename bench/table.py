@@ -67,5 +67,6 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         if result["status"] != "ok":
             hint = f" ({result['hint']})" if result["hint"] else ""
             log = f"; log: {result['log']}" if result["log"] else ""
-            notes.append(f"{result['label']}: {result['status']}: {result['message']}{hint}{log}")
+            kept = f"; its measurement of {result['kept']} is kept" if result.get("kept") else ""
+            notes.append(f"{result['label']}: {result['status']}: {result['message']}{hint}{kept}{log}")
     return "\n".join([text, *([""] if notes else []), *notes])

@@ -54,7 +54,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer), 2 wrong usage, 130."""
+    """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer) or none can, 2 wrong usage,
+    130 interrupted."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench matrix: {ignored('matrix')}", file=sys.stderr)
@@ -134,12 +135,13 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
     except Interrupted as stop:
         rows, interrupted = stop.rows, True
     entries = _conclude(options, chosen, never, {row["hash"]: row for row in rows})
-    print(show.table(entries))
+    print("\n".join([show.table(entries), *sweep.resumed()]))
     print(f"matrix, logs and results: {options.output}")
     if interrupted:
         print("interrupted: the same command goes on")
         return INTERRUPTED
-    return OK if all(one["class"] in (*WORKS, "unsupported") for one in entries) else FAILED
+    classes = {one["class"] for one in entries}
+    return OK if classes & {*WORKS} and classes <= {*WORKS, "unsupported"} else FAILED
 
 
 def _conclude(
@@ -160,7 +162,7 @@ def _conclude(
         kept.append(row)
     show.copy_logs(entries, kept, options.output)
     kind = f"{'full' if options.full else 'eight rows'}"
-    written = show.document(kind, entries, never, environment.describe(Configuration.random_seed))
+    written = show.document(kind, entries, never, environment.describe(Configuration()))
     results.write_json(options.output / "matrix.json", written)
     (options.output / "matrix.md").write_text(show.markdown(written), encoding="utf-8")
     return entries

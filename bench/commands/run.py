@@ -263,7 +263,7 @@ def _check_names(configurations: Iterable[Configuration]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status 0 all rows ok or unsupported, 1 a failed row, 2 wrong usage, 130 interrupted."""
+    """Exit status 0 rows are ok or unsupported, 1 one failed or none is ok, 2 wrong usage, 130 interrupted."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench run: {notice()}", file=sys.stderr)
@@ -323,20 +323,21 @@ def _sweep(configurations: list[Configuration], options: argparse.Namespace, gpu
     try:
         rows = sweep.run()
     except Interrupted as stop:
-        print(render(stop.rows))
+        print("\n".join([render(stop.rows), *sweep.resumed()]))
         print(f"interrupted: the same command goes on; results are in {options.output}")
         return INTERRUPTED
     except OSError as error:
         print(f"bench run: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
         return USAGE
-    print(render(rows))
+    print("\n".join([render(rows), *sweep.resumed()]))
     print(f"results, logs: {options.output}")
-    return OK if all(row["status"] in ("ok", "unsupported") for row in rows) else FAILED
+    statuses = {row["status"] for row in rows}
+    return OK if "ok" in statuses <= {"ok", "unsupported"} else FAILED
 
 
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
     """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
-    from bench import results
+    from bench import attempts, results
     from bench.table import render
 
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -362,14 +363,12 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
         verdict = {"status": "ok"}
         if refused is not None:
             verdict = {"status": "unsupported", "message": refused[0], "hint": refused[1]}
-        described = environment.describe(configuration.random_seed)
+        described = environment.describe(configuration)
         runs = results.read_runs(folder)[:1] if refused is None else []
         result = results.build_result(configuration, runs, environment=described, **verdict)
-        results.write_json(folder / "result.json", result)
-        if refused is None:
-            results.write_suite(folder / "benchmarks.json", result)
+        attempts.conclude(folder, folder, result)
         print(render([result]))
-    end(OK)
+    end(OK if refused is None else FAILED)
 
 
 def _dry_run(configurations: list[Configuration], gpus: int) -> int:

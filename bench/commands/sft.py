@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench import environment, results
+from bench import attempts, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
@@ -94,8 +94,7 @@ def _one_rank(settings: Settings, cell: Cell, options: argparse.Namespace) -> in
 
 
 def _finish(configuration: Configuration, folder: Any) -> dict[str, Any]:
-    described = environment.describe(configuration.random_seed)
+    described = environment.describe(configuration)
     result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
-    results.write_json(folder / "result.json", result)
-    results.write_suite(folder / "benchmarks.json", result)
+    attempts.conclude(folder, folder, result)
     return result

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench import attempts
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
@@ -117,7 +118,7 @@ def collect(paths: Sequence[Path]) -> Collection:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
-        files = sorted(filter(Path.is_file, _files(path))) if path.is_dir() else [path]
+        files = sorted(filter(_counts, _files(path))) if path.is_dir() else [path]
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
             _add(file, found)
@@ -125,6 +126,11 @@ def collect(paths: Sequence[Path]) -> Collection:
         where = ", ".join(map(str, paths))
         raise InputError(f"{where}: no result.json, no matrix.json, no .jsonl of results and no training log in it")
     return found
+
+
+def _counts(file: Path) -> bool:
+    """Whether a file is one, and not of an attempt that came to nothing."""
+    return file.is_file() and not any(parent.name.endswith(attempts.SUFFIX) for parent in file.parents)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -73,14 +73,16 @@ class TrainingSweep(Sweep):
         self.cells = {cell.configuration.content_hash(): cell for cell in cells}
         settings.log_dir.mkdir(parents=True, exist_ok=True)
 
-    def _prepare(self, configuration: Configuration, folder: Path) -> None:
-        """Keep a checkpoint of the same run, and nothing else of what is there."""
+    def _prepare(self, configuration: Configuration) -> Path:
+        """A run that has left a checkpoint goes on where it is; any other starts anew."""
+        folder = configuration.directory(self.output)
         if self.force or not (folder / CHECKPOINTS / "latest").is_file():
-            super()._prepare(configuration, folder)
+            folder = super()._prepare(configuration)
         for pattern in STALE:
             for path in folder.glob(pattern):
                 path.unlink()
         write_orders(folder, self.settings, self.cells[configuration.content_hash()].name)
+        return folder
 
     def _job(self, configuration: Configuration) -> supervise.Job:
         return job(configuration, self.gpus)

@@ -225,7 +225,7 @@ def test_a_rank_of_what_cannot_run_is_a_row_too(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     environment |= {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert "[backend-tp]" in done.stdout
     assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*/result.json")] == ["unsupported"]
 
