@@ -145,6 +145,11 @@ def seed_folder(model: str, identity: str) -> str:
     return f"seed-{model_name(model).removesuffix('.json')}-{identity}"
 
 
+def compiles(configuration: Configuration) -> bool:
+    """Whether its first step compiles something."""
+    return configuration.compile != "none" or configuration.head == "compiled"
+
+
 def graph_mode(backend: str, zero_stage: int, compile: str) -> str:
     """The compile mode in the table's words.
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from bench.configuration import parse_known
 from bench.identity import packages
-
-BADLY = ("oom", "hang", "crash", "compile_error", "nan", "loss_mismatch")
+from bench.verdict import BADLY
 
 
 def told(

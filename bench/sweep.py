@@ -10,12 +10,14 @@ from typing import Any
 from bench import attempts, environment, gpu_memory, identity, results, resuming, supervise
 from bench.agreement import mismatches
 from bench.availability import lacking
-from bench.configuration import Configuration, graph_mode, model_facts, store
+from bench.configuration import Configuration, compiles, graph_mode, model_facts, store
 from bench.domination import dominates
+from bench.labels import labels
 from bench.launch.engine import Launcher
 from bench.locks import Locks
 from bench.progress import Progress
-from bench.verdict import HINTS
+from bench.table import problem
+from bench.verdict import BADLY, HINTS
 from rules.constraints import Quantities, check
 from rules.models import ModelError
 
@@ -85,6 +87,7 @@ class Sweep:
         gpus: int | None = None,
     ) -> None:
         self.configurations = list(configurations)
+        self.labels = labels(self.configurations)
         self.output = output
         self.processes = processes
         self.force, self.retry_failed = force, retry_failed
@@ -93,7 +96,7 @@ class Sweep:
         self.gpus = len(environment.gpus()) if gpus is None else gpus
         self.locks = Locks(output)
         self.held = gpu_memory.used() if self.gpus and launcher is None else []
-        self.progress = Progress(len(self.configurations) * processes, quiet)
+        self.progress = Progress([compiles(c) for c in self.configurations] * processes, quiet)
         self.rows: dict[str, dict[str, Any]] = {}
         self.standing: list[dict[str, Any]] = []
         """The rows that were there already and count."""
@@ -109,11 +112,11 @@ class Sweep:
         try:
             waiting = self._waiting()
             planned = [(c, number) for number in range(self.processes) for c in waiting if number >= self._first(c)]
-            self.progress.total = len(planned)  # rows that are there already take no time
+            self.progress.plan = [compiles(c) for c, _ in planned]  # rows that are there already take no time
             for place, (configuration, number) in enumerate(planned):
                 if self._has_row(configuration):
                     continue
-                self.progress.begin(place, configuration.label())
+                self.progress.begin(place, self.label(configuration))
                 self._run_process(configuration, number)
             self._compare()
         except KeyboardInterrupt:
@@ -161,6 +164,10 @@ class Sweep:
         hashes = [c.content_hash() for c in self.configurations]
         return [self.rows[h] for h in hashes if h in self.rows]
 
+    def label(self, configuration: Configuration) -> str:
+        """What the row is called, in the sweep and for good."""
+        return self.labels[configuration.content_hash()]
+
     def resumed(self) -> list[str]:
         """Lines on what was there and what was done about it; none where nothing was there."""
         return resuming.told(self._ordered(), self.standing, self.stale, len(self._there))
@@ -171,7 +178,7 @@ class Sweep:
 
     def _settled(self, configuration: Configuration) -> bool:
         """Whether the row needs no run; where it does, its directory is ours."""
-        self.locks.claim(configuration.content_hash(), configuration.label())
+        self.locks.claim(configuration.content_hash(), self.label(configuration))
         if self._known(configuration):
             self.locks.release(configuration.content_hash())
             return True
@@ -181,6 +188,7 @@ class Sweep:
         """Whether the row needs no run: it is there already, or refused."""
         standing = None if self.force else self._standing(configuration)
         if standing is not None:
+            standing["label"] = self.label(configuration)
             self.rows[configuration.content_hash()] = standing
             self.standing.append(standing)
             return True
@@ -201,8 +209,8 @@ class Sweep:
             tried = attempts.failed(directory)
             if tried is not None and not self.retry_failed and not self._changed(configuration, tried):
                 return tried
-            self.stale[configuration.label()] = changed
-            self.progress.note(f"stale, run again: {configuration.label()}: {', '.join(changed)}")
+            self.stale[self.label(configuration)] = changed
+            self.progress.note(f"stale, run again: {self.label(configuration)}: {', '.join(changed)}")
             return None
         if not self._stands(old):
             return None
@@ -292,5 +300,8 @@ class Sweep:
             message = f"the result of its processes cannot be used: {type(error).__name__}: {error}"
             verdict |= {"status": "crash", "message": message.splitlines()[0], "phase": "report"}
             result = results.build_result(configuration, [], environment=described, **verdict)
+        result["label"] = self.label(configuration)
         attempts.conclude(directory, folder, result)
         self.rows[configuration.content_hash()] = result
+        if result["status"] in BADLY:
+            self.progress.note(problem(result))

@@ -57,6 +57,14 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     return [f"{result['label']}: {remark}" for remark in found]
 
 
+def problem(result: dict[str, Any]) -> str:
+    """A line on a row that did not end well: why, what to change, and where its log is."""
+    hint = f" ({result['hint']})" if result["hint"] else ""
+    kept = f"; its measurement of {result['kept']} is kept" if result.get("kept") else ""
+    log = f"; log: {result['log']}" if result["log"] else ""
+    return f"{result['label']}: {result['status']}: {result['message']}{hint}{kept}{log}"
+
+
 def render(results: Sequence[dict[str, Any]]) -> str:
     """The table, and below it a line per row that was compiled, that never became steady, or that did not end well,
     with what to change."""
@@ -65,8 +73,5 @@ def render(results: Sequence[dict[str, Any]]) -> str:
     for result in results:
         notes += _remarks(result)
         if result["status"] != "ok":
-            hint = f" ({result['hint']})" if result["hint"] else ""
-            log = f"; log: {result['log']}" if result["log"] else ""
-            kept = f"; its measurement of {result['kept']} is kept" if result.get("kept") else ""
-            notes.append(f"{result['label']}: {result['status']}: {result['message']}{hint}{kept}{log}")
+            notes.append(problem(result))
     return "\n".join([text, *([""] if notes else []), *notes])

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bench import losses, measure
-from bench.configuration import Configuration, stored
+from bench.configuration import Configuration, compiles, stored
 from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
@@ -79,8 +79,7 @@ class Run:
 
     def begin(self) -> None:
         """Enter the phase of the first step: where something is compiled, that has a deadline of its own."""
-        compiles = self.configuration.compile != "none" or self.configuration.head == "compiled"
-        self.heartbeat.beat("compile" if compiles else "warmup")
+        self.heartbeat.beat("compile" if compiles(self.configuration) else "warmup")
 
     def next_inputs(self) -> list[ModelInputs]:
         """What this rank's model takes in the next step, one entry per micro-batch."""

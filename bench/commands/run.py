@@ -20,6 +20,7 @@ from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
+from bench.labels import labels
 from bench.launch import flags as launch
 from bench.text import grid
 
@@ -378,13 +379,14 @@ def _dry_run(configurations: list[Configuration], gpus: int) -> int:
     from bench.memory import estimate
     from bench.sweep import refusal
 
-    rows = []
+    rows, named = [], labels(configurations)
     for c in configurations:
+        label = named[c.content_hash()]
         refused = refusal(c, gpus)
         if refused is not None:
-            rows.append([c.label(), c.content_hash(), "-", f"unsupported: {refused[0]}"])
+            rows.append([label, c.content_hash(), "-", f"unsupported: {refused[0]}"])
             continue
         predicted = estimate(model_facts(c.model, c.num_layers), layout.of(c)).allocated
-        rows.append([c.label(), c.content_hash(), f"{predicted / 1e9:.2f}", "would run"])
+        rows.append([label, c.content_hash(), f"{predicted / 1e9:.2f}", "would run"])
     print(grid(rows, ["configuration", "hash", "predicted GB per GPU", ""]))
     return OK

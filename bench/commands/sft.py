@@ -61,7 +61,7 @@ def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> 
     from bench.progress import Progress
     from bench.suite.sweep import TrainingSweep, log_path, with_data
 
-    progress = Progress(1, options.quiet)
+    progress = Progress([False], options.quiet)
     progress.begin(0, "seed checkpoint")
     ready = with_data(settings, [cell], progress.update)
     sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)

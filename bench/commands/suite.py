@@ -70,7 +70,7 @@ def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) 
     from bench.suite.sweep import TrainingSweep, with_data
     from bench.sweep import Interrupted
 
-    progress = Progress(1, options.quiet)
+    progress = Progress([False], options.quiet)
     progress.begin(0, "seed checkpoint")
     try:
         ready = with_data(settings, planned, progress.update)

@@ -76,7 +76,7 @@ class LanedSweep(Sweep):
             except queue.Empty:
                 return
             try:
-                for number in range(self.processes):
+                for number in range(self._first(configuration), self.processes):
                     if not self._has_row(configuration):
                         self._run_process(configuration, number)
             except OSError as error:

@@ -52,6 +52,7 @@ COLUMNS = (
     Column("layers", "layers", lambda r: r.layers),
     Column("setting", "attention, compile, packing", lambda r: r.setting),
     Column("seq_len", "seq len", lambda r: r.configuration.seq_len if not r.configuration.inputs else None),
+    Column("more", "more", lambda r: r.more or None),
     Column("status", "status", lambda r: r.status),
     Column("forward", "forward ms", lambda r: r.seconds.get("forward"), _milliseconds),
     Column("backward", "backward ms", lambda r: r.seconds.get("backward"), _milliseconds),

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench import attempts
+from bench import attempts, identity
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
+from bench.labels import labels
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import PHASES
 
@@ -52,6 +53,8 @@ class Row:
     losses: list[float] = field(default_factory=list)
     effective: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    more: str = ""
+    """Settings in which the rows beside it differ and that no column of its own shows."""
 
     @property
     def variant(self) -> str:
@@ -122,9 +125,60 @@ def collect(paths: Sequence[Path]) -> Collection:
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
             _add(file, found)
+    name_apart(found.rows)
     if not (found.rows or found.curves or found.matrices):
         where = ", ".join(map(str, paths))
         raise InputError(f"{where}: no result.json, no matrix.json, no .jsonl of results and no training log in it")
+    return found
+
+
+def name_apart(rows: Sequence[Row]) -> None:
+    """Give rows labels that hold every setting in which they differ, and, where that is nothing, what they were
+    measured with or where they lie."""
+    named = labels(row.configuration for row in rows)
+    by_label: dict[str, list[Row]] = {}
+    for row in rows:
+        row.more = named[row.configuration.content_hash()].removeprefix(row.configuration.label()).removeprefix("-")
+        row.label = named[row.configuration.content_hash()]
+        by_label.setdefault(row.label, []).append(row)
+    for same in by_label.values():
+        for row, words in zip(same, _apart(same), strict=True):
+            row.label, row.more = (
+                f"{row.label}{f' ({words})' * bool(words)}",
+                ", ".join(filter(None, (row.more, words))),
+            )
+
+
+def _apart(rows: Sequence[Row]) -> list[str]:
+    """What tells rows of equal settings apart: processor and versions that differ, then the place of their files."""
+    if len(rows) < 2:
+        return [""] * len(rows)
+    stacks = [
+        {"on": identity.processor(row.environment), **dict(row.environment.get("versions") or {})} for row in rows
+    ]
+    names = [
+        name for name in dict.fromkeys(n for stack in stacks for n in stack) if len({s.get(name) for s in stacks}) > 1
+    ]
+    words = [", ".join(f"{name} {stack.get(name, 'unknown')}" for name in names) for stack in stacks]
+    if len(set(words)) == len(rows):
+        return words
+    places = _places([row.source for row in rows])
+    return [", ".join(filter(None, pair)) for pair in zip(words, places, strict=True)]
+
+
+def _places(sources: Sequence[Path]) -> list[str]:
+    """The parts of paths in which they differ; a number for rows of one file."""
+    shared = len(_common(sources))
+    parts = ["/".join(source.parts[shared:-1]) or source.stem for source in sources]
+    return [f"{part} #{parts[:n].count(part) + 1}" if parts.count(part) > 1 else part for n, part in enumerate(parts)]
+
+
+def _common(sources: Sequence[Path]) -> list[str]:
+    found = []
+    for parts in zip(*(source.parts[:-1] for source in sources), strict=False):
+        if len(set(parts)) > 1:
+            break
+        found.append(parts[0])
     return found
 
 

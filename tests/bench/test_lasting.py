@@ -173,3 +173,15 @@ def test_a_row_depends_on_the_packages_that_it_uses() -> None:
     now = json.loads(json.dumps({"versions": {"torch": "2.13", "deepspeed": "0.20"}}))
     assert identity.differences(Configuration(backend="ddp"), then, now) == []
     assert identity.differences(Configuration(backend="deepspeed"), then, now) == ["deepspeed 0.19 → 0.20"]
+
+
+def test_a_failure_is_told_when_it_happens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+
+    def choose(configuration: Configuration) -> str:
+        told.append(capsys.readouterr().err)
+        return "load:exception" if configuration == CELLS[0] else ""
+
+    sweep(tmp_path, quiet=False, choose=choose).run()
+    (line,) = [line for line in told[1].splitlines() if "crash" in line]
+    assert line.startswith(f"{CELLS[0].label()}: crash: rank 1: RuntimeError: first line of the fault")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -294,24 +293,47 @@ def test_a_terminal_gets_a_bar_and_others_a_line_per_phase(
 ) -> None:
     def shown(terminal: bool) -> list[str]:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-        progress = Progress(2)
-        progress.started = 0.0
+        clock[0] = 0.0
+        progress = Progress([False, False])
         progress.begin(0, "first")
         for count in (1, 2, 3):
             progress.update("measure", count, 4)
+        clock[0] = 60.0
         progress.begin(1, "second")
         progress.update("measure", 3, 4)
         return capsys.readouterr().err.replace("\r\033[K", "\n").strip().splitlines()
 
     monkeypatch.setenv("COLUMNS", "90")
-    monkeypatch.setattr("bench.progress.time.monotonic", lambda: 60.0)
+    clock = [0.0]
+    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
     bars = shown(terminal=True)
     assert [line.rpartition("left ")[2] for line in bars] == [
         *(f"[1/2] first: measure {count}/4" for count in (1, 2, 3)), "[2/2] second: measure 3/4"
     ]  # fmt: skip
     assert [line.split("%")[0].strip() for line in bars] == ["30", "32", "34", "84"]  # 4 of 7 phases and a part
-    assert [re.search(r"\d\d:\d\d", line)[0] for line in bars] == ["02:17", "02:06", "01:56", "00:11"]  # type: ignore[index]
-    assert shown(terminal=False) == ["[1/2] first: measure", "[2/2] second: measure, about 11 s left"]
+    assert [line.split("|")[2].split()[0] for line in bars] == ["?", "?", "?", "00:19"]
+    assert shown(terminal=False) == ["[1/2] first: measure", "[2/2] second: measure, about 19 s left"]
+
+
+def test_the_time_left_does_not_count_compilation_as_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
+    progress = Progress([True, False, False, True], quiet=True)
+    progress.begin(0, "compiled")
+    for phase, seconds in (("load", 10), ("compile", 1000), ("warmup", 5), ("measure", 15)):
+        progress.update(phase, 0, 0)
+        clock[0] += seconds
+    progress.begin(1, "eager")
+    progress.update("start", 0, 0)
+    assert progress.left(0, 0) == pytest.approx(3 * 30 + 1000)  # one of the three that are left compiles
+    clock[0] += 30
+    progress.begin(2, "eager too")
+    progress.update("start", 0, 0)
+    assert progress.left(0, 0) == pytest.approx(2 * 30 + 1000)
+    clock[0] += 30
+    progress.begin(3, "compiled too")
+    progress.update("compile", 0, 0)
+    assert progress.left(0, 0) == pytest.approx(30 * 5 / 7)  # what it still compiles is not known
 
 
 def test_the_table_tells_what_compiling_took_and_what_never_settled() -> None:
