@@ -10,6 +10,7 @@ from typing import Any
 from bench import attempts, environment, gpu_memory, identity, results, resuming, supervise
 from bench.agreement import mismatches
 from bench.availability import lacking
+from bench.capacity import impossible
 from bench.configuration import Configuration, compiles, graph_mode, model_facts, store
 from bench.domination import dominates
 from bench.labels import labels
@@ -30,8 +31,9 @@ class Interrupted(Exception):
         self.rows = rows
 
 
-def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
-    """Why the configuration cannot run here, as (reason, hint); the table of constraints comes first."""
+def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple[str, str] | None:
+    """Why the configuration cannot run, as (reason, hint); the table of constraints comes first. `here`: its ranks run
+    on this host."""
     on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
     try:
         facts = model_facts(configuration.model, configuration.num_layers)
@@ -59,7 +61,10 @@ def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
     for violation in check(Quantities.of(**merged).with_unit_sizes()).errors:
         return f"{violation.message} [{violation.constraint.id}]", violation.help()
     missing = lacking(configuration, gpus)
-    return (missing, "") if missing else None
+    if missing is not None:
+        return missing, ""
+    reason = impossible(configuration, facts, on_gpu, here)
+    return (reason, "") if reason else None
 
 
 class Sweep:
@@ -192,11 +197,28 @@ class Sweep:
             self.rows[configuration.content_hash()] = standing
             self.standing.append(standing)
             return True
-        refused = refusal(configuration, self.gpus)
+        refused = self._refusal(configuration)
         if refused is not None:
             self._finish(configuration, status="unsupported", message=refused[0], hint=refused[1])
             return True
         return False
+
+    def _refusal(self, configuration: Configuration) -> tuple[str, str] | None:
+        return refusal(configuration, self.gpus, here=self.launcher is None)
+
+    def foreseen(self, configuration: Configuration) -> str:
+        """What would become of a row, in words; nothing is written."""
+        standing = None if self.force else self._standing(configuration)
+        if standing is not None:
+            return f"kept: {standing['status']}"
+        refused = self._refusal(configuration)
+        if refused is not None:
+            return f"unsupported: {refused[0]}"
+        stale = self.stale.get(self.label(configuration))
+        more = self.processes - self._first(configuration)
+        if more < self.processes:
+            return f"would run, {more} more process{'es' * (more > 1)}"
+        return f"would run, is stale: {', '.join(stale)}" if stale else "would run"
 
     def _standing(self, configuration: Configuration) -> dict[str, Any] | None:
         """The row that is there already, where it counts; notes what is stale and what lacks processes."""

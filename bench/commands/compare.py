@@ -18,6 +18,7 @@ from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text
 from bench.compare.series import InputError, Run
 from bench.compare.sources import read
+from bench.parsing import Parser
 from bench.text import valid_json
 
 
@@ -34,7 +35,7 @@ def share(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench compare`."""
-    p = argparse.ArgumentParser(prog="python -m bench compare", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench compare", description=__doc__)
     p.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="the first one is the reference")
     p.add_argument("--deepspeed_log", "--deepspeed-log", type=Path, metavar="FILE", help="the reference, a log")
     p.add_argument("--fsdp2_log", "--fsdp2-log", type=Path, action="append", default=[], metavar="FILE",

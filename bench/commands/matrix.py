@@ -16,6 +16,7 @@ from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
+from bench.parsing import Parser
 from bench.suite.flags import positive
 from bench.sweep import Interrupted, refusal
 
@@ -26,7 +27,7 @@ ON_CPU = {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench matrix`."""
-    p = argparse.ArgumentParser(prog="python -m bench matrix", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench matrix", description=__doc__)
     p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
     p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
     p.add_argument("--max-cells", type=positive, default=MAX_CELLS)

@@ -14,6 +14,7 @@ from typing import Any
 from bench.configuration import LARGEST
 from bench.layout import HEADS
 from bench.memory import GIB
+from bench.parsing import Parser
 from bench.planning import Plan, Refusal, Request, plan, variant_name
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
@@ -51,7 +52,7 @@ def positive(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench plan`."""
-    p = argparse.ArgumentParser(prog="python -m bench plan", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench plan", description=__doc__)
     p.add_argument("--model", required=True, help="a known name, a config.json, a checkpoint directory")
     p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, required=True, help="GPUs altogether")
     p.add_argument("--gpus-per-node", type=positive, default=8)

@@ -19,6 +19,7 @@ from bench.configuration import CHOICES, Configuration, ConfigurationError, hash
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
 from bench.locks import Locks
+from bench.parsing import Parser
 from bench.replay import records
 from bench.suite.flags import positive
 from bench.sweep import refusal
@@ -28,7 +29,7 @@ NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepco
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench replay`: those of `replay_inputs.py`, and where the model is split."""
-    p = argparse.ArgumentParser(prog="python -m bench replay", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench replay", description=__doc__)
     data = p.add_argument_group("inputs")
     data.add_argument("--inputs", type=Path, default=Path("input_dumps"), help="directory or file; ./input_dumps")
     data.add_argument("--max-inputs", type=positive, help="the first so many; default: all of them")

@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.cli import OK, USAGE
 from bench.compare.series import InputError
+from bench.parsing import Parser
 from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
 from bench.report.matrices import HEADINGS
@@ -29,7 +30,7 @@ SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench report`."""
-    p = argparse.ArgumentParser(prog="python -m bench report", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench report", description=__doc__)
     p.add_argument("paths", nargs="+", type=Path, metavar="DIR", help="results, logs, a matrix: directories, files")
     p.add_argument("--format", choices=FORMATS, help="default: by the name of --output, else text")
     p.add_argument("--output", type=Path, metavar="FILE", help="write there and not to standard output")

@@ -13,6 +13,7 @@ from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.ending import end
+from bench.parsing import Parser
 from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import Interrupted, refusal
@@ -21,7 +22,7 @@ from bench.table import render
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
-    p = argparse.ArgumentParser(prog="python -m bench sft", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench sft", description=__doc__)
     p.add_argument("--backend", default="fsdp2", help="deepspeed, fsdp2 (default), ddp, or package.module:Class")
     p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, default=1)
     p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive, default=1)

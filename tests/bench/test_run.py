@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from bench import availability, cli, results, supervise
+from bench import availability, cli, results, setting_flags, supervise
+from bench.commands import run as run_command
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse
 from bench.progress import Progress
@@ -193,8 +195,9 @@ def test_wrong_usage_is_one_line_and_status_2(
         ("tp = true", "tp = True: not a whole number"),
         ("packing = 'no'", "packing = 'no': neither true nor false"),
         ("backend = 3", "backend = 3: not a text"),
-        ("dtype = ['bf16', 'fp32']", "dtype = ['bf16', 'fp32']: choose from bf16"),
-        ("layers = 2", "no such setting: layers"),
+        ("dtype = ['bf16', 'fp23']", "dtype = 'fp23': choose from bf16"),
+        ("layers = 2", "no such setting: layers; did you mean num_layers?"),
+        ("processes = [1, 2]", "processes = [1, 2]: one whole number from 1 on, for all rows"),
         ("tp = ", "--config "),
     ],
 )
@@ -388,3 +391,81 @@ def test_an_unreadable_result_is_measured_again(tmp_path: Path) -> None:
     assert results.read_result(tmp_path) is None
     (tmp_path / "result.json").write_text('{"schema": 999}')
     assert results.read_result(tmp_path) is None
+
+
+def test_every_setting_takes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sweep.toml").write_text("max-norm = [0, 1.0]\nprocesses = 3\ngradient_checkpointing = [true, false]\n")
+    flags = ["--config", str(tmp_path / "sweep.toml"), "--micro-batch-size", "1,2", "--dtype", "fp32,bf16"]
+    options = run_command.parser().parse_args([*flags, "--lr", "1e-3,1e-4", "--packing", "on,off", "--head", "full"])
+    cells = expand(run_command._settings(options), gpus=0)
+    assert options.processes == 3
+    varied = ("max_norm", "gradient_checkpointing", "micro_batch_size", "dtype", "lr", "packing")
+    assert len({tuple(getattr(c, name) for name in varied) for c in cells}) == len(cells) == 2**6
+    names = {field.name for field in fields(Configuration)} - {"device", "trust_remote_code", "input_hash"}
+    assert names <= {action.dest for action in run_command.parser()._actions if action.type or action.nargs == "?"}
+    for flag, values in (("--no-backward", [False]), ("--backward", [True]), ("--no-reshard", [False])):
+        given = run_command._settings(run_command.parser().parse_args([flag]))
+        assert list(given.values()) == [values]
+
+
+def test_recorded_inputs_are_an_axis_too(tmp_path: Path) -> None:
+    for name in ("a", "b,c"):
+        (tmp_path / name).write_text(name)
+    both = f"{tmp_path / 'a'},{__file__}"
+    assert len({c.input_hash for c in expand({"inputs": setting_flags.listed_value("inputs")(both)}, 0)}) == 2
+    assert setting_flags.listed_value("inputs")(str(tmp_path / "b,c")) == [str(tmp_path / "b,c")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--num-layer", "2"], "no such flag: --num-layer; did you mean --num-layers?"),
+        (["--dtype", "fp31"], "'fp31': choose from bf16, fp16, fp32; did you mean fp32?"),
+        (["--tp", "0"], "'0' is not a whole number from 1 on"),
+        (["--packing", "perhaps"], "'perhaps' is neither on nor off"),
+        (["surplus"], "no such argument: surplus; python -m bench run --help shows what there is"),
+    ],
+)
+def test_wrong_flags_are_one_line_with_the_nearest_name(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(flags)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.startswith("bench run: ")
+    assert error.endswith(f"{message}\n")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "reason"),
+    [
+        ({"num_gpus": 999_999, "device": "cpu"}, 0, "999,999 ranks: no cluster has as many"),
+        ({"num_gpus": 999_999, "device": "cuda"}, 10**6, "999,999 ranks: no cluster has as many"),
+        ({"num_gpus": 60_000, "device": "cpu"}, 0, "60,000 processes on 2 cores"),
+        ({"num_layers": 10**7, "device": "cpu"}, 0, "it would need about "),
+        ({"num_layers": 10**4, "model": "llama-3.1-8b", "device": "cuda"}, 1, "it would need about "),
+        ({"num_layers": 8, "model": "llama-3.1-8b", "device": "cuda"}, 1, None),
+    ],
+)
+def test_what_cannot_exist_is_refused(
+    changes: dict[str, object], gpus: int, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.capacity.os.cpu_count", lambda: 2)
+    refused = refusal(parse(changes), gpus)
+    assert refused is None if reason is None else str(refused and refused[0]).startswith(reason)
+
+
+def test_a_dry_run_says_what_is_kept(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, _ = finished
+    flags = ["--backend", "fsdp2", "--num-gpus", "2", *SMALL, "--output", str(output), "--dtype", "fp32", "--dry-run"]
+    for more, words in (
+        ([], ["kept: ok", "would run"]), (["--force"], ["would run"] * 2),
+        (["--processes", "3"], ["would run, 1 more process", "would run"]),
+    ):  # fmt: skip
+        assert main([*flags, *more, "--seq-len", "32,64"]) == 0
+        lines = capsys.readouterr().out.splitlines()[2:]
+        assert [line.split("-  ")[-1].strip() for line in lines] == words
