@@ -35,7 +35,9 @@ def add_training(p: argparse.ArgumentParser) -> None:
     data.add_argument("--output-key", "--output_key", help="the answers' column; default: output, response, answer, …")
     data.add_argument("--max-samples", "--max_samples", type=positive)
     data.add_argument("--max-len", "--max_len", type=positive, help="tokens of a sample")
-    data.add_argument("--tokenizer", help="byte, a name or directory; default: the model's own, or byte")
+    data.add_argument(
+        "--tokenizer", help="byte, a name or directory; default: the model's own where it is on this disk, else byte"
+    )
     model = p.add_argument_group("model and machine")
     model.add_argument("--model", "--pretrain", help="preset, config.json, directory or hub name")
     model.add_argument("--num-layers", "--num_layers", type=positive)

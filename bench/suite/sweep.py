@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import supervise
 from bench.configuration import Configuration, hash_inputs
-from bench.suite.data import prepare_data, prepare_seed, vocabulary_of
+from bench.suite.data import check_reachable, prepare_data, prepare_seed, vocabulary_of
 from bench.suite.log import read_log, write_log
 from bench.suite.settings import REORDERED, Cell, Settings
 from bench.sweep import Sweep
@@ -30,6 +30,7 @@ def with_data(settings: Settings, cells: Sequence[Cell], progress: supervise.Pro
 
     Raises `InputError`, `ConfigurationError` or `PreparationError`, each one line.
     """
+    check_reachable(settings)
     vocabulary = vocabulary_of(cells[0].configuration)
     folders = {flag: prepare_data(settings, vocabulary, flag) for flag in {c.name == REORDERED for c in cells}}
     hashes = {flag: hash_inputs(folder) for flag, folder in folders.items()}
