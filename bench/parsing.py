@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 USAGE = 2
+WIDE = "all columns, however wide the terminal is"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

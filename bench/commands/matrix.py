@@ -16,7 +16,7 @@ from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
-from bench.parsing import Parser
+from bench.parsing import WIDE, Parser
 from bench.suite.flags import positive
 from bench.sweep import Interrupted, refusal
 
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--retry-failed", action="store_true")
     p.add_argument("--dry-run", action="store_true", help="show the cells, run none")
     p.add_argument("--quiet", action="store_true")
+    p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
     described.describe(p, ON_GPU, ON_CPU)
     return p
@@ -136,7 +137,7 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
     except Interrupted as stop:
         rows, interrupted = stop.rows, True
     entries = _conclude(options, chosen, never, {row["hash"]: row for row in rows})
-    print("\n".join([show.table(entries), *sweep.resumed()]))
+    print("\n".join([show.table(entries, options.wide), *sweep.resumed()]))
     print(f"matrix, logs and results: {options.output}")
     if interrupted:
         print("interrupted: the same command goes on")

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import LARGEST
+from bench.fitting import chosen, terminal
 from bench.layout import HEADS
 from bench.memory import GIB
-from bench.parsing import Parser
+from bench.parsing import WIDE, Parser
 from bench.planning import Plan, Refusal, Request, plan, variant_name
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--offload-param", action="store_true")
     p.add_argument("--format", choices=tuple(FORMATS), default="text")
     p.add_argument("--top", type=positive, help="show only the best rows")
+    p.add_argument("--wide", action="store_true", help=WIDE)
     return p
 
 
@@ -100,7 +102,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"bench plan: {error}", file=sys.stderr)
         return 2
     legal, refused = _only(legal, refused, options)
-    print(FORMATS[options.format](request, legal[: options.top], refused))
+    width = None if options.wide or options.format != "text" else terminal()
+    more = {} if width is None else {"width": width}
+    print(FORMATS[options.format](request, legal[: options.top], refused, **more))
     return 0
 
 
@@ -161,6 +165,8 @@ HEADINGS = (
     "backend", "dp", "tp", "ring", "ckpt", "fits", "GPU GB", "params", "grads", "optim", "activ", "logits",
     "working", "GFLOP/token", "MB/token", "speed",
 )  # fmt: skip
+ORDER = ("backend", "tp", "ring", "fits", "GPU GB", "speed", "dp", "ckpt", "activ", "MB/token", "params", "optim")
+"""The most important first."""
 
 
 def _cells(one: Plan, best: float) -> tuple[str, ...]:
@@ -232,14 +238,19 @@ def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
     return ["", f"nothing fits: the least is {least.reserved / 1e9:.1f} GB, {split}; try {' or '.join(ways)}"]
 
 
-def as_text(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
-    """A table for a terminal, then the refused configurations by constraint."""
-    rows = [HEADINGS, *_rows(legal)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
+def as_text(request: Request, legal: list[Plan], refused: list[Refusal], width: int | None = None) -> str:
+    """A table, of at most `width` columns of text, then the refused configurations by constraint."""
+    rows: list[tuple[str, ...]] = [HEADINGS, *_rows(legal)]
+    notes: list[str] = []
+    if width is not None:
+        kept, notes = chosen(rows[1:], HEADINGS, ORDER, width)
+        rows = [tuple(row[n] for n in kept) for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [_title(request), *_NOTES, ""]
     for row in rows:
         lines.append("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
                                for i, (cell, w) in enumerate(zip(row, widths, strict=True))))  # fmt: skip
+    lines += notes
     if not legal:
         lines.append("no legal configuration")
     lines += _nothing_fits(request, legal)
@@ -305,6 +316,6 @@ def _plan(one: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMATS: dict[str, Callable[[Request, list[Plan], list[Refusal]], str]] = {
+FORMATS: dict[str, Callable[..., str]] = {
     "text": as_text, "json": as_json, "markdown": as_markdown,
 }  # fmt: skip

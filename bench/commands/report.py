@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.cli import OK, USAGE
 from bench.compare.series import InputError
-from bench.parsing import Parser
+from bench.parsing import WIDE, Parser
 from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
 from bench.report.matrices import HEADINGS
@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--format", choices=FORMATS, help="default: by the name of --output, else text")
     p.add_argument("--output", type=Path, metavar="FILE", help="write there and not to standard output")
     p.add_argument("--plots", type=Path, metavar="DIR", help="write each chart there as PNG and SVG")
+    p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--title", default="Results of bench")
     return p
 
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
             options.plots.mkdir(parents=True, exist_ok=True)
             for chart in drawn:
                 chart.save(options.plots)
-        text = _rendered(found, form, drawn, options.title).rstrip("\n")
+        text = _rendered(found, form, drawn, options).rstrip("\n")
         if options.output:
             options.output.parent.mkdir(parents=True, exist_ok=True)
             options.output.write_text(f"{text}\n", encoding="utf-8")
@@ -73,24 +74,25 @@ def _charts(found: Collection) -> list[Any]:
     return charts(found)
 
 
-def _rendered(found: Collection, form: str, drawn: list[Any], title: str) -> str:
+def _rendered(found: Collection, form: str, drawn: list[Any], options: argparse.Namespace) -> str:
     if form == "html":
         from bench.report.page import render
 
-        return render(found, drawn, title)
+        return render(found, drawn, options.title)
     if form == "csv":
         return as_csv(found.rows)
     if form == "json":
         return as_json(found.rows, _more(found))
-    return _text(found, "github" if form == "markdown" else "simple", title)
+    style, whole = "github" if form == "markdown" else "simple", options.wide or options.output is not None
+    return _text(found, style, options.title, whole)
 
 
-def _text(found: Collection, style: str, title: str) -> str:
+def _text(found: Collection, style: str, title: str, wide: bool) -> str:
     """Table, failures, fits, memory and old statements, in this order; parts without content are left out."""
     mark = "## " if style == "github" else ""
     parts = [f"# {title}", ""] if style == "github" else []
     if found.rows:
-        parts += [table(found.rows, style), ""]
+        parts += [table(found.rows, style, wide), ""]
     bullet = "- " if style == "github" else ""
     parts += [f"{bullet}{line}" for line in problems(found.rows, style)]
     for heading, rows, headers in _sections(found):

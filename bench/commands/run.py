@@ -19,7 +19,7 @@ from bench.debug.sharding import notice, sharding_disabled
 from bench.ending import end
 from bench.expansion import check_names, defaults, expand, read_file
 from bench.launch import flags as launch
-from bench.parsing import Parser, whole
+from bench.parsing import WIDE, Parser, whole
 from bench.text import grid
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     measuring.add_argument("--dry-run", action="store_true", help="show the rows, run none")
     measuring.add_argument("--quiet", action="store_true")
+    measuring.add_argument("--wide", action="store_true", help=WIDE)
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launch.add(p)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
@@ -75,7 +76,7 @@ def _add_debugging(p: argparse.ArgumentParser) -> None:
 PROCESSES = 2
 NOT_SETTINGS = frozenset((
     *launch.NOT_SETTINGS, "output", "config", "force", "retry_failed", "skip", "check_losses", "deadlines", "dry_run",
-    "quiet", "local_rank", "processes", "flash_attn", "deepcompile", "stop", "log_shapes",
+    "quiet", "wide", "local_rank", "processes", "flash_attn", "deepcompile", "stop", "log_shapes",
 ))  # fmt: skip
 
 
@@ -164,13 +165,13 @@ def _sweep(sweep: LanedSweep, options: argparse.Namespace) -> int:
     try:
         rows = sweep.run()
     except Interrupted as stop:
-        print("\n".join([render(stop.rows), *sweep.resumed()]))
+        print("\n".join([render(stop.rows, options.wide), *sweep.resumed()]))
         print(f"interrupted: the same command goes on; results are in {options.output}")
         return INTERRUPTED
     except OSError as error:
         print(f"bench run: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)
         return USAGE
-    print("\n".join([render(rows), *sweep.resumed()]))
+    print("\n".join([render(rows, options.wide), *sweep.resumed()]))
     print(f"results, logs: {options.output}")
     statuses = {row["status"] for row in rows}
     return OK if "ok" in statuses <= {"ok", "unsupported"} else FAILED

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import ConfigurationError
+from bench.fitting import screen
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
-from bench.text import MARKDOWN, grid, plain
+from bench.text import MARKDOWN, plain
 
 SCHEMA = 1
 SPEED_CHANGE = 0.1
@@ -59,10 +60,10 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def table(entries: Sequence[Mapping[str, Any]]) -> str:
+def table(entries: Sequence[Mapping[str, Any]], wide: bool = False) -> str:
     """For a terminal; details are cut."""
     rows = [[cell[:90] for cell in _cells(one)][:-1] for one in entries]
-    return grid(rows, HEADERS[:-1])
+    return screen(rows, HEADERS[:-1], HEADERS, wide)
 
 
 def markdown(document: Mapping[str, Any]) -> str:
