@@ -1,8 +1,8 @@
 """The harness: measures training strategies, and says beforehand what a configuration should take.
 
 `python -m` puts the working directory first on the import path, where a `json.py` or `rules/` lying in it would stand
-in for another. Importing this package moves it to the end: classes and losses of one's own are found there all the same.
-A directory that holds its own `bench/` is found by `python -m bench` before this file is; there, use the console script
+in for another. Importing this package moves it to the end: classes and losses of one's own are still found there.
+A directory with its own `bench/` is found by `python -m bench` before this file is; there, use the console script
 `meshproof-bench`. Ranks are started with PYTHONSAFEPATH, so that they find this package wherever they are started.
 """
 

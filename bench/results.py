@@ -158,10 +158,10 @@ def write_suite(path: Path, result: dict[str, Any]) -> None:
 
 
 def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
-    """pyperf takes texts and numbers only, and no empty ones. The name is without the machine or the backend
-    version, so that files of two stacks compare."""
+    """pyperf takes texts and numbers only, and no empty ones. The name is that of the phase alone, by which
+    `compare_to` finds the same of another backend, setting or stack; what was measured stands beside it."""
     environment = result["environment"]
-    found: dict[str, Any] = {"name": f"{result['label']}:{phase}", "unit": unit, "hash": result["hash"]}
+    found: dict[str, Any] = {"name": phase, "unit": unit, "configuration": result["label"], "hash": result["hash"]}
     found |= {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
     for gpu in environment.get("gpus", [])[:1]:
         found |= {f"gpu_{k.replace('.', '_')}": v for k, v in gpu.items()}

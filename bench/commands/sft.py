@@ -30,6 +30,11 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+def log_beside(options: argparse.Namespace) -> dict[str, Any]:
+    """The default of --log-dir: where --output-dir is given, that."""
+    return {} if options.output_dir is None else {"log_dir": options.output_dir}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 trained, 1 it failed, 2 wrong usage or a configuration that cannot run here, 130 interrupted."""
     options = parser().parse_args(arguments)
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"bench sft: {notice()}", file=sys.stderr)
     launched = {"num_gpus": int(os.environ.get("WORLD_SIZE", "1"))} if "RANK" in os.environ else {}
     try:
-        settings = settle(gpus, from_environment(os.environ), given(options), launched)
+        settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
         cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
         refused = refusal(cell.configuration, gpus)
         if refused is not None:

@@ -16,13 +16,14 @@ from bench.compare.times import Times
 
 LOSSES = (
     "gpt_loss", "loss", "train_loss", "train/loss", "lm loss", "lm_loss", "sft_loss", "policy_loss", "actor_loss",
-    "loss_mean",
+    "actor/pg_loss", "actor/policy_loss", "reduced_train_loss", "loss_mean",
 )  # fmt: skip
 """Names of the loss, best first: a running mean hides what single steps do, so `loss_mean` comes last."""
 BAR_LOSSES = ("act_loss", "pg")
 """The policy's loss in progress bars of OpenRLHF's PPO; anywhere else so short a name may mean anything."""
 GRAD_NORMS = (
     "grad_norm", "actor_grad_norm", "global_grad_norm", "train/grad_norm", "grad norm", "gradient_norm", "total_norm",
+    "actor/grad_norm", "grad_norm_step",
 )  # fmt: skip
 STEPS = ("global_step", "step", "train_step", "iteration", "iter", "train/global_step")
 LONGEST_LINE = 100_000
@@ -199,7 +200,7 @@ def _value(names: tuple[str, ...]) -> re.Pattern[str]:
     """`name: 1.5`, `'name': '1.5'`, `name = tensor(1.5)` for any of `names`."""
     keys = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     key = rf"(?<![\w/])(?<!eval )(?P<key>{keys})['\"]?\s*[:=]\s*['\"]?"
-    return re.compile(rf"{key}(?:\w*\()?(?P<number>{_NUMBER})(?![\w.])", re.IGNORECASE)
+    return re.compile(rf"{key}(?:[\w.]*\()?(?P<number>{_NUMBER})(?![\w.])", re.IGNORECASE)
 
 
 @cache

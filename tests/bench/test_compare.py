@@ -415,6 +415,29 @@ def test_bad_input_is_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step:{n} - actor/pg_loss:{loss} - actor/grad_norm:0.5 - critic/score/mean:1.0",
+        "Training epoch 0, iteration {n}/99 | global_step: {n} | reduced_train_loss: {loss} | grad_norm: 0.5",
+        "(TaskRunner pid=12) step:{n} - actor/kl_loss:9.0 - actor/pg_loss:np.float64({loss}) - actor/grad_norm:0.5",
+    ],
+)
+def test_losses_of_verl_and_nemo(line: str) -> None:
+    run = read_log([line.format(n=n, loss=2.0 - n / 8) for n in range(4)], "x")
+    assert run.loss is not None
+    assert run.loss.values == {n: 2.0 - n / 8 for n in range(4)}
+    assert run.grad_norm is not None
+    assert run.grad_norm.values[3] == 0.5
+
+
+def test_tensors_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"loss": torch.ones(2)}, tmp_path / "losses.pt")
+    assert bench(["compare", str(tmp_path / "losses.pt"), str(LOGS / "sft.log")]) == 2
+    assert "losses.pt: tensors, not a log; name the log of the run" in capsys.readouterr().err
+
+
 def test_memory_and_seconds_are_not_compared() -> None:
     from bench.compare.series import Metric
 

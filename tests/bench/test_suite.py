@@ -31,6 +31,7 @@ from bench.suite.criteria import compare_losses, falls, judge
 from bench.suite.data import once, prepare_data
 from bench.suite.log import read_log
 from bench.suite.settings import REORDERED, cells, from_environment, settle
+from bench.suite.sweep import log_path
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--max-len", "96", "--quiet", "--device", "cpu"]
@@ -264,6 +265,13 @@ def test_what_the_hub_cannot_give_fails_at_once(
     assert error.startswith(f"bench suite: {told}")
     assert "; use " in error
     assert error.count("\n") == 1
+
+
+def test_sft_keeps_its_log_where_its_output_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for flags, folder in (([], "logs"), (["--output-dir", "o"], "o"), (["--output-dir", "o", "--log-dir", "l"], "l")):
+        options = sft.parser().parse_args(flags)
+        settings = settle(0, sft.log_beside(options), suite_flags.given(options))
+        assert log_path(settings, "fsdp2") == Path(folder).resolve() / "fsdp2_test.log"
 
 
 def test_no_default_needs_a_network(tmp_path: Path) -> None:
