@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,9 +14,18 @@ IN_LABEL = ("zero_stage", "num_gpus", "tp", "ring", "num_layers", "attn", "compi
 WORDS: Mapping[str, Callable[[Any], str]] = {
     "backend": str, "model": model_name, "seq_len": "seq{}".format, "micro_batch_size": "mb{}".format,
     "train_batch_size": "batch{}".format, "dtype": str, "head": "{}-head".format, "loss": str, "optimizer": str,
+    "attn": lambda v: v.replace("flash_attention_", "fa"), "compile": lambda v: "eager" if v == "none" else v,
+    "packing": lambda v: "packed" if v else "padded",
     "lr": "lr{:g}".format, "reduce_dtype": "reduce-{}".format, "random_seed": "seed{}".format,
     "steps": "{}-steps".format, "warmup": "{}-warmup".format, "device": str,
 }  # fmt: skip
+
+
+NONE: Mapping[str, str] = {
+    "input_hash": "synthetic", "inputs": "synthetic", "micro_batch_size": "mb-default",
+    "train_batch_size": "batch-default", "num_layers": "all-layers", "max_inputs": "all-inputs",
+}  # fmt: skip
+"""Words for settings that nobody gave."""
 
 
 def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
@@ -26,6 +35,13 @@ def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
     return {
         c.content_hash(): "-".join([c.label(), *(words[number] for words in told)]) for number, c in enumerate(unique)
     }
+
+
+def words(configurations: Sequence[Configuration], names: Iterable[str]) -> list[str]:
+    """Of each configuration the settings among `names` in which any differ, in words."""
+    unique = [name for name in names if len({getattr(c, name) for c in configurations}) > 1]
+    told = [_words(configurations, name) for name in unique]
+    return [" ".join(parts[number] for parts in told) for number, _ in enumerate(configurations)]
 
 
 def differing(configurations: list[Configuration]) -> list[str]:
@@ -39,7 +55,7 @@ def differing(configurations: list[Configuration]) -> list[str]:
     return ["backend"] * same_class + found
 
 
-def _words(configurations: list[Configuration], name: str) -> list[str]:
+def _words(configurations: Sequence[Configuration], name: str) -> list[str]:
     """The value of a setting of each, in short words where these still tell the values apart."""
     values = [getattr(c, name) for c in configurations]
     words = [_word(name, value) for value in values]
@@ -47,6 +63,8 @@ def _words(configurations: list[Configuration], name: str) -> list[str]:
 
 
 def _word(name: str, value: Any) -> str:
-    if isinstance(value, bool):
+    if isinstance(value, bool) and name not in WORDS:
         return ("" if value else "no-") + name.replace("_", "-")
-    return WORDS[name](value) if name in WORDS and value is not None else f"{name}={value}"
+    if value is None:
+        return NONE.get(name, f"{name}={value}")
+    return WORDS[name](value) if name in WORDS else f"{name}={value}"

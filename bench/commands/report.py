@@ -46,12 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     form = options.format or (SUFFIXES.get(options.output.suffix.lower(), "text") if options.output else "text")
     try:
         found = collect(options.paths)
-        drawn = _charts(found) if form == "html" or options.plots else []
         if options.plots:
-            options.plots.mkdir(parents=True, exist_ok=True)
-            for chart in drawn:
-                chart.save(options.plots)
-        text = _rendered(found, form, drawn, options).rstrip("\n")
+            _save_plots(found, options.plots)
+        text = _rendered(found, form, options).rstrip("\n")
         if options.output:
             options.output.parent.mkdir(parents=True, exist_ok=True)
             options.output.write_text(f"{text}\n", encoding="utf-8")
@@ -68,17 +65,19 @@ def main(arguments: Sequence[str]) -> int:
     return OK
 
 
-def _charts(found: Collection) -> list[Any]:
+def _save_plots(found: Collection, folder: Path) -> None:
     from bench.report.charts import charts
 
-    return charts(found)
+    folder.mkdir(parents=True, exist_ok=True)
+    for chart in charts(found):
+        chart.save(folder)
 
 
-def _rendered(found: Collection, form: str, drawn: list[Any], options: argparse.Namespace) -> str:
+def _rendered(found: Collection, form: str, options: argparse.Namespace) -> str:
     if form == "html":
         from bench.report.page import render
 
-        return render(found, drawn, options.title)
+        return render(found, options.title)
     if form == "csv":
         return as_csv(found.rows)
     if form == "json":

@@ -51,6 +51,8 @@ class Row:
     settings: frozenset[str] = frozenset()
     """Names of the settings in the file: what came later the measured code did not have."""
     losses: list[float] = field(default_factory=list)
+    steps: list[dict[str, float]] = field(default_factory=list)
+    """Seconds by phase of the measured steps of the first process."""
     effective: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     more: str = ""
@@ -283,7 +285,8 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         network=summary["effective"].get("communication_share"),
         memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
-        losses=[float(loss) for loss in first["losses"]], effective=dict(summary["effective"]),
+        losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
+        effective=dict(summary["effective"]),
     )  # fmt: skip
     numbers = (
         *measured.seconds.values(), *measured.spread.values(), measured.tokens, measured.padded,
