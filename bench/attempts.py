@@ -16,6 +16,10 @@ from bench import results
 
 SUFFIX = ".attempt"
 VERDICT = "attempt.json"
+TRACE = "MESHPROOF_TRACE"
+"""Environment variable by which ranks are told to write a profiler trace: 1."""
+TRACES = "traces"
+"""The folder of profiler traces in that of a row, of its first process."""
 NOT_RUN = ("unsupported", "skipped", "interrupted")
 
 
@@ -87,7 +91,7 @@ def _extends(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _move(folder: Path, directory: Path, keep: int) -> None:
     """Files of an attempt to the row, over its own; logs of the first `keep` processes stay."""
-    stay = {f"log.{number}.txt" for number in range(keep)}
+    stay = {f"log.{number}.txt" for number in range(keep)} | ({TRACES} if keep else set())
     for path in directory.iterdir():
         if path.name != results.FILE and path.name not in stay:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

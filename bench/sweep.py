@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench import attempts, environment, gpu_memory, identity, results, resuming, supervise
+from bench import attempts, environment, gpu_memory, identity, results, resuming, supervise, trackers
 from bench.agreement import mismatches
 from bench.availability import lacking
 from bench.capacity import impossible
@@ -18,6 +19,7 @@ from bench.launch.engine import Launcher
 from bench.locks import Locks
 from bench.progress import Progress
 from bench.table import problem
+from bench.trackers import Tracker
 from bench.verdict import BADLY, HINTS
 from rules.constraints import Quantities, check
 from rules.models import ModelError
@@ -90,6 +92,8 @@ class Sweep:
         check_losses: bool = False,
         launcher: Launcher | None = None,
         gpus: int | None = None,
+        trace: bool = False,
+        tracker: Tracker | None = None,
     ) -> None:
         self.configurations = list(configurations)
         self.labels = labels(self.configurations)
@@ -97,7 +101,8 @@ class Sweep:
         self.processes = processes
         self.force, self.retry_failed = force, retry_failed
         self.skip, self.deadlines, self.check_losses = skip, deadlines, check_losses
-        self.launcher = launcher
+        self.launcher, self.tracker = launcher, tracker
+        self.environment = {attempts.TRACE: "1"} if trace else {}
         self.gpus = len(environment.gpus()) if gpus is None else gpus
         self.locks = Locks(output)
         self.held = gpu_memory.used() if self.gpus and launcher is None else []
@@ -172,6 +177,15 @@ class Sweep:
     def label(self, configuration: Configuration) -> str:
         """What the row is called, in the sweep and for good."""
         return self.labels[configuration.content_hash()]
+
+    def _track(self, tracker: Tracker, result: dict[str, Any]) -> None:
+        """Send a row to the tracker; one that fails is let go, and the sweep goes on."""
+        try:
+            tracker.add(trackers.measured(result))
+        except Exception as error:  # whatever a network or a library of others may raise
+            text = str(error).strip().splitlines() or [""]
+            print(f"the tracker gets no more rows: {type(error).__name__}: {text[0]}", file=sys.stderr, flush=True)
+            self.tracker = None
 
     def resumed(self) -> list[str]:
         """Lines on what was there and what was done about it; none where nothing was there."""
@@ -288,7 +302,7 @@ class Sweep:
 
     def _job(self, configuration: Configuration) -> supervise.Job:
         """What the ranks run."""
-        return supervise.Job(launcher=self.launcher)
+        return supervise.Job(environment=self.environment, launcher=self.launcher)
 
     def _run_process(self, configuration: Configuration, number: int) -> None:
         folder = self._folder(configuration)
@@ -325,5 +339,7 @@ class Sweep:
         result["label"] = self.label(configuration)
         attempts.conclude(directory, folder, result)
         self.rows[configuration.content_hash()] = result
+        if self.tracker is not None and result["status"] == "ok":
+            self._track(self.tracker, result)
         if result["status"] in BADLY:
             self.progress.note(problem(result))

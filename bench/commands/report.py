@@ -16,6 +16,7 @@ from typing import Any
 from bench.cli import OK, USAGE
 from bench.compare.series import InputError
 from bench.parsing import WIDE, Parser
+from bench.report.bmf import as_bmf
 from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
 from bench.report.matrices import HEADINGS
@@ -24,7 +25,7 @@ from bench.report.rows import Collection, collect
 from bench.report.scaling import TARGET, Fit, fits
 from bench.text import grid
 
-FORMATS = ("text", "markdown", "csv", "json", "html")
+FORMATS = ("text", "markdown", "csv", "json", "html", "bmf")
 SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", ".txt": "text"}
 
 
@@ -78,6 +79,8 @@ def _rendered(found: Collection, form: str, options: argparse.Namespace) -> str:
         from bench.report.page import render
 
         return render(found, options.title)
+    if form == "bmf":
+        return as_bmf(found.rows)
     if form == "csv":
         return as_csv(found.rows)
     if form == "json":

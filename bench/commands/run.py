@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import described, environment, setting_flags
+from bench import described, environment, setting_flags, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import CHOICES, Configuration, ConfigurationError
 from bench.debug.session import PLACES, Orders, place_and_step
@@ -52,6 +52,9 @@ def parser() -> argparse.ArgumentParser:
         "report=600",
     )  # fmt: skip
     measuring.add_argument("--dry-run", action="store_true", help="show the rows, run none")
+    measuring.add_argument("--trace", action="store_true",
+                           help="each rank writes a profiler trace of a step, <row>/traces/")  # fmt: skip
+    measuring.add_argument("--tracker", choices=trackers.names(), help="send each measured row there")
     measuring.add_argument("--quiet", action="store_true")
     measuring.add_argument("--wide", action="store_true", help=WIDE)
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
@@ -76,7 +79,7 @@ def _add_debugging(p: argparse.ArgumentParser) -> None:
 PROCESSES = 2
 NOT_SETTINGS = frozenset((
     *launch.NOT_SETTINGS, "output", "config", "force", "retry_failed", "skip", "check_losses", "deadlines", "dry_run",
-    "quiet", "wide", "local_rank", "processes", "flash_attn", "deepcompile", "stop", "log_shapes",
+    "quiet", "wide", "trace", "tracker", "local_rank", "processes", "flash_attn", "deepcompile", "stop", "log_shapes",
 ))  # fmt: skip
 
 
@@ -124,7 +127,11 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE
     if orders is not None and not options.dry_run:
         return _look_into(configurations[0], orders, gpus)
-    sweep = _prepared(configurations, options, gpus)
+    try:
+        sweep = _prepared(configurations, options, gpus)
+    except ConfigurationError as error:
+        print(f"bench run: {error}", file=sys.stderr)
+        return USAGE
     return _dry_run(sweep) if options.dry_run else _sweep(sweep, options)
 
 
@@ -152,8 +159,16 @@ def _prepared(configurations: list[Configuration], options: argparse.Namespace, 
         configurations, options.output, processes=options.processes, force=options.force,
         retry_failed=options.retry_failed, quiet=options.quiet or options.dry_run, skip=options.skip,
         deadlines=dict(options.deadlines), check_losses=options.check_losses, gpus=gpus,
-        launcher=launch.engine(options), lanes=launch.lanes(options, configurations),
+        launcher=launch.engine(options), lanes=launch.lanes(options, configurations), trace=options.trace,
+        tracker=_tracker(options),
     )  # fmt: skip
+
+
+def _tracker(options: argparse.Namespace) -> trackers.Tracker | None:
+    """What gets the rows; a sweep that only looks, or that is left to Slurm's tasks, sends none itself."""
+    if options.tracker is None or options.dry_run or launch.wants_array(options):
+        return None
+    return trackers.connect(options.tracker, options.output)
 
 
 def _sweep(sweep: LanedSweep, options: argparse.Namespace) -> int:

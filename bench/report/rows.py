@@ -36,6 +36,8 @@ class Row:
     log: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     spread: dict[str, float] = field(default_factory=dict)
+    means: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds by phase: the mean of each process."""
     processes: int = 0
     tokens: float | None = None
     padded: float | None = None
@@ -278,6 +280,7 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         row,
         seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
         spread={phase: float(entry["spread"]) for phase, entry in phases.items()},
+        means={phase: [float(mean) for mean in entry.get("process_means", ())] for phase, entry in phases.items()},
         processes=int(summary["processes"]),
         tokens=float(summary["real_tokens_per_second"]), padded=float(summary["padded_tokens_per_second"]),
         with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
