@@ -40,7 +40,8 @@ def copy_logs(entries: Sequence[dict[str, Any]], rows: Sequence[Mapping[str, Any
     """Put the log of each cell that ran beside the matrix and name it in its entry. `folder` may have been moved since
     the cell ran: its log is looked for where its row lies."""
     for one, row in zip(entries, rows, strict=True):
-        source = folder / f"{row['label']}-{row['hash']}" / Path(row["log"]).name
+        log = Path(row["log"])
+        source = folder / log.parent.name / log.name
         if row["log"] and source.is_file():
             name = "-".join(str(one["cell"]).replace("+", " ").split()) + ".log"
             (folder / "logs").mkdir(parents=True, exist_ok=True)

@@ -112,7 +112,8 @@ def test_wandb_takes_rows_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_trackio_keeps_rows(tmp_path: Path) -> None:
     pytest.importorskip("trackio")
     program = (
-        "import sys; from pathlib import Path\nfrom bench import trackers\nfrom tests.bench.test_tracking import _sweep\n"
+        "import sys; from pathlib import Path\nfrom bench import trackers\n"
+        "from tests.bench.test_tracking import _sweep\n"
         "_sweep(Path(sys.argv[1]), trackers.connect('trackio', Path(sys.argv[1])))\n"
     )
     environment = {**os.environ, "TRACKIO_DIR": str(tmp_path / "kept"), "HF_HUB_OFFLINE": "1"}
