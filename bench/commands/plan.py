@@ -54,8 +54,10 @@ def positive(text: str) -> int:
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench plan`."""
     p = Parser(prog="bench plan", description=__doc__)
-    p.add_argument("--model", required=True, help="a known name, a config.json, a checkpoint directory")
-    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, required=True, help="GPUs altogether")
+    p.add_argument("--model", help="a known name, a config.json, a checkpoint directory; of a recipe ROLE=NAME,…")
+    p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
+                   "or its command as one text")  # fmt: skip
+    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, help="GPUs altogether")
     p.add_argument("--gpus-per-node", type=positive, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
     p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
@@ -95,6 +97,12 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
+    if options.recipe is not None:
+        return _recipe(options)
+    lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
+    if lacking:
+        print(f"bench plan: {' and '.join(lacking)} must be given, or --recipe", file=sys.stderr)
+        return 2
     try:
         request = _request(options)
         legal, refused = plan(request)
@@ -225,6 +233,23 @@ _NOTES = (
     "or the optimizer. GPU GB is the sum of the parts with fragmentation and the CUDA context.",
     "speed is an estimate of tokens per second against the best row; MB are sent per token and GPU.",
 )
+
+
+def _recipe(options: argparse.Namespace) -> int:
+    """The memory of a whole RLHF job. Exit status 0 it fits, 1 it does not, 2 it cannot be read."""
+    from bench.rlhf import show
+    from bench.rlhf.job import problems
+
+    try:
+        job = show.job_of(options.recipe, options.gpus, options.model)
+    except (show.RecipeError, ModelError) as error:
+        print(f"bench plan: {error}", file=sys.stderr)
+        return 2
+    if options.format == "json":
+        print(json.dumps(show.as_data(job, options.gpu_memory), indent=2))
+    else:
+        print(show.as_text(job, options.gpu_memory))
+    return 1 if problems(job, options.gpu_memory) else 0
 
 
 def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:

@@ -89,7 +89,7 @@ def test_rows_that_do_not_train_alike_are_told(tmp_path: Path) -> None:
     assert run() == ["ok", "ok", "ok"]
     assert run(check_losses=True) == ["ok", "loss_mismatch", "ok"]
     result = json.loads((cells[1].directory(tmp_path) / "result.json").read_text())
-    assert result["message"] == "step 2: loss 0.99000, ddp-2x-sdpa-packed has 0.90000"
+    assert result["message"] == "step 2: loss 0.99000, ddp-2x-sdpa-packed-seed42 has 0.90000"
     assert result["summary"]["last_loss"] == 0.99
 
 
