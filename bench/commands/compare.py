@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.cli import FAILED, OK, UNDECIDED, USAGE
+from bench.compare import logprobs
 from bench.compare.pairs import Limits, Pair, compare
 from bench.compare.plot import check_target, save
-from bench.compare.render import as_data, as_markdown, as_text
+from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
 from bench.compare.series import InputError, Run
 from bench.compare.sources import read
 from bench.parsing import Parser
@@ -54,6 +55,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rebase", action="store_true", help="count the steps of each run from its first")
     p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
     p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
+    p.add_argument("--logprobs", action="store_true",
+                   help="compare log-probabilities of the same tokens, two files: trainer and rollout engine")  # fmt: skip
+    p.add_argument("--kl-threshold", type=share, default=0.01, help="of --logprobs: allowed divergence; default 0.01")
     p.add_argument("--format", choices=("text", "markdown", "json"), default="text")
     return p
 
@@ -62,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 alike, 1 beyond a limit, 3 undecided: only more processes can tell; 2 for paths or flags that
     cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
+    if options.logprobs:
+        return _logprobs(options)
     limits = Limits(
         threshold=options.threshold, fall_threshold=options.fall_threshold,
         norm_threshold=options.grad_norm_threshold, first_norm_threshold=options.first_norm_threshold,
@@ -81,6 +87,21 @@ def main(arguments: Sequence[str]) -> int:
     print(_shown(pairs, unmatched, options.format))
     statuses = {pair.status for pair in pairs}
     return FAILED if "FAIL" in statuses else UNDECIDED if "undecided" in statuses else OK
+
+
+def _logprobs(options: argparse.Namespace) -> int:
+    """Exit status 0 within --kl-threshold, 1 beyond it or where a token has no probability on one side, 2."""
+    try:
+        if len(options.paths) != 2:
+            raise InputError("--logprobs takes two files: the trainer's and the rollout engine's")
+        first, second = options.paths
+        found = logprobs.compare(logprobs.read(first), logprobs.read(second), (str(first), str(second)))
+    except InputError as error:
+        print(f"bench compare: {error}", file=sys.stderr)
+        return USAGE
+    told = logprobs.findings(found, options.kl_threshold)
+    print(mismatch_as_json(found, told) if options.format == "json" else mismatch_as_text(found, told, options.format))
+    return FAILED if any(fails for fails, _ in told) else OK
 
 
 def _shown(pairs: list[Pair], unmatched: list[str], form: str) -> str:

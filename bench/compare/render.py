@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+from bench.compare.logprobs import Mismatch
 from bench.compare.losses import Alignment, Finding
 from bench.compare.pairs import Pair
 from bench.compare.significance import Change
-from bench.text import grid, plain
+from bench.text import grid, plain, valid_json
 
 QUANTITIES = (
     "run", "quantity", "steps", "common", "initial", "mean", "final", "max diff", "at step", "mean diff", "beyond from",
@@ -113,6 +115,28 @@ def _amount(value: float, unit: str) -> str:
     if unit == "second":
         return f"{value * 1e3:.4g} ms"
     return f"{value / 1e9:.4g} GB" if unit == "byte" else f"{value:.5g}"
+
+
+def mismatch_as_text(found: Mismatch, told: Sequence[tuple[bool, str]], form: str = "text") -> str:
+    """Log-probabilities of two engines: the whole, by position, by length, findings, a verdict."""
+    style = "github" if form == "markdown" else "simple"
+    whole = [
+        ["tokens", f"{found.tokens:,}"], ["mean difference", f"{found.mean:.3g}"],
+        ["largest difference", f"{found.largest:.3g}"], ["second less first", f"{found.bias:+.3g}"],
+        ["divergence", f"{found.kl:.3g}"], ["ratios that are clipped", f"{found.clipped:.2%}"],
+    ]  # fmt: skip
+    parts = [grid(whole, ["log-probabilities", ""], style)]
+    for title, buckets in (("position", found.by_position), ("length", found.by_length)):
+        rows = [[f"{b.low}-{b.high}", f"{b.tokens:,}", f"{b.mean:.3g}", f"{b.largest:.3g}"] for b in buckets]
+        parts += ["", grid(rows, [title, "tokens", "mean difference", "largest"], style)]
+    parts += ["", *(f"{'FAIL' if fails else 'note'}: {text}" for fails, text in told)]
+    return "\n".join([*parts, "FAIL" if any(fails for fails, _ in told) else "pass"])
+
+
+def mismatch_as_json(found: Mismatch, told: Sequence[tuple[bool, str]]) -> str:
+    """`{"version": 1, "tokens", …, "by_position": […], "by_length": […], "findings": […]}`."""
+    listed = [{"message": text, "fails": fails} for fails, text in told]
+    return valid_json({"version": 1, **asdict(found), "findings": listed}, indent=1)
 
 
 def as_data(pairs: Sequence[Pair], unmatched: Sequence[str] = ()) -> dict[str, Any]:

@@ -114,6 +114,14 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a readable safetensors file: {error}") from None
 
 
+def read_tensors(path: Path) -> dict[str, Any]:
+    """A dictionary of tensors: safetensors, by torch.save or pickled; nothing of it is run. Raises `InputError`."""
+    try:
+        return _content(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
 def read_batch(path: Path) -> Batch:
     """One recorded batch; raises `InputError`, naming file and field, for whatever is wrong with it."""
     try:
