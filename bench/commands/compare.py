@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
     p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
     p.add_argument("--logprobs", action="store_true",
-                   help="compare log-probabilities of the same tokens, two files: trainer and rollout engine")  # fmt: skip
+                   help="log-probabilities of the same tokens, in two files: trainer, rollout engine")  # fmt: skip
     p.add_argument("--kl-threshold", type=share, default=0.01, help="of --logprobs: allowed divergence; default 0.01")
     p.add_argument("--format", choices=("text", "markdown", "json"), default="text")
     return p
