@@ -7,7 +7,7 @@ import re
 import shutil
 from importlib import metadata
 
-from bench.configuration import Configuration
+from bench.configuration import Configuration, compiles
 
 INSTALL = {
     "torch": "pip install 'meshproof[bench]'",
@@ -78,7 +78,6 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
         return "flex attention has no backward pass on a CPU: use --attn sdpa"
     if configuration.ring > 1 and not configuration.packing:
         return "ring attention here spreads packed documents over its ranks: drop --no-packing"
-    compiles = configuration.compile != "none" or configuration.head == "compiled"
-    if compiles and not on_gpu and not any(map(shutil.which, COMPILERS)):
+    if compiles(configuration) and not on_gpu and not any(map(shutil.which, COMPILERS)):
         return "torch.compile on a CPU needs a C++ compiler: install g++ or clang"
     return None

@@ -48,7 +48,7 @@ REQUIRED = (
 )  # fmt: skip
 """Modules of the extra `[bench]`, which the base install does without."""
 
-OK, FAILED, USAGE, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
+OK, FAILED, USAGE, UNDECIDED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 
 def usage() -> str:

@@ -18,6 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from bench.parsing import nearest
 from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
@@ -145,6 +146,11 @@ def seed_folder(model: str, identity: str) -> str:
     return f"seed-{model_name(model).removesuffix('.json')}-{identity}"
 
 
+def compiles(configuration: Configuration) -> bool:
+    """Whether its first step compiles something."""
+    return configuration.compile != "none" or configuration.head == "compiled"
+
+
 def graph_mode(backend: str, zero_stage: int, compile: str) -> str:
     """The compile mode in the table's words.
 
@@ -167,9 +173,9 @@ def stored(folder: Path) -> Configuration:
 def parse(values: Mapping[str, Any]) -> Configuration:
     """A configuration from plain values; raises `ConfigurationError` for names that do not exist and for values that
     a setting cannot have."""
-    unknown = sorted(set(values) - set(_kinds()))
+    unknown = sorted(set(values) - set(kinds()))
     if unknown:
-        raise ConfigurationError(f"no such setting: {', '.join(unknown)}")
+        raise ConfigurationError(f"no such setting: {', '.join(unknown)}{nearest(unknown[0], kinds())}")
     for name, value in values.items():
         problem = _problem(name, value)
         if problem:
@@ -178,23 +184,23 @@ def parse(values: Mapping[str, Any]) -> Configuration:
 
 
 @cache
-def _kinds() -> dict[str, tuple[type, ...]]:
+def kinds() -> dict[str, tuple[type, ...]]:
     """The types that each setting may have."""
     return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(Configuration).items()}
 
 
 def _problem(name: str, value: Any) -> str | None:
     """What is wrong with the value of a setting."""
-    kinds = _kinds()[name]
-    if value is None and type(None) in kinds:
+    allowed = kinds()[name]
+    if value is None and type(None) in allowed:
         return None
     if name in CHOICES and (isinstance(value, bool) or value not in CHOICES[name]):
         return f"choose from {', '.join(map(str, CHOICES[name]))}"
-    if bool in kinds:
+    if bool in allowed:
         return None if isinstance(value, bool) else "neither true nor false"
-    if str in kinds:
+    if str in allowed:
         return None if isinstance(value, str) else "not a text"
-    if float in kinds:
+    if float in allowed:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return None if number and math.isfinite(value) and value >= 0 else "not a number from 0 on"
     if isinstance(value, bool) or not isinstance(value, int):
@@ -212,7 +218,7 @@ def parse_known(values: Mapping[str, Any]) -> Configuration:
     Raises `ConfigurationError` for values of another type, which no version writes.
     """
     choices: dict[str, Any] = {k: value for k, value in values.items() if k in CHOICES and isinstance(value, str)}
-    rest = {name: value for name, value in values.items() if name in _kinds() and name not in choices}
+    rest = {name: value for name, value in values.items() if name in kinds() and name not in choices}
     return replace(parse(rest), **choices)
 
 

@@ -22,10 +22,10 @@ TEXTS: Mapping[str, str] = {
     "lr": "learning rate",
     "weight_decay": "of the optimizer",
     "max_norm": "gradients are clipped to this norm; 0: not at all",
-    "backward": "the forward pass alone",
+    "backward": "the backward pass and the optimizer's step as well",
     "gradient_checkpointing": "compute activations again in the backward pass",
     "cpu_offload": "optimizer states, and with FSDP2 parameters, on the CPU",
-    "reshard_after_forward": "FSDP2 keeps parameters gathered between forward and backward",
+    "reshard_after_forward": "FSDP2 gives gathered parameters back between forward and backward",
     "sequence_parallel": "split norms' activations over tp ranks",
     "tp_plan": "whose plan of tensor parallelism",
     "micro_batch_size": "samples per rank and forward pass",
@@ -62,7 +62,7 @@ def describe(parser: argparse.ArgumentParser, gpus: Mapping[str, Any], cpu: Mapp
 
 def _same_as(action: argparse.Action) -> str:
     """For a switch that stands for a value of another flag."""
-    return f"the same as --{action.dest.replace('_', '-')}={action.const}"
+    return f"the same as --{action.dest.replace('_', '-')}={_shown(action.const)}"
 
 
 def _default(action: argparse.Action, said: str, gpus: Mapping[str, Any], cpu: Mapping[str, Any]) -> str:
@@ -80,6 +80,6 @@ def _shown(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_shown, value))
     return str(value).replace("%", "%%")

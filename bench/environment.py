@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import socket
 import subprocess
 import sys
+from datetime import datetime, timezone
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from bench import identity
+from bench.configuration import Configuration
 
 PACKAGES = (
     "meshproof",
@@ -17,6 +23,8 @@ PACKAGES = (
     "transformers",
     "deepspeed",
     "flash-attn",
+    "flash-attn-3",
+    "flash-attn-4",
     "ring-flash-attn",
     "liger-kernel",
     "pyperf",
@@ -64,16 +72,34 @@ def gpus() -> list[dict[str, str]]:
     return _visible([dict(zip(GPU_FIELDS, row, strict=False)) for row in rows])
 
 
-def describe(seed: int) -> dict[str, Any]:
-    """Plain values only. The git revision is that of the working directory, where it is a checkout."""
+@cache
+def cpu() -> str:
+    """The name of this host's CPU; on hosts that tell none, its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def stack() -> dict[str, Any]:
+    """The part of `describe` that any row depends on."""
+    return {"versions": versions(), "gpus": gpus(), "cpu": cpu()}
+
+
+def describe(configuration: Configuration) -> dict[str, Any]:
+    """Plain values only; the time in UTC. The git revision is that of the working directory, where it is a checkout."""
     return {
+        **stack(),
+        "sources": identity.sources(configuration),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "host": socket.gethostname(),
         "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count() or 0,
-        "versions": versions(),
-        "gpus": gpus(),
         "topology": _output("nvidia-smi", "topo", "-m") or "",
         "git_revision": _output("git", "rev-parse", "HEAD") or "",
-        "seed": seed,
+        "seed": configuration.random_seed,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -53,14 +54,17 @@ def _is_collective(name: str) -> bool:
     return "nccl" in name.lower() or name.startswith("gloo:")
 
 
-def profile_step(step: Callable[[], Any], device: torch.device) -> Profile:
-    """Run `step` once under the profiler."""
+def profile_step(step: Callable[[], Any], device: torch.device, trace: Path | None = None) -> Profile:
+    """Run `step` once under the profiler; with `trace` write what it saw there, for Perfetto and HTA."""
     cuda = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
-    with profile(activities=activities) as recorded:
+    with profile(activities=activities, record_shapes=trace is not None) as recorded:
         step()
         if cuda:
             torch.cuda.synchronize()
+    if trace is not None:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+        recorded.export_chrome_trace(str(trace))
     averages = recorded.key_averages()
     kinds = {kind for event in averages if (kind := _kind(event.key)) is not None}
     if cuda:

@@ -7,7 +7,7 @@
                              first failing rank
     hint                     what to change
     configuration            every field of `bench.configuration.Configuration`
-    environment              versions, GPUs, command, git revision, seed
+    environment              time, host, versions, GPUs, command, git revision, seed, see `bench.environment`
     summary                  medians and rates, see `summarise`; absent where nothing was measured
     runs                     one entry per process: times by step and phase in seconds, losses, memory in bytes; in
                              `seconds` what its stages took, with the process time of the measured one
@@ -29,6 +29,8 @@ from bench.flops import per_token
 from bench.text import valid_json
 
 PHASES = ("forward", "backward", "optimizer")
+FILE = "result.json"
+SUITE = "benchmarks.json"
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -39,10 +41,10 @@ def write_json(path: Path, value: Any) -> None:
     part.replace(path)
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
+def read_result(folder: Path, name: str = FILE) -> dict[str, Any] | None:
     """The finished result in `folder`, or None where there is none that this version can read."""
     try:
-        result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return result if isinstance(result, dict) and result.get("schema") == SCHEMA else None
@@ -156,10 +158,10 @@ def write_suite(path: Path, result: dict[str, Any]) -> None:
 
 
 def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
-    """pyperf takes texts and numbers only, and no empty ones. The name is without the machine or the backend
-    version, so that files of two stacks compare."""
+    """pyperf takes texts and numbers only, and no empty ones. The name is that of the phase alone, by which
+    `compare_to` finds the same of another backend, setting or stack; what was measured stands beside it."""
     environment = result["environment"]
-    found: dict[str, Any] = {"name": f"{result['label']}:{phase}", "unit": unit, "hash": result["hash"]}
+    found: dict[str, Any] = {"name": phase, "unit": unit, "configuration": result["label"], "hash": result["hash"]}
     found |= {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
     for gpu in environment.get("gpus", [])[:1]:
         found |= {f"gpu_{k.replace('.', '_')}": v for k, v in gpu.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import model_name
-from bench.text import grid
+from bench.fitting import screen
 
 HEADERS = (
     "configuration", "model", "layers", "status", "forward ms", "backward ms", "optimizer ms", "tokens/s/GPU",
@@ -57,15 +57,28 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     return [f"{result['label']}: {remark}" for remark in found]
 
 
-def render(results: Sequence[dict[str, Any]]) -> str:
+def problem(result: dict[str, Any]) -> str:
+    """A line on a row that did not end well: why, what to change, and where its log is."""
+    hint = f" ({result['hint']})" if result["hint"] else ""
+    kept = f"; its measurement of {result['kept']} is kept" if result.get("kept") else ""
+    log = f"; log: {result['log']}" if result["log"] else ""
+    return f"{result['label']}: {result['status']}: {result['message']}{hint}{kept}{log}"
+
+
+ORDER = (
+    "configuration", "status", "tokens/s/GPU", "peak GB", "loss (steps)", "backward ms", "forward ms", "optimizer ms",
+    "model", "layers", "TFLOP/s", "of peak", "network", "padded/s/GPU", "casts ms",
+)  # fmt: skip
+"""The headers, the most important first."""
+
+
+def render(results: Sequence[dict[str, Any]], wide: bool = False) -> str:
     """The table, and below it a line per row that was compiled, that never became steady, or that did not end well,
     with what to change."""
-    text = grid([row(r) for r in results], HEADERS)
+    text = screen([row(r) for r in results], HEADERS, ORDER, wide)
     notes = []
     for result in results:
         notes += _remarks(result)
         if result["status"] != "ok":
-            hint = f" ({result['hint']})" if result["hint"] else ""
-            log = f"; log: {result['log']}" if result["log"] else ""
-            notes.append(f"{result['label']}: {result['status']}: {result['message']}{hint}{log}")
+            notes.append(problem(result))
     return "\n".join([text, *([""] if notes else []), *notes])

@@ -20,6 +20,9 @@ STATUSES = (
     "ok", "oom", "hang", "crash", "compile_error", "unsupported", "loss_mismatch", "nan", "interrupted", "skipped",
 )  # fmt: skip
 
+BADLY = ("oom", "hang", "crash", "compile_error", "nan", "loss_mismatch")
+"""Statuses of rows that ran and failed."""
+
 HINTS = {
     "oom": "fewer layers, ZeRO-3 or FSDP2, a smaller --micro-batch-size or --gradient-checkpointing",
     "hang": "look at what the rank that stayed away does, in stacks.<rank>.txt beside the log; "

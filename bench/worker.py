@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from bench import losses, measure
-from bench.configuration import Configuration, stored
+from bench.attempts import TRACE, TRACES
+from bench.configuration import Configuration, compiles, stored
 from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
@@ -79,8 +80,7 @@ class Run:
 
     def begin(self) -> None:
         """Enter the phase of the first step: where something is compiled, that has a deadline of its own."""
-        compiles = self.configuration.compile != "none" or self.configuration.head == "compiled"
-        self.heartbeat.beat("compile" if compiles else "warmup")
+        self.heartbeat.beat("compile" if compiles(self.configuration) else "warmup")
 
     def next_inputs(self) -> list[ModelInputs]:
         """What this rank's model takes in the next step, one entry per micro-batch."""
@@ -177,16 +177,19 @@ class Run:
 MakeRun = Callable[[Configuration, Heartbeat], Run]
 
 
-def execute(configuration: Configuration, heartbeat: Heartbeat, make: MakeRun = Run) -> dict[str, Any]:
-    """The measurement of this process: values of every phase in seconds, as the slowest rank saw them."""
+def execute(
+    configuration: Configuration, heartbeat: Heartbeat, make: MakeRun = Run, trace: Path | None = None
+) -> dict[str, Any]:
+    """The measurement of this process: values of every phase in seconds, as the slowest rank saw them. With `trace`,
+    this rank's profiler trace is written there."""
     started = time.perf_counter()
     run = make(configuration, heartbeat)
     run.build()
     with attention_context(configuration.attn):
-        return _measured(run, heartbeat, started)
+        return _measured(run, heartbeat, started, trace)
 
 
-def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
+def _measured(run: Run, heartbeat: Heartbeat, started: float, trace: Path | None) -> dict[str, Any]:
     """What `execute` promises, of a run that is built."""
     configuration = run.configuration
     built = time.perf_counter()
@@ -202,7 +205,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
     peak = measure.matmul_peak(run.strategy.device, DTYPES[configuration.dtype])
     memory = run.memory()
     longest = run.strategy.all_reduce(float(run.longest), "max")
-    profiled = profile_step(lambda: run.step(no_phase), run.strategy.device)
+    profiled = profile_step(lambda: run.step(no_phase), run.strategy.device, trace)
     slowest = [run.strategy.all_reduce(step, "max") for step in times]
     totals = run.strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
     # Every rank of a ring and of a tensor-parallel group counts the same batch.
@@ -227,12 +230,18 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _trace(folder: Path, rank: int, number: int) -> Path | None:
+    """Where this rank's trace goes: of the first process alone, since HTA takes one file per rank."""
+    wanted = os.environ.get(TRACE) == "1" and number == 0
+    return folder / TRACES / f"rank{rank}.json.gz" if wanted else None
+
+
 def work(configuration: Configuration, folder: Path, number: int, make: MakeRun = Run) -> None:
     """Measure on this rank and, on rank 0, write `run.<number>.json` into `folder`."""
     rank = int(os.environ.get("RANK", "0"))
     heartbeat = Heartbeat(folder, rank)
     with reported(heartbeat):
-        result = execute(configuration, heartbeat, make)
+        result = execute(configuration, heartbeat, make, _trace(folder, rank, number))
         if rank == 0:
             write_run(folder, number, result)
         processes.leave()

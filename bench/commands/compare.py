@@ -12,12 +12,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.cli import FAILED, OK, USAGE
+from bench.cli import FAILED, OK, UNDECIDED, USAGE
+from bench.compare import logprobs
 from bench.compare.pairs import Limits, Pair, compare
 from bench.compare.plot import check_target, save
-from bench.compare.render import as_data, as_markdown, as_text
+from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
 from bench.compare.series import InputError, Run
 from bench.compare.sources import read
+from bench.parsing import Parser
 from bench.text import valid_json
 
 
@@ -34,7 +36,7 @@ def share(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench compare`."""
-    p = argparse.ArgumentParser(prog="python -m bench compare", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench compare", description=__doc__)
     p.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="the first one is the reference")
     p.add_argument("--deepspeed_log", "--deepspeed-log", type=Path, metavar="FILE", help="the reference, a log")
     p.add_argument("--fsdp2_log", "--fsdp2-log", type=Path, action="append", default=[], metavar="FILE",
@@ -53,13 +55,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rebase", action="store_true", help="count the steps of each run from its first")
     p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
     p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
+    p.add_argument("--logprobs", action="store_true",
+                   help="log-probabilities of the same tokens, in two files: trainer, rollout engine")  # fmt: skip
+    p.add_argument("--kl-threshold", type=share, default=0.01, help="of --logprobs: allowed divergence; default 0.01")
     p.add_argument("--format", choices=("text", "markdown", "json"), default="text")
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status 0 alike, 1 beyond a limit, 2 for paths or flags that cannot be used, with one line on stderr."""
+    """Exit status 0 alike, 1 beyond a limit, 3 undecided: only more processes can tell; 2 for paths or flags that
+    cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
+    if options.logprobs:
+        return _logprobs(options)
     limits = Limits(
         threshold=options.threshold, fall_threshold=options.fall_threshold,
         norm_threshold=options.grad_norm_threshold, first_norm_threshold=options.first_norm_threshold,
@@ -69,23 +77,44 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.plot:
             check_target(options.plot)
-        pairs = [compare(a, b, limits) for a, b in _chosen(options)]
+        chosen, unmatched = _chosen(options)
+        pairs = [compare(a, b, limits) for a, b in chosen]
         if options.plot:
             save(pairs, options.plot, options.threshold)
     except InputError as error:
         print(f"bench compare: {error}", file=sys.stderr)
         return USAGE
-    print(_shown(pairs, options.format))
-    return OK if all(pair.passed for pair in pairs) else FAILED
+    print(_shown(pairs, unmatched, options.format))
+    statuses = {pair.status for pair in pairs}
+    return FAILED if "FAIL" in statuses else UNDECIDED if "undecided" in statuses else OK
 
 
-def _shown(pairs: list[Pair], form: str) -> str:
+def _logprobs(options: argparse.Namespace) -> int:
+    """Exit status 0 within --kl-threshold, 1 beyond it or where a token has no probability on one side, 2."""
+    try:
+        if len(options.paths) != 2:
+            raise InputError("--logprobs takes two files: the trainer's and the rollout engine's")
+        first, second = options.paths
+        found = logprobs.compare(logprobs.read(first), logprobs.read(second), (str(first), str(second)))
+    except InputError as error:
+        print(f"bench compare: {error}", file=sys.stderr)
+        return USAGE
+    told = logprobs.findings(found, options.kl_threshold)
+    print(mismatch_as_json(found, told) if options.format == "json" else mismatch_as_text(found, told, options.format))
+    return FAILED if any(fails for fails, _ in told) else OK
+
+
+def _shown(pairs: list[Pair], unmatched: list[str], form: str) -> str:
     if form == "json":
-        return valid_json(as_data(pairs), indent=1, ensure_ascii=False)
-    return as_markdown(pairs) if form == "markdown" else as_text(pairs)
+        return valid_json(as_data(pairs, unmatched), indent=1, ensure_ascii=False)
+    return as_markdown(pairs, unmatched) if form == "markdown" else as_text(pairs, unmatched)
 
 
-def _chosen(options: argparse.Namespace) -> list[tuple[Run, Run]]:
+Chosen = tuple[list[tuple[Run, Run]], list[str]]
+"""Pairs of a reference and a run, and lines on the runs that are in none."""
+
+
+def _chosen(options: argparse.Namespace) -> Chosen:
     """What is compared with what: all runs with the first, or two sweeps row by row."""
     named = [options.deepspeed_log] if options.deepspeed_log else []
     paths: list[Path] = [*named, *options.paths, *options.fsdp2_log]
@@ -93,12 +122,12 @@ def _chosen(options: argparse.Namespace) -> list[tuple[Run, Run]]:
         raise InputError("name a reference and what to compare with it")
     groups = [read(path, options.loss_key) for path in paths]
     if len(groups) == 2 and options.reference is None and all(len(group) > 1 for group in groups):
-        return _row_by_row(*groups)
+        return _row_by_row(groups[0], groups[1], paths[0], paths[1])
     runs = _told_apart(groups, paths)
     if len(runs) < 2:
         raise InputError(f"{paths[0]} holds one run, {runs[0].name}: name another to compare with it")
     first = _reference(runs, options.reference)
-    return [(first, run) for run in runs if run is not first]
+    return [(first, run) for run in runs if run is not first], []
 
 
 def _told_apart(groups: list[list[Run]], paths: list[Path]) -> list[Run]:
@@ -120,7 +149,7 @@ def _reference(runs: list[Run], name: str | None) -> Run:
     return found[0]
 
 
-def _row_by_row(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
+def _row_by_row(before: list[Run], after: list[Run], first_path: Path, second_path: Path) -> Chosen:
     """Rows of two sweeps that belong together: of the same settings, else of the same name, one setting against
     another; where there are none, those of the same settings but for the backend."""
     pairs = _matched(before, after, _settings)
@@ -130,9 +159,16 @@ def _row_by_row(before: list[Run], after: list[Run]) -> list[tuple[Run, Run]]:
     pairs = pairs or _matched(before, after, _but_for_backend)
     if not pairs:
         raise InputError("the two sweeps have no configuration in common; give --reference to compare all with one")
+    paired = {id(run) for pair in pairs for run in pair}
+    alone = [
+        f"{run.name}, only in {path}"
+        for group, path in ((before, first_path), (after, second_path))
+        for run in group
+        if id(run) not in paired
+    ]
     for first, second in pairs:
         second.name, first.name = f"{second.name} (second)", f"{first.name} (first)"
-    return pairs
+    return pairs, alone
 
 
 def _matched(before: list[Run], after: list[Run], key: Callable[[Run], object]) -> list[tuple[Run, Run]]:

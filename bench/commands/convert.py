@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.parsing import Parser
+
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0; 2 for an input that is refused, with one line that names file and field."""
-    parser = argparse.ArgumentParser(prog="python -m bench convert", description=__doc__)
+    parser = Parser(prog="bench convert", description=__doc__)
     parser.add_argument("source", type=Path, help="a file or directory of recorded batches")
     parser.add_argument("target", type=Path, help="the directory to write")
     options = parser.parse_args(arguments)

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import OK, USAGE
+from bench.parsing import Parser
 from bench.suite.flags import positive
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench convert-ckpt`."""
-    p = argparse.ArgumentParser(prog="python -m bench convert-ckpt", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench convert-ckpt", description=__doc__)
     p.add_argument("source", type=Path, help="a checkpoint of bench or DeepSpeed, or a safetensors directory")
     p.add_argument("target", type=Path, help="the directory to write")
     p.add_argument(

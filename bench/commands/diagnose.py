@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.cli import FAILED, OK, USAGE
 from bench.diagnose import analysis, dumps, findings
+from bench.parsing import Parser
 from bench.stacks import Frame, Position, parse, position
 from bench.validation import ValidatorError
 from bench.verdict import ranges
@@ -19,7 +20,7 @@ SHOWN = 5
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench diagnose`."""
-    p = argparse.ArgumentParser(prog="python -m bench diagnose", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench diagnose", description=__doc__)
     p.add_argument("dumps", nargs="+", type=Path, metavar="DUMP", help="files whose names end in the rank, directories")
     p.add_argument("--source", type=Path, metavar="TREE", help="the job's source: which finding explains it?")
     return p

@@ -12,11 +12,12 @@ from bench import environment
 from bench.cli import FAILED, OK
 from bench.doctor import gpus, host, packages
 from bench.doctor.check import FAILURE, WARNING, Check
+from bench.parsing import Parser
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench doctor`."""
-    p = argparse.ArgumentParser(prog="python -m bench doctor", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench doctor", description=__doc__)
     p.add_argument("--output", type=Path, default=Path("results"), help="where results will go; default ./results")
     p.add_argument("--no-collectives", dest="collectives", action="store_false", help="start no process group")
     p.add_argument("--json", action="store_true", help="a list of objects instead of lines")

@@ -16,6 +16,7 @@ from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
+from bench.parsing import WIDE, Parser
 from bench.suite.flags import positive
 from bench.sweep import Interrupted, refusal
 
@@ -26,7 +27,7 @@ ON_CPU = {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench matrix`."""
-    p = argparse.ArgumentParser(prog="python -m bench matrix", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench matrix", description=__doc__)
     p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
     p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
     p.add_argument("--max-cells", type=positive, default=MAX_CELLS)
@@ -48,13 +49,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--retry-failed", action="store_true")
     p.add_argument("--dry-run", action="store_true", help="show the cells, run none")
     p.add_argument("--quiet", action="store_true")
+    p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
     described.describe(p, ON_GPU, ON_CPU)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer), 2 wrong usage, 130."""
+    """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer) or none can, 2 wrong usage,
+    130 interrupted."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench matrix: {ignored('matrix')}", file=sys.stderr)
@@ -134,12 +137,13 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
     except Interrupted as stop:
         rows, interrupted = stop.rows, True
     entries = _conclude(options, chosen, never, {row["hash"]: row for row in rows})
-    print(show.table(entries))
+    print("\n".join([show.table(entries, options.wide), *sweep.resumed()]))
     print(f"matrix, logs and results: {options.output}")
     if interrupted:
         print("interrupted: the same command goes on")
         return INTERRUPTED
-    return OK if all(one["class"] in (*WORKS, "unsupported") for one in entries) else FAILED
+    classes = {one["class"] for one in entries}
+    return OK if classes & {*WORKS} and classes <= {*WORKS, "unsupported"} else FAILED
 
 
 def _conclude(
@@ -160,7 +164,7 @@ def _conclude(
         kept.append(row)
     show.copy_logs(entries, kept, options.output)
     kind = f"{'full' if options.full else 'eight rows'}"
-    written = show.document(kind, entries, never, environment.describe(Configuration.random_seed))
+    written = show.document(kind, entries, never, environment.describe(Configuration()))
     results.write_json(options.output / "matrix.json", written)
     (options.output / "matrix.md").write_text(show.markdown(written), encoding="utf-8")
     return entries

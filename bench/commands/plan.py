@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import LARGEST
+from bench.fitting import chosen, terminal
 from bench.layout import HEADS
 from bench.memory import GIB
+from bench.parsing import WIDE, Parser
 from bench.planning import Plan, Refusal, Request, plan, variant_name
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
@@ -51,9 +53,11 @@ def positive(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench plan`."""
-    p = argparse.ArgumentParser(prog="python -m bench plan", description=__doc__, allow_abbrev=False)
-    p.add_argument("--model", required=True, help="a known name, a config.json, a checkpoint directory")
-    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, required=True, help="GPUs altogether")
+    p = Parser(prog="bench plan", description=__doc__)
+    p.add_argument("--model", help="a known name, a config.json, a checkpoint directory; of a recipe ROLE=NAME,…")
+    p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
+                   "or its command as one text")  # fmt: skip
+    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, help="GPUs altogether")
     p.add_argument("--gpus-per-node", type=positive, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
     p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
@@ -86,12 +90,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--offload-param", action="store_true")
     p.add_argument("--format", choices=tuple(FORMATS), default="text")
     p.add_argument("--top", type=positive, help="show only the best rows")
+    p.add_argument("--wide", action="store_true", help=WIDE)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
+    if options.recipe is not None:
+        return _recipe(options)
+    lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
+    if lacking:
+        print(f"bench plan: {' and '.join(lacking)} must be given, or --recipe", file=sys.stderr)
+        return 2
     try:
         request = _request(options)
         legal, refused = plan(request)
@@ -99,7 +110,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"bench plan: {error}", file=sys.stderr)
         return 2
     legal, refused = _only(legal, refused, options)
-    print(FORMATS[options.format](request, legal[: options.top], refused))
+    width = None if options.wide or options.format != "text" else terminal()
+    more = {} if width is None else {"width": width}
+    print(FORMATS[options.format](request, legal[: options.top], refused, **more))
     return 0
 
 
@@ -160,6 +173,8 @@ HEADINGS = (
     "backend", "dp", "tp", "ring", "ckpt", "fits", "GPU GB", "params", "grads", "optim", "activ", "logits",
     "working", "GFLOP/token", "MB/token", "speed",
 )  # fmt: skip
+ORDER = ("backend", "tp", "ring", "fits", "GPU GB", "speed", "dp", "ckpt", "activ", "MB/token", "params", "optim")
+"""The most important first."""
 
 
 def _cells(one: Plan, best: float) -> tuple[str, ...]:
@@ -220,6 +235,23 @@ _NOTES = (
 )
 
 
+def _recipe(options: argparse.Namespace) -> int:
+    """The memory of a whole RLHF job. Exit status 0 it fits, 1 it does not, 2 it cannot be read."""
+    from bench.rlhf import show
+    from bench.rlhf.job import problems
+
+    try:
+        job = show.job_of(options.recipe, options.gpus, options.model)
+    except (show.RecipeError, ModelError) as error:
+        print(f"bench plan: {error}", file=sys.stderr)
+        return 2
+    if options.format == "json":
+        print(json.dumps(show.as_data(job, options.gpu_memory), indent=2))
+    else:
+        print(show.as_text(job, options.gpu_memory))
+    return 1 if problems(job, options.gpu_memory) else 0
+
+
 def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
     """What to change where every row needs more memory than there is."""
     if not legal or any(one.fits for one in legal):
@@ -231,14 +263,19 @@ def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
     return ["", f"nothing fits: the least is {least.reserved / 1e9:.1f} GB, {split}; try {' or '.join(ways)}"]
 
 
-def as_text(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
-    """A table for a terminal, then the refused configurations by constraint."""
-    rows = [HEADINGS, *_rows(legal)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
+def as_text(request: Request, legal: list[Plan], refused: list[Refusal], width: int | None = None) -> str:
+    """A table, of at most `width` columns of text, then the refused configurations by constraint."""
+    rows: list[tuple[str, ...]] = [HEADINGS, *_rows(legal)]
+    notes: list[str] = []
+    if width is not None:
+        kept, notes = chosen(rows[1:], HEADINGS, ORDER, width)
+        rows = [tuple(row[n] for n in kept) for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [_title(request), *_NOTES, ""]
     for row in rows:
         lines.append("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
                                for i, (cell, w) in enumerate(zip(row, widths, strict=True))))  # fmt: skip
+    lines += notes
     if not legal:
         lines.append("no legal configuration")
     lines += _nothing_fits(request, legal)
@@ -304,6 +341,6 @@ def _plan(one: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMATS: dict[str, Callable[[Request, list[Plan], list[Refusal]], str]] = {
+FORMATS: dict[str, Callable[..., str]] = {
     "text": as_text, "json": as_json, "markdown": as_markdown,
 }  # fmt: skip

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import availability, environment, results, supervise
+from bench import attempts, availability, environment, results, supervise
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
 from bench.locks import Locks
+from bench.parsing import Parser
 from bench.replay import records
 from bench.suite.flags import positive
 from bench.sweep import refusal
@@ -29,7 +29,7 @@ NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepco
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench replay`: those of `replay_inputs.py`, and where the model is split."""
-    p = argparse.ArgumentParser(prog="python -m bench replay", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench replay", description=__doc__)
     data = p.add_argument_group("inputs")
     data.add_argument("--inputs", type=Path, default=Path("input_dumps"), help="directory or file; ./input_dumps")
     data.add_argument("--max-inputs", type=positive, help="the first so many; default: all of them")
@@ -154,9 +154,8 @@ def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
         locks.release()
 
 
-def _replayed(configuration: Configuration, folder: Path, quiet: bool) -> int:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+def _replayed(configuration: Configuration, directory: Path, quiet: bool) -> int:
+    folder = attempts.begin(directory)
     store(configuration, folder)
     on_cpu = configuration.device == "cpu" or not environment.gpus()
     preload = ("bench.strategies.deepspeed", "deepspeed") if configuration.backend == "deepspeed" else ()
@@ -173,19 +172,19 @@ def _replayed(configuration: Configuration, folder: Path, quiet: bool) -> int:
     except KeyboardInterrupt:
         verdict = supervise.Verdict("interrupted", "stopped by Ctrl-C")
     progress("", 0, 0)
-    _finish(configuration, folder, verdict)
+    result = _finish(configuration, directory, folder, verdict)
     if verdict.status == "ok":
         return OK
-    return _failed(verdict, folder)
+    return _failed(verdict, result["log"])
 
 
-def _failed(verdict: supervise.Verdict, folder: Path) -> int:
+def _failed(verdict: supervise.Verdict, log: str) -> int:
     rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
     hint = f"; {verdict.hint()}" if verdict.hint() else ""
     if verdict.status == "interrupted":
         hint = "; the same command goes through all inputs again"
-    log = f"; log: {folder / 'log.0.txt'}"
-    print(f"bench replay: {verdict.status}: {rank}{verdict.message}{hint}{log}", file=sys.stderr)
+    told = f"; log: {log}" if log else ""
+    print(f"bench replay: {verdict.status}: {rank}{verdict.message}{hint}{told}", file=sys.stderr)
     if verdict.status == "interrupted":
         return INTERRUPTED
     return USAGE if verdict.message.startswith("InputError") else FAILED
@@ -202,22 +201,22 @@ def _one_rank(configuration: Configuration, folder: Path, quiet: bool) -> int:
 
     work(configuration, folder, 0, show_nothing if quiet else show)
     if int(os.environ["RANK"]) == 0:
-        _finish(configuration, folder, supervise.Verdict("ok"))
+        _finish(configuration, folder, folder, supervise.Verdict("ok"))
     end(OK)
 
 
-def _finish(configuration: Configuration, folder: Path, verdict: supervise.Verdict) -> None:
-    """`result.json` as every command leaves it, and the table."""
+def _finish(configuration: Configuration, directory: Path, folder: Path, verdict: supervise.Verdict) -> dict[str, Any]:
+    """The result of a replay that ran in `folder`, kept as every command does, and the table."""
     runs = results.read_runs(folder)[:1] if verdict.status == "ok" else []
     result = results.build_result(
         configuration, runs, status=verdict.status, message=verdict.message, phase=verdict.phase,
-        hint=verdict.hint(), environment=environment.describe(configuration.random_seed),
+        hint=verdict.hint(), log=str(folder / "log.0.txt"), environment=environment.describe(configuration),
     )  # fmt: skip
-    results.write_json(folder / "result.json", result)
-    if result["status"] == "ok":
-        results.write_suite(folder / "benchmarks.json", result)
     found = records.Tail(folder / records.FILE).new()
+    ours = attempts.conclude(directory, folder, result)
     if found:
         print(records.summary(found))
         tokens, met = sum(record["real_tokens"] for record in found), len({record["index"] for record in found})
-        print(f"{met} of {_total(configuration)} inputs, {tokens:,} tokens: {folder / records.FILE}")
+        path = (directory if ours else folder) / records.FILE
+        print(f"{met} of {_total(configuration)} inputs, {tokens:,} tokens: {path}")
+    return result

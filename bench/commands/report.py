@@ -15,6 +15,8 @@ from typing import Any
 
 from bench.cli import OK, USAGE
 from bench.compare.series import InputError
+from bench.parsing import WIDE, Parser
+from bench.report.bmf import as_bmf
 from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
 from bench.report.matrices import HEADINGS
@@ -23,17 +25,18 @@ from bench.report.rows import Collection, collect
 from bench.report.scaling import TARGET, Fit, fits
 from bench.text import grid
 
-FORMATS = ("text", "markdown", "csv", "json", "html")
+FORMATS = ("text", "markdown", "csv", "json", "html", "bmf")
 SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", ".txt": "text"}
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench report`."""
-    p = argparse.ArgumentParser(prog="python -m bench report", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench report", description=__doc__)
     p.add_argument("paths", nargs="+", type=Path, metavar="DIR", help="results, logs, a matrix: directories, files")
     p.add_argument("--format", choices=FORMATS, help="default: by the name of --output, else text")
     p.add_argument("--output", type=Path, metavar="FILE", help="write there and not to standard output")
     p.add_argument("--plots", type=Path, metavar="DIR", help="write each chart there as PNG and SVG")
+    p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--title", default="Results of bench")
     return p
 
@@ -44,12 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     form = options.format or (SUFFIXES.get(options.output.suffix.lower(), "text") if options.output else "text")
     try:
         found = collect(options.paths)
-        drawn = _charts(found) if form == "html" or options.plots else []
         if options.plots:
-            options.plots.mkdir(parents=True, exist_ok=True)
-            for chart in drawn:
-                chart.save(options.plots)
-        text = _rendered(found, form, drawn, options.title).rstrip("\n")
+            _save_plots(found, options.plots)
+        text = _rendered(found, form, options).rstrip("\n")
         if options.output:
             options.output.parent.mkdir(parents=True, exist_ok=True)
             options.output.write_text(f"{text}\n", encoding="utf-8")
@@ -66,30 +66,35 @@ def main(arguments: Sequence[str]) -> int:
     return OK
 
 
-def _charts(found: Collection) -> list[Any]:
+def _save_plots(found: Collection, folder: Path) -> None:
     from bench.report.charts import charts
 
-    return charts(found)
+    folder.mkdir(parents=True, exist_ok=True)
+    for chart in charts(found):
+        chart.save(folder)
 
 
-def _rendered(found: Collection, form: str, drawn: list[Any], title: str) -> str:
+def _rendered(found: Collection, form: str, options: argparse.Namespace) -> str:
     if form == "html":
         from bench.report.page import render
 
-        return render(found, drawn, title)
+        return render(found, options.title)
+    if form == "bmf":
+        return as_bmf(found.rows)
     if form == "csv":
         return as_csv(found.rows)
     if form == "json":
         return as_json(found.rows, _more(found))
-    return _text(found, "github" if form == "markdown" else "simple", title)
+    style, whole = "github" if form == "markdown" else "simple", options.wide or options.output is not None
+    return _text(found, style, options.title, whole)
 
 
-def _text(found: Collection, style: str, title: str) -> str:
+def _text(found: Collection, style: str, title: str, wide: bool) -> str:
     """Table, failures, fits, memory and old statements, in this order; parts without content are left out."""
     mark = "## " if style == "github" else ""
     parts = [f"# {title}", ""] if style == "github" else []
     if found.rows:
-        parts += [table(found.rows, style), ""]
+        parts += [table(found.rows, style, wide), ""]
     bullet = "- " if style == "github" else ""
     parts += [f"{bullet}{line}" for line in problems(found.rows, style)]
     for heading, rows, headers in _sections(found):

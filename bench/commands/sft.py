@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench import environment, results
+from bench import attempts, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.ending import end
+from bench.parsing import Parser
 from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import Interrupted, refusal
@@ -21,12 +22,17 @@ from bench.table import render
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
-    p = argparse.ArgumentParser(prog="python -m bench sft", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench sft", description=__doc__)
     p.add_argument("--backend", default="fsdp2", help="deepspeed, fsdp2 (default), ddp, or package.module:Class")
     p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, default=1)
     p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive, default=1)
     add_training(p)
     return p
+
+
+def log_beside(options: argparse.Namespace) -> dict[str, Any]:
+    """The default of --log-dir: where --output-dir is given, that."""
+    return {} if options.output_dir is None else {"log_dir": options.output_dir}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"bench sft: {notice()}", file=sys.stderr)
     launched = {"num_gpus": int(os.environ.get("WORLD_SIZE", "1"))} if "RANK" in os.environ else {}
     try:
-        settings = settle(gpus, from_environment(os.environ), given(options), launched)
+        settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
         cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
         refused = refusal(cell.configuration, gpus)
         if refused is not None:
@@ -61,7 +67,7 @@ def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> 
     from bench.progress import Progress
     from bench.suite.sweep import TrainingSweep, log_path, with_data
 
-    progress = Progress(1, options.quiet)
+    progress = Progress([False], options.quiet)
     progress.begin(0, "seed checkpoint")
     ready = with_data(settings, [cell], progress.update)
     sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
@@ -94,8 +100,7 @@ def _one_rank(settings: Settings, cell: Cell, options: argparse.Namespace) -> in
 
 
 def _finish(configuration: Configuration, folder: Any) -> dict[str, Any]:
-    described = environment.describe(configuration.random_seed)
+    described = environment.describe(configuration)
     result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
-    results.write_json(folder / "result.json", result)
-    results.write_suite(folder / "benchmarks.json", result)
+    attempts.conclude(folder, folder, result)
     return result

@@ -18,6 +18,7 @@ from bench import validation
 from bench.cli import FAILED, OK, USAGE
 from bench.launch import own_flags
 from bench.launch.script import Script
+from bench.parsing import Parser
 
 SECONDS = 120
 
@@ -28,7 +29,7 @@ class SubmitError(Exception):
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench submit`."""
-    p = argparse.ArgumentParser(prog="python -m bench submit", description=__doc__, allow_abbrev=False)
+    p = Parser(prog="bench submit", description=__doc__)
     p.add_argument("script", type=Path, metavar="SCRIPT", help="with #SBATCH lines for sbatch, without for bash")
     p.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="of the script; after -- where they begin with -")
     sizes = p.add_argument_group("sizes that win over the script's #SBATCH lines, in the check and for sbatch")

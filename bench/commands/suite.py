@@ -12,6 +12,7 @@ from bench import environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import ConfigurationError
 from bench.debug.sharding import ignored, sharding_disabled
+from bench.parsing import Parser
 from bench.suite.criteria import judge
 from bench.suite.flags import add_training, given, positives
 from bench.suite.settings import REORDERED, Settings, cells, from_environment, settle
@@ -22,8 +23,7 @@ THRESHOLD = 0.05
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench suite`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
-    p = argparse.ArgumentParser(
-        prog="python -m bench suite", description=__doc__, allow_abbrev=False,
+    p = Parser(prog="bench suite", description=__doc__,
         epilog="Environment: NUM_GPUS MAX_SAMPLES MODEL DATASET OUTPUT_DIR LOG_DIR TP_SIZE RING_SIZE "
         "SKIP_DEEPSPEED SKIP_FSDP2 SKIP_TP SKIP_RING (the last two leave out the combined run as well).",
     )  # fmt: skip
@@ -70,7 +70,7 @@ def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) 
     from bench.suite.sweep import TrainingSweep, with_data
     from bench.sweep import Interrupted
 
-    progress = Progress(1, options.quiet)
+    progress = Progress([False], options.quiet)
     progress.begin(0, "seed checkpoint")
     try:
         ready = with_data(settings, planned, progress.update)

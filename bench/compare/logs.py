@@ -12,16 +12,18 @@ from functools import cache
 from typing import Any
 
 from bench.compare.series import Metric, Run, Series
+from bench.compare.times import Times
 
 LOSSES = (
     "gpt_loss", "loss", "train_loss", "train/loss", "lm loss", "lm_loss", "sft_loss", "policy_loss", "actor_loss",
-    "loss_mean",
+    "actor/pg_loss", "actor/policy_loss", "reduced_train_loss", "loss_mean",
 )  # fmt: skip
 """Names of the loss, best first: a running mean hides what single steps do, so `loss_mean` comes last."""
 BAR_LOSSES = ("act_loss", "pg")
 """The policy's loss in progress bars of OpenRLHF's PPO; anywhere else so short a name may mean anything."""
 GRAD_NORMS = (
     "grad_norm", "actor_grad_norm", "global_grad_norm", "train/grad_norm", "grad norm", "gradient_norm", "total_norm",
+    "actor/grad_norm", "grad_norm_step",
 )  # fmt: skip
 STEPS = ("global_step", "step", "train_step", "iteration", "iter", "train/global_step")
 LONGEST_LINE = 100_000
@@ -79,7 +81,7 @@ class _Bar:
 
 
 def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
-    """Losses, gradient norms, forward times and the outcome of one log. Carriage returns count as line ends.
+    """Losses, gradient norms, times and the outcome of one log. Carriage returns count as line ends.
 
     `loss` names the loss where a log has several; without it the best known name in `LOSSES` is taken.
     """
@@ -87,12 +89,16 @@ def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
     in_text, in_bars = (loss, *GRAD_NORMS) if loss else (*LOSSES, *GRAD_NORMS), (*losses, *GRAD_NORMS)
     records: list[Record] = []
     bars: list[_Bar] = []
-    outcome, clock = _Outcome(), _ForwardClock()
+    outcome, clock, times = _Outcome(), _ForwardClock(), Times()
     for line in _clean(lines):
         if not line.startswith("{"):  # what loggers write a million times over
             outcome.see(line)
             clock.see(line)
         bar = _BAR.search(line) if "%|" in line else None
+        if bar:
+            times.see_bar(_title(bar), int(bar["done"]), int(bar["total"]), bar["inside"])
+        else:
+            times.see(line)
         if bar and "=" in bar["inside"]:
             if _postfix(bar["inside"], in_bars)[0]:  # the critic's bars may stand between the actor's
                 _render(bars, bar)
@@ -104,6 +110,7 @@ def read_log(lines: Iterable[str], name: str, loss: str | None = None) -> Run:
     run = Run(name, status=outcome.status, message=outcome.message)
     run.loss = _series(records, losses)
     run.grad_norm = _series(records, GRAD_NORMS)
+    run.metrics |= times.metrics({bar.title for bar in bars})
     if clock.seconds:
         run.metrics["forward"] = Metric("second", [sum(clock.seconds) / len(clock.seconds)])
     return run
@@ -120,13 +127,17 @@ def _clean(lines: Iterable[str]) -> Iterator[str]:
 def _render(bars: list[_Bar], match: re.Match[str]) -> None:
     """Note one rendering of a progress bar. A title or a count that starts anew is another bar, whose steps go on
     where the epochs before it end."""
-    before = re.split("[%|]", match.string[: match.start()])[-1]
-    title, done, total = before.strip().removesuffix(":").strip(), int(match["done"]), int(match["total"])
+    title, done, total = _title(match), int(match["done"]), int(match["total"])
     last = bars[-1] if bars else None
     if last is None or title != last.title or total != last.total or done < last.done:
         bars.append(last := _Bar(title, total, _offset(bars, title, total)))
     last.done = done
     last.shown[done] = _KEYS.sub(r"\1", match["inside"])  # without the times, which differ between renderings
+
+
+def _title(match: re.Match[str]) -> str:
+    """What stands before a bar's percentage."""
+    return re.split("[%|]", match.string[: match.start()])[-1].strip().removesuffix(":").strip()
 
 
 def _offset(bars: list[_Bar], title: str, total: int) -> int:
@@ -189,7 +200,7 @@ def _value(names: tuple[str, ...]) -> re.Pattern[str]:
     """`name: 1.5`, `'name': '1.5'`, `name = tensor(1.5)` for any of `names`."""
     keys = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     key = rf"(?<![\w/])(?<!eval )(?P<key>{keys})['\"]?\s*[:=]\s*['\"]?"
-    return re.compile(rf"{key}(?:\w*\()?(?P<number>{_NUMBER})(?![\w.])", re.IGNORECASE)
+    return re.compile(rf"{key}(?:[\w.]*\()?(?P<number>{_NUMBER})(?![\w.])", re.IGNORECASE)
 
 
 @cache

@@ -13,11 +13,12 @@ SHIFTS = (-2, -1, 1, 2)
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a reader must know; `fails` decides the exit status."""
+    """Something that a reader must know; `fails` and `undecided` decide the exit status."""
 
     kind: str
     message: str
     fails: bool = True
+    undecided: bool = False
 
 
 @dataclass(frozen=True)

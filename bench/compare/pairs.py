@@ -52,8 +52,15 @@ class Pair:
     findings: list[Finding] = field(default_factory=list)
 
     @property
+    def status(self) -> str:
+        """ "pass", "FAIL", or "undecided" where only more processes could tell."""
+        if any(finding.fails for finding in self.findings):
+            return "FAIL"
+        return "undecided" if any(finding.undecided for finding in self.findings) else "pass"
+
+    @property
     def passed(self) -> bool:
-        return not any(finding.fails for finding in self.findings)
+        return self.status == "pass"
 
     @property
     def alignment(self) -> Alignment | None:
@@ -85,10 +92,15 @@ def _failing(finding: Finding) -> Finding:
 
 
 def _settings(pair: Pair) -> bool:
-    """Tell of settings for which losses need not be equal; whether there are none."""
+    """Tell of settings that differ; whether there are none for which losses need not be equal."""
     a, b = pair.first.identity, pair.second.identity
     if not a or not b:
         return True
+    rest = [f"{key} {a.get(key)} → {b.get(key)}" for key in {**a, **b} if a.get(key) != b.get(key)]
+    rest = [text for text in rest if text.partition(" ")[0] not in DECISIVE]
+    if rest:
+        text = f"{pair.second.name} is otherwise than {pair.first.name} in {', '.join(rest)}"
+        pair.findings.append(Finding("differs", text, fails=False))
     other = [f"{key} {a.get(key)} → {b.get(key)}" for key in DECISIVE if a.get(key) != b.get(key)]
     other += [
         f"{name} {one} → {two}"
@@ -167,10 +179,15 @@ def _times(pair: Pair, limits: Limits) -> None:
             pair.findings.append(Finding("unusable", str(error)))
             continue
         pair.changes.append(found)
-    if limits.max_slowdown is not None:
-        for found in _timed(pair.changes):
-            if found.ratio - 1.0 > limits.max_slowdown:
-                _slower(pair, found, limits.max_slowdown)
+    if limits.max_slowdown is None:
+        return
+    timed = _timed(pair.changes)
+    if not timed:
+        text = f"--max-slowdown: {pair.first.name} and {pair.second.name} have no time or rate in common to compare"
+        pair.findings.append(Finding("no-times", text))
+    for found in timed:
+        if found.ratio - 1.0 > limits.max_slowdown:
+            pair.findings.append(_slower(pair, found, limits.max_slowdown))
 
 
 def _timed(changes: list[Change]) -> list[Change]:
@@ -178,10 +195,13 @@ def _timed(changes: list[Change]) -> list[Change]:
     return [c for c in changes if c.metric == "step"] or [c for c in changes if c.unit == "second"]
 
 
-def _slower(pair: Pair, found: Change, limit: float) -> None:
+def _slower(pair: Pair, found: Change, limit: float) -> Finding:
+    """What is to be said of a time beyond the limit: it fails, unless noise alone could make the difference."""
     text = f"{pair.second.name} takes {found.ratio - 1:.1%} more time for {found.metric}, allowed is {limit:.1%}"
     if found.significant is None:
-        text += "; with one process on a side this is not tested"
-    elif not found.significant:
-        text += f"; not significant ({found.low:.2f} to {found.high:.2f} times), measure more processes"
-    pair.findings.append(Finding("slower", text, fails=found.significant is not False))
+        return Finding("slower", f"{text}; with one process on a side this is not tested")
+    if found.significant:
+        return Finding("slower", text)
+    enough = f"{found.deciding} processes each would" if found.deciding else "more processes, on a quieter machine, may"
+    interval = f"{found.low:.2f} to {found.high:.2f} times"
+    return Finding("slower", f"{text}; undecided ({interval}): {enough} decide", fails=False, undecided=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from bench.compare.losses import Alignment
+from bench.compare.logprobs import Mismatch
+from bench.compare.losses import Alignment, Finding
 from bench.compare.pairs import Pair
 from bench.compare.significance import Change
-from bench.text import grid, plain
+from bench.text import grid, plain, valid_json
 
 QUANTITIES = (
     "run", "quantity", "steps", "common", "initial", "mean", "final", "max diff", "at step", "mean diff", "beyond from",
@@ -18,28 +20,41 @@ LEARNING = ("run", "fall of reference", "fall", "behind, by quarter", "first gra
 TIMES = ("run", "metric", "reference", "this", "ratio", "95% interval", "processes", "significant")
 
 
-def as_text(pairs: Sequence[Pair], style: str = "simple") -> str:
-    """Tables of losses and times against the first run, findings, and a verdict per run."""
-    parts = [f"reference: {plain(pairs[0].first.name, style)}"]
-    rows = [row for pair in pairs for row in _alignment_rows(pair)]
+def as_text(pairs: Sequence[Pair], unmatched: Sequence[str] = (), style: str = "simple") -> str:
+    """Tables of losses and times against their references, findings, a verdict per run, and what has no partner."""
+    one = len({pair.first.name for pair in pairs}) == 1
+    parts = [f"reference: {plain(pairs[0].first.name, style)}"] if one else []
+    rows = _reference_rows(pairs[0]) if one else []
+    for pair in pairs:
+        rows += [*([] if one else _reference_rows(pair)), *_alignment_rows(pair)]
     if rows:
-        parts += ["", grid([*_reference_rows(pairs[0]), *rows], QUANTITIES, style)]
+        parts += ["", grid(rows, QUANTITIES, style)]
     learning = [row for pair in pairs for row in _learning_rows(pair)]
     if learning:
         parts += ["", grid(learning, LEARNING, style)]
     times = [[pair.second.name, *_change_row(found)] for pair in pairs for found in pair.changes]
     if times:
         parts += ["", grid(times, TIMES, style)]
-    notes = list(dict.fromkeys((f.fails, f.message) for pair in pairs for f in pair.findings))
+    notes = list(dict.fromkeys((_mark(f), f.message) for pair in pairs for f in pair.findings))
     if notes:
         bullet = "- " if style == "github" else ""
-        parts += ["", *(f"{bullet}{'FAIL' if fails else 'note'}: {plain(message, style)}" for fails, message in notes)]
-    parts += ["", *(f"{'pass' if pair.passed else 'FAIL'}  {plain(pair.second.name, style)}" for pair in pairs)]
-    return "\n".join(parts)
+        parts += ["", *(f"{bullet}{mark}: {plain(message, style)}" for mark, message in notes)]
+    parts += ["", *(_verdict(pair, one, style) for pair in pairs)]
+    return "\n".join([*parts, *(f"not compared: {plain(line, style)}" for line in unmatched)])
 
 
-def as_markdown(pairs: Sequence[Pair]) -> str:
-    return as_text(pairs, style="github")
+def _mark(finding: Finding) -> str:
+    return "FAIL" if finding.fails else "undecided" if finding.undecided else "note"
+
+
+def _verdict(pair: Pair, one: bool, style: str) -> str:
+    """The last lines: how each run did, and against which where that is not the same for all."""
+    against = "" if one else f"  against  {plain(pair.first.name, style)}"
+    return f"{pair.status}  {plain(pair.second.name, style)}{against}"
+
+
+def as_markdown(pairs: Sequence[Pair], unmatched: Sequence[str] = ()) -> str:
+    return as_text(pairs, unmatched, style="github")
 
 
 def _reference_rows(pair: Pair) -> list[list[str]]:
@@ -102,20 +117,49 @@ def _amount(value: float, unit: str) -> str:
     return f"{value / 1e9:.4g} GB" if unit == "byte" else f"{value:.5g}"
 
 
-def as_data(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """`{"version": 1, "reference", "pairs": […]}`; seconds and bytes, differences relative, null for not finite."""
-    return {"version": 1, "reference": pairs[0].first.name, "pairs": [_pair(pair) for pair in pairs]}
+def mismatch_as_text(found: Mismatch, told: Sequence[tuple[bool, str]], form: str = "text") -> str:
+    """Log-probabilities of two engines: the whole, by position, by length, findings, a verdict."""
+    style = "github" if form == "markdown" else "simple"
+    whole = [
+        ["tokens", f"{found.tokens:,}"], ["mean difference", f"{found.mean:.3g}"],
+        ["largest difference", f"{found.largest:.3g}"], ["second less first", f"{found.bias:+.3g}"],
+        ["divergence", f"{found.kl:.3g}"], ["ratios that are clipped", f"{found.clipped:.2%}"],
+    ]  # fmt: skip
+    parts = [grid(whole, ["log-probabilities", ""], style)]
+    for title, buckets in (("position", found.by_position), ("length", found.by_length)):
+        rows = [[f"{b.low}-{b.high}", f"{b.tokens:,}", f"{b.mean:.3g}", f"{b.largest:.3g}"] for b in buckets]
+        parts += ["", grid(rows, [title, "tokens", "mean difference", "largest"], style)]
+    parts += ["", *(f"{'FAIL' if fails else 'note'}: {text}" for fails, text in told)]
+    return "\n".join([*parts, "FAIL" if any(fails for fails, _ in told) else "pass"])
+
+
+def mismatch_as_json(found: Mismatch, told: Sequence[tuple[bool, str]]) -> str:
+    """`{"version": 1, "tokens", …, "by_position": […], "by_length": […], "findings": […]}`."""
+    listed = [{"message": text, "fails": fails} for fails, text in told]
+    return valid_json({"version": 1, **asdict(found), "findings": listed}, indent=1)
+
+
+def as_data(pairs: Sequence[Pair], unmatched: Sequence[str] = ()) -> dict[str, Any]:
+    """`{"version": 1, "reference", "pairs": […], "unmatched": […]}`; seconds and bytes, differences relative, null for
+    not finite. `reference` is that of the first pair; each pair names its own."""
+    return {
+        "version": 1, "reference": pairs[0].first.name, "pairs": [_pair(pair) for pair in pairs],
+        "unmatched": list(unmatched),
+    }  # fmt: skip
 
 
 def _pair(pair: Pair) -> dict[str, Any]:
     return {
         "run": pair.second.name,
+        "reference": pair.first.name,
+        "status": pair.status,
         "passed": pair.passed,
         "series": [_alignment(a) for a in pair.alignments],
         "metrics": [
             {
                 "metric": c.metric, "unit": c.unit, "reference": c.first, "value": c.second, "ratio": c.ratio,
                 "low": c.low, "high": _finite(c.high), "processes": list(c.processes), "significant": c.significant,
+                "deciding": c.deciding,
             }
             for c in pair.changes
         ],
@@ -124,7 +168,9 @@ def _pair(pair: Pair) -> dict[str, Any]:
             "clear": pair.fall.clear,
         },
         "first_norms": pair.first_norms,
-        "findings": [{"kind": f.kind, "message": f.message, "fails": f.fails} for f in pair.findings],
+        "findings": [
+            {"kind": f.kind, "message": f.message, "fails": f.fails, "undecided": f.undecided} for f in pair.findings
+        ],
     }  # fmt: skip
 
 

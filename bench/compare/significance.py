@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CONFIDENCE = 0.95
+MOST = 200
+"""Processes; what needs more is as good as undecidable."""
 
 
 @dataclass(frozen=True)
 class Change:
     """`ratio` is the mean of the second over the mean of the first; `low` and `high` bound it with 95% confidence,
-    None where a side has fewer than two processes."""
+    None where a side has fewer than two processes. `deciding` is the number of processes on each side that would make
+    a difference of this size significant; None where that cannot be said, or where it is."""
 
     metric: str
     unit: str
@@ -27,6 +30,7 @@ class Change:
     ratio: float
     low: float | None
     high: float | None
+    deciding: int | None = None
 
     @property
     def significant(self) -> bool | None:
@@ -47,10 +51,24 @@ def change(metric: str, unit: str, first: Sequence[float], second: Sequence[floa
     a, b = [math.log(v) for v in first], [math.log(v) for v in second]
     difference = statistics.fmean(b) - statistics.fmean(a)
     low, high = _interval(a, b, difference)
-    return Change(
+    found = Change(
         metric, unit, statistics.fmean(first), statistics.fmean(second), (len(a), len(b)), math.exp(difference),
         low, high,
     )  # fmt: skip
+    return found if found.significant is not False else replace(found, deciding=_deciding(a, b, difference))
+
+
+def _deciding(a: list[float], b: list[float], difference: float) -> int | None:
+    """Processes on each side for which an interval of this spread around this difference leaves out 0; at most
+    `MOST`."""
+    from scipy import stats
+
+    spread = statistics.variance(a) + statistics.variance(b)
+    for count in range(max(len(a), len(b)) + 1, MOST + 1):
+        reach = float(stats.t.ppf((1.0 + CONFIDENCE) / 2.0, 2 * count - 2)) * math.sqrt(spread / count)
+        if reach < abs(difference):
+            return count
+    return None
 
 
 def _interval(a: list[float], b: list[float], difference: float) -> tuple[float | None, float | None]:

@@ -52,6 +52,11 @@ def _file(path: Path, loss: str | None) -> list[Run]:
         head = file.read(4096)
     if not head.strip():
         raise InputError(f"{path}: the file is empty")
+    if head[:2] == b"PK" or (b"\0" in head and path.suffix in (".pt", ".pth", ".pkl", ".bin")):
+        raise InputError(
+            f"{path}: tensors, not a log; name the log of the run, its result directory or a pyperf file "
+            "(recorded batches are for `bench replay --inputs`)"
+        )
     if b"\0" in head:
         raise InputError(f"{path}: not a text file; name a result directory, a pyperf file or a training log")
     if head.lstrip().startswith(b"{"):
@@ -184,7 +189,8 @@ def _spread(curves: list[list[float]]) -> float | None:
 
 
 def _pyperf(path: Path) -> list[Run]:
-    """One run per prefix of the benchmarks' names (`label:forward`), one mean per pyperf run: a process."""
+    """One run per configuration that the benchmarks name, in their metadata or before a colon (`label:forward`), one
+    mean per pyperf run: a process."""
     import pyperf
 
     try:
@@ -192,6 +198,7 @@ def _pyperf(path: Path) -> list[Run]:
         runs: dict[str, Run] = {}
         for benchmark in suite.get_benchmarks():
             label, _, metric = benchmark.get_name().rpartition(":")
+            label = label or str(benchmark.get_metadata().get("configuration", ""))
             means = [statistics.fmean(run.values) for run in benchmark.get_runs() if run.values]
             run = runs.setdefault(label or path.stem, Run(label or path.stem))
             run.metrics[metric] = Metric(benchmark.get_unit(), means)

@@ -1,4 +1,4 @@
-"""Recorded batches on disk: safetensors, our own format, and the pickled dictionaries of older dumps.
+"""Recorded batches on disk: safetensors, our own format, files of torch.save, and pickled dictionaries of older dumps.
 
 A pickle is a program. The unpickler here resolves exactly the three functions that a dictionary of tensors
 needs, replaces the one that would unpickle again by a loader of plain tensor storages, and refuses everything
@@ -28,7 +28,9 @@ from bench.pickles import RestrictedUnpickler, one_line
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
-SUFFIXES = (".pkl", ".pickle", ".safetensors")
+SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
+SAVED = (".pt", ".pth")
+"""Of torch.save, whose files are read by torch's restricted loader, as zip archives under any name are."""
 
 
 def _storage_from_bytes(data: bytes) -> torch.UntypedStorage | torch.TypedStorage:
@@ -83,6 +85,25 @@ def _read_pickle(path: Path) -> dict[str, Any]:
     return content
 
 
+def _read_saved(path: Path) -> dict[str, Any]:
+    """A dictionary by torch.save, of plain tensors; whatever else is in it is refused."""
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # its refusals share no class, and some are paragraphs
+        raise InputError(f"{path}: refused: {one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: holds a {type(content).__name__}, expected a dictionary of tensors")
+    return content
+
+
+def _content(path: Path) -> dict[str, Any]:
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    with path.open("rb") as file:
+        archive = file.read(2) == b"PK"
+    return _read_saved(path) if archive or path.suffix in SAVED else _read_pickle(path)
+
+
 def _read_safetensors(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -93,6 +114,14 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a readable safetensors file: {error}") from None
 
 
+def read_tensors(path: Path) -> dict[str, Any]:
+    """A dictionary of tensors: safetensors, by torch.save or pickled; nothing of it is run. Raises `InputError`."""
+    try:
+        return _content(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
 def read_batch(path: Path) -> Batch:
     """One recorded batch; raises `InputError`, naming file and field, for whatever is wrong with it."""
     try:
@@ -101,7 +130,7 @@ def read_batch(path: Path) -> Batch:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if size > MAX_BYTES:
         raise InputError(f"{path}: {size} bytes, more than the {MAX_BYTES} that one batch may have")
-    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+    content = _content(path)
     for field in FIELDS:
         if not isinstance(content.get(field), torch.Tensor):
             found = type(content[field]).__name__ if field in content else "nothing"

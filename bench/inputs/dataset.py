@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from bench import hub
 from bench.inputs.batch import Batch, InputError
 from bench.inputs.embedded import embedded_samples
 from bench.text import plain
@@ -49,11 +50,12 @@ class ByteTokenizer:
 
 
 def find_tokenizer(name: str, model: str) -> Tokenizer:
-    """`byte`, the name or directory of a published one, or `auto`: the model's own where it has one.
+    """`byte`, the name or directory of a published one, or `auto`: the model's own where that is on this disk.
 
     Raises `InputError` where a tokenizer that was asked for cannot be loaded.
     """
-    has_own = (Path(model) / "tokenizer_config.json").is_file() or ("/" in model and not Path(model).exists())
+    own = "tokenizer_config.json"
+    has_own = (Path(model) / own).is_file() or (hub.is_name(model) and hub.is_cached(model, own))
     if name == "byte" or (name == "auto" and not has_own):
         return ByteTokenizer()
     from transformers import AutoTokenizer
@@ -158,7 +160,8 @@ def _hub_rows(name: str) -> Iterator[Mapping[str, Any]]:
     except Exception as error:  # the hub's errors share no base; offline, its client raises the network's
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"--dataset {name}: no such file or directory, and not to be had from the hub: {first}"
+            f"--dataset {name}: no such file or directory, and not to be had from the hub: {first}; use "
+            f"--dataset {EMBEDDED}, or a file"
         ) from None
 
 

@@ -100,6 +100,7 @@ def _write_arrays(configurations: Sequence[Configuration], options: argparse.Nam
     flags += [f"--deadline={phase}={seconds:.0f}" for phase, seconds in options.deadlines]
     flags += ["--force"] * options.force + ["--retry-failed"] * options.retry_failed
     flags += ["--device", options.device] if options.device else []
+    flags += ["--trace"] * options.trace + (["--tracker", options.tracker] if options.tracker else [])
     request = array.Request(
         per_node(options), options.device != "cpu", options.at_once, tuple(options.slurm_options), tuple(flags)
     )

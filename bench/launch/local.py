@@ -31,5 +31,5 @@ def environment(processes: int) -> dict[str, str]:
     threads = max((os.cpu_count() or 1) // processes, 1)
     return {
         "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", **inherited,
-        "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1",
     }  # fmt: skip

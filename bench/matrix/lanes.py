@@ -39,7 +39,8 @@ class LanedSweep(Sweep):
         if self.launcher is not None:
             return super()._job(configuration)
         gpu = getattr(self._here, "gpu", None)
-        return supervise.Job(environment={} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)})
+        own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
+        return supervise.Job(environment={**self.environment, **own})
 
     def run(self) -> list[dict[str, Any]]:
         """All rows in order, as `Sweep.run`. Raises `Interrupted` on Ctrl-C, after every lane has ended."""
@@ -76,7 +77,7 @@ class LanedSweep(Sweep):
             except queue.Empty:
                 return
             try:
-                for number in range(self.processes):
+                for number in range(self._first(configuration), self.processes):
                     if not self._has_row(configuration):
                         self._run_process(configuration, number)
             except OSError as error:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import ConfigurationError
+from bench.fitting import screen
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
-from bench.text import MARKDOWN, grid, plain
+from bench.text import MARKDOWN, plain
 
 SCHEMA = 1
 SPEED_CHANGE = 0.1
@@ -39,7 +40,8 @@ def copy_logs(entries: Sequence[dict[str, Any]], rows: Sequence[Mapping[str, Any
     """Put the log of each cell that ran beside the matrix and name it in its entry. `folder` may have been moved since
     the cell ran: its log is looked for where its row lies."""
     for one, row in zip(entries, rows, strict=True):
-        source = folder / f"{row['label']}-{row['hash']}" / Path(row["log"]).name
+        log = Path(row["log"])
+        source = folder / log.parent.name / log.name
         if row["log"] and source.is_file():
             name = "-".join(str(one["cell"]).replace("+", " ").split()) + ".log"
             (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -59,10 +61,10 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def table(entries: Sequence[Mapping[str, Any]]) -> str:
+def table(entries: Sequence[Mapping[str, Any]], wide: bool = False) -> str:
     """For a terminal; details are cut."""
     rows = [[cell[:90] for cell in _cells(one)][:-1] for one in entries]
-    return grid(rows, HEADERS[:-1])
+    return screen(rows, HEADERS[:-1], HEADERS, wide)
 
 
 def markdown(document: Mapping[str, Any]) -> str:

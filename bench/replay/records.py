@@ -109,13 +109,22 @@ def line(record: Record, total: int, ranks: int) -> str:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """Quantiles over all inputs, as a table. The first step pays for compilation and caches, and is left out of them
-    where there are others."""
+    """Quantiles over all inputs, as a table, and a line on what is left out of them: the first step, which pays for
+    compilation and caches, where there are others; and what an input has no value of."""
     later = [record for record in records if record["step"] > 1] or list(records)
-    rows = []
+    rows, lacking = [], []
     for name, unit, scale in (*((p, "ms", 1e3) for p in PHASES), ("loss", "", 1.0), ("peak_memory", "GB", 1e-9)):
         values = sorted(record[name] * scale for record in later if record[name] is not None)
         if values:
             cuts = [values[0], statistics.median(values), values[math.ceil(0.95 * len(values)) - 1], values[-1]]
             rows.append([f"{name.replace('_', ' ')} {unit}".strip(), *(f"{value:.4g}" for value in cuts)])
-    return grid(rows, ["", "least", "median", "95%", "most"])
+            if len(values) < len(later):
+                lacking.append(f"{len(later) - len(values)} without {name.replace('_', ' ')}")
+    return "\n".join([grid(rows, ["", "least", "median", "95%", "most"]), *_left_out(records, later, lacking)])
+
+
+def _left_out(records: Sequence[Record], later: Sequence[Record], lacking: Sequence[str]) -> list[str]:
+    """The line below the table, where something is not in it."""
+    first = len(records) - len(later)
+    words = [f"the first step ({first} input{'s' * (first > 1)}), which pays for compilation and caches"] * bool(first)
+    return [f"of {len(records)} inputs left out: {'; '.join([*words, *lacking])}"] if words or lacking else []

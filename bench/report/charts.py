@@ -1,9 +1,7 @@
-"""Charts of a report, drawn once with matplotlib: inline SVG for the page, PNG and SVG files beside it."""
+"""Charts of a report as files, drawn with matplotlib: PNG and SVG. The page draws its own in the browser."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +15,6 @@ from bench.report.rows import Collection, Row
 from bench.report.scaling import groups
 from bench.results import PHASES
 
-INK = "#010203"
-"""Drawn in this colour, then replaced: text and axes take the colour of the page, light or dark."""
 COLOURS = ("#2a78b5", "#d9711a", "#2f9e44", "#c92a2a", "#8558b8", "#8d6e63", "#d6569f", "#868e96", "#a5a11a", "#1299a8")
 MOST_LOSSES = 4
 """Charts of losses, of the set-ups that most rows share."""
@@ -32,19 +28,6 @@ class Chart:
     name: str
     title: str
     figure: Any
-
-    def svg(self) -> str:
-        """The `<svg>` element, for a page: scalable, in the page's colours, without a document type."""
-        out = io.StringIO()
-        with _style():
-            self.figure.savefig(out, format="svg", transparent=True, metadata=_NO_METADATA)
-        text = out.getvalue()
-        text = text[text.index("<svg") :].replace(INK, "currentColor")
-        # Names are repeated from figure to figure of one page, and only these are referred to.
-        text = re.sub(r'\bid="(?!m|p)[^"]*"', "", text)
-        return re.sub(
-            r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1), count=1
-        )
 
     def save(self, folder: Path) -> list[Path]:
         """PNG and SVG on white."""
@@ -69,7 +52,6 @@ def _style() -> Any:
         "svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, "axes.spines.top": False,
         "axes.spines.right": False, "axes.prop_cycle": cycler(color=COLOURS), "axes.grid": True,
         "grid.alpha": 0.2, "legend.framealpha": 0.0, "figure.facecolor": "none", "axes.facecolor": "none",
-        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
     })  # fmt: skip
 
 

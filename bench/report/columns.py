@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.fitting import screen
 from bench.report.predicted import predicted
 from bench.report.rows import Row
-from bench.text import grid, plain, valid_json
+from bench.text import plain, valid_json
 
 Value = float | int | str | None
 
@@ -52,6 +53,7 @@ COLUMNS = (
     Column("layers", "layers", lambda r: r.layers),
     Column("setting", "attention, compile, packing", lambda r: r.setting),
     Column("seq_len", "seq len", lambda r: r.configuration.seq_len if not r.configuration.inputs else None),
+    Column("more", "more", lambda r: r.more or None),
     Column("status", "status", lambda r: r.status),
     Column("forward", "forward ms", lambda r: r.seconds.get("forward"), _milliseconds),
     Column("backward", "backward ms", lambda r: r.seconds.get("backward"), _milliseconds),
@@ -70,11 +72,18 @@ COLUMNS = (
 )
 
 
-def table(rows: Sequence[Row], style: str = "simple") -> str:
+ORDER = (
+    "backend", "status", "tokens/s/GPU", "peak GB", "GPUs", "layers", "attention, compile, packing", "model", "more",
+    "last loss", "backward ms", "forward ms", "optimizer ms", "TFLOP/s", "of peak", "predicted GB", "seq len",
+)  # fmt: skip
+"""Titles, the most important first."""
+
+
+def table(rows: Sequence[Row], style: str = "simple", wide: bool = True) -> str:
     """Rows for a terminal (`simple`) or Markdown (`github`); columns that no row fills are left out."""
     shown = [column for column in COLUMNS if any(column.value(row) is not None for row in rows)]
     cells = [[column.text(row) for column in shown] for row in rows]
-    return grid(cells, [column.title for column in shown], style)
+    return screen(cells, [column.title for column in shown], ORDER, wide, style)
 
 
 def problems(rows: Sequence[Row], style: str = "simple") -> list[str]:

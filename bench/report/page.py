@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.report.charts import Chart
+from bench.configuration import Configuration
 from bench.report.claims import answers
 from bench.report.columns import COLUMNS
+from bench.report.glance import works
 from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, Row
 from bench.report.scaling import TARGET, fits
+from bench.report.series import chart_data
+from bench.results import PHASES
+from bench.text import valid_json
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Cell:
     anchor: str
 
 
-def render(found: Collection, charts: Sequence[Chart], title: str) -> str:
+def render(found: Collection, title: str) -> str:
     """The page as text."""
     import jinja2
 
@@ -36,9 +40,15 @@ def render(found: Collection, charts: Sequence[Chart], title: str) -> str:
     )
     template = environment.get_template("page.html.jinja")
     columns = [column for column in COLUMNS if any(column.value(row) is not None for row in found.rows)]
+    done = works(found.rows)
+    data = chart_data(found, done)
     return template.render(
         title=title, rows=found.rows, columns=columns, sort_key=sort_key, notes=found.passed_over, target=TARGET,
-        charts=[(chart.title, chart.svg()) for chart in charts], fits=fits(found.rows), answers=answers(found.rows),
+        works=done, ident=id, numbers={id(row): number for number, row in enumerate(found.rows)},
+        filters=filters(found.rows),
+        library=LIBRARY.read_text(encoding="utf-8") if any(data.values()) else "", data=embedded(data),
+        shown={name: [group["name"] for group in groups] for name, groups in data.items()}, script=_own("page.js"),
+        style=_own("page.css"), fits=fits(found.rows), answers=answers(found.rows), settings=settings, steps=steps,
         memory=memory_errors(found.rows), grid=grid(found.rows), logs=logs(found.rows),
         environments=environments(found.rows), good=GOOD, matrices=found.matrices,
         matrix_headings=HEADINGS,
@@ -47,6 +57,50 @@ def render(found: Collection, charts: Sequence[Chart], title: str) -> str:
 
 GOOD = ("ok", "unsupported", "interrupted")
 """Statuses from best to less good; all others are failures."""
+
+
+LIBRARY = Path(__file__).parent / "vendor" / "chart.umd.min.js"
+FILTERED = ("variant", "model", "gpus", "layers", "setting", "seq_len", "status")
+"""Columns by whose values the table of rows can be filtered, where they have several."""
+MOST_STEPS = 60
+"""Steps of a row that are listed beside its log."""
+
+
+def _own(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def embedded(value: Any) -> str:
+    """JSON that no text in it can end the script element with."""
+    text = valid_json(value, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def filters(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
+    """Key, title and the values of each column that rows can be filtered by."""
+    found = []
+    for column in COLUMNS:
+        values = sorted({column.text(row) for row in rows}, key=lambda text: (len(text), text))
+        if column.key in FILTERED and len(values) > 1:
+            found.append((column.key, column.title, values))
+    return found
+
+
+def settings(row: Row) -> list[tuple[str, str, bool]]:
+    """Every setting with its value, and whether that is another than the default."""
+    usual = asdict(Configuration())
+    return [(name, str(value), value != usual[name]) for name, value in asdict(row.configuration).items()]
+
+
+def steps(row: Row) -> list[str]:
+    """The measured steps of the first process, as the result keeps them: milliseconds by phase."""
+    found = []
+    for number, times in enumerate(row.steps[:MOST_STEPS]):
+        shown = ", ".join(f"{phase} {times[phase] * 1e3:.2f}" for phase in PHASES if phase in times)
+        found.append(f"step {number + 1}: {shown} ms")
+    return found + [f"… {len(row.steps) - MOST_STEPS} more"] * (len(row.steps) > MOST_STEPS)
 
 
 def sort_key(value: Any) -> str:

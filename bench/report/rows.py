@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench import attempts, identity
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
+from bench.labels import labels
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import PHASES
 
@@ -34,6 +36,8 @@ class Row:
     log: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     spread: dict[str, float] = field(default_factory=dict)
+    means: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds by phase: the mean of each process."""
     processes: int = 0
     tokens: float | None = None
     padded: float | None = None
@@ -49,8 +53,12 @@ class Row:
     settings: frozenset[str] = frozenset()
     """Names of the settings in the file: what came later the measured code did not have."""
     losses: list[float] = field(default_factory=list)
+    steps: list[dict[str, float]] = field(default_factory=list)
+    """Seconds by phase of the measured steps of the first process."""
     effective: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    more: str = ""
+    """Settings in which the rows beside it differ and that no column of its own shows."""
 
     @property
     def variant(self) -> str:
@@ -117,14 +125,70 @@ def collect(paths: Sequence[Path]) -> Collection:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
-        files = sorted(filter(Path.is_file, _files(path))) if path.is_dir() else [path]
+        files = sorted(filter(_counts, _files(path))) if path.is_dir() else [path]
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
             _add(file, found)
+    name_apart(found.rows)
     if not (found.rows or found.curves or found.matrices):
         where = ", ".join(map(str, paths))
         raise InputError(f"{where}: no result.json, no matrix.json, no .jsonl of results and no training log in it")
     return found
+
+
+def name_apart(rows: Sequence[Row]) -> None:
+    """Give rows labels that hold every setting in which they differ, and, where that is nothing, what they were
+    measured with or where they lie."""
+    named = labels(row.configuration for row in rows)
+    by_label: dict[str, list[Row]] = {}
+    for row in rows:
+        row.more = named[row.configuration.content_hash()].removeprefix(row.configuration.label()).removeprefix("-")
+        row.label = named[row.configuration.content_hash()]
+        by_label.setdefault(row.label, []).append(row)
+    for same in by_label.values():
+        for row, words in zip(same, _apart(same), strict=True):
+            row.label, row.more = (
+                f"{row.label}{f' ({words})' * bool(words)}",
+                ", ".join(filter(None, (row.more, words))),
+            )
+
+
+def _apart(rows: Sequence[Row]) -> list[str]:
+    """What tells rows of equal settings apart: processor and versions that differ, then the place of their files."""
+    if len(rows) < 2:
+        return [""] * len(rows)
+    stacks = [
+        {"on": identity.processor(row.environment), **dict(row.environment.get("versions") or {})} for row in rows
+    ]
+    names = [
+        name for name in dict.fromkeys(n for stack in stacks for n in stack) if len({s.get(name) for s in stacks}) > 1
+    ]
+    words = [", ".join(f"{name} {stack.get(name, 'unknown')}" for name in names) for stack in stacks]
+    if len(set(words)) == len(rows):
+        return words
+    places = _places([row.source for row in rows])
+    return [", ".join(filter(None, pair)) for pair in zip(words, places, strict=True)]
+
+
+def _places(sources: Sequence[Path]) -> list[str]:
+    """The parts of paths in which they differ; a number for rows of one file."""
+    shared = len(_common(sources))
+    parts = ["/".join(source.parts[shared:-1]) or source.stem for source in sources]
+    return [f"{part} #{parts[:n].count(part) + 1}" if parts.count(part) > 1 else part for n, part in enumerate(parts)]
+
+
+def _common(sources: Sequence[Path]) -> list[str]:
+    found = []
+    for parts in zip(*(source.parts[:-1] for source in sources), strict=False):
+        if len(set(parts)) > 1:
+            break
+        found.append(parts[0])
+    return found
+
+
+def _counts(file: Path) -> bool:
+    """Whether a file is one, and not of an attempt that came to nothing."""
+    return file.is_file() and not any(parent.name.endswith(attempts.SUFFIX) for parent in file.parents)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -216,6 +280,7 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         row,
         seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
         spread={phase: float(entry["spread"]) for phase, entry in phases.items()},
+        means={phase: [float(mean) for mean in entry.get("process_means", ())] for phase, entry in phases.items()},
         processes=int(summary["processes"]),
         tokens=float(summary["real_tokens_per_second"]), padded=float(summary["padded_tokens_per_second"]),
         with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
@@ -223,7 +288,8 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         network=summary["effective"].get("communication_share"),
         memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
-        losses=[float(loss) for loss in first["losses"]], effective=dict(summary["effective"]),
+        losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
+        effective=dict(summary["effective"]),
     )  # fmt: skip
     numbers = (
         *measured.seconds.values(), *measured.spread.values(), measured.tokens, measured.padded,

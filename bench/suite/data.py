@@ -120,6 +120,21 @@ def _moved_on(steps: int, batch: int, micro: int) -> list[int]:
     return order
 
 
+def check_reachable(settings: Settings) -> None:
+    """Raises `InputError`, at once, for what is named on a hub and can neither be found here nor had from there."""
+    from bench import hub
+    from bench.inputs.batch import InputError
+
+    named = [
+        ("model", settings.model, "config.json", "a preset such as llama-3.1-8b, or a directory"),
+        ("tokenizer", settings.tokenizer, "tokenizer_config.json", "--tokenizer byte, or a directory"),
+        ("dataset", settings.dataset, "", "--dataset embedded, or a file"),
+    ]
+    for flag, name, file, instead in named:
+        if hub.is_name(name) and not (file and hub.is_cached(name, file)) and (reason := hub.unreachable()):
+            raise InputError(f"--{flag} {name}: not on this disk, and {reason}; use {instead}")
+
+
 def needs_seed(model: str, num_layers: int | None) -> bool:
     """Whether a model has no weights of its own, or not with this number of layers."""
     presets = tomllib.loads(PRESETS.read_text(encoding="utf-8"))

@@ -35,7 +35,9 @@ def add_training(p: argparse.ArgumentParser) -> None:
     data.add_argument("--output-key", "--output_key", help="the answers' column; default: output, response, answer, …")
     data.add_argument("--max-samples", "--max_samples", type=positive)
     data.add_argument("--max-len", "--max_len", type=positive, help="tokens of a sample")
-    data.add_argument("--tokenizer", help="byte, a name or directory; default: the model's own, or byte")
+    data.add_argument(
+        "--tokenizer", help="byte, a name or directory; default: the model's own where it is on this disk, else byte"
+    )
     model = p.add_argument_group("model and machine")
     model.add_argument("--model", "--pretrain", help="preset, config.json, directory or hub name")
     model.add_argument("--num-layers", "--num_layers", type=positive)
@@ -68,7 +70,11 @@ def add_training(p: argparse.ArgumentParser) -> None:
     how.add_argument("--save-model", action="store_true", default=None, help="write each trained model as safetensors")
     out = p.add_argument_group("output")
     out.add_argument("--output-dir", "--output", type=Path, help="results and checkpoints; default ./checkpoint/suite")
-    out.add_argument("--log-dir", type=Path, help="a log of JSON lines per run; default ./logs")
+    out.add_argument(
+        "--log-dir",
+        type=Path,
+        help="a log of JSON lines per run; default ./logs, of sft --output-dir",
+    )
     out.add_argument("--force", action="store_true", help="train again what is there already")
     out.add_argument("--quiet", action="store_true")
     out.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)

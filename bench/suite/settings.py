@@ -105,21 +105,27 @@ def from_environment(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def defaults(gpus: int) -> dict[str, Any]:
-    """The old scripts' table where there are GPUs; a tiny model on two CPU processes where there are none."""
+    """The 8B shape with four layers where there are GPUs; a tiny model on two CPU processes where there are none.
+    Neither needs a network: weights come from the seed, samples are the embedded ones."""
     if not gpus:
         return {"device": "cpu"}
     return {
-        "num_gpus": min(gpus, MAX_GPUS), "max_samples": 1000, "model": "meta-llama/Meta-Llama-3-8B",
-        "dataset": "Open-Orca/OpenOrca", "max_len": 2048, "dtype": "bf16", "lr": 1e-5,
+        "num_gpus": min(gpus, MAX_GPUS), "max_samples": 1000, "model": "llama-3.1-8b", "num_layers": 4,
+        "max_len": 2048, "dtype": "bf16", "lr": 1e-4,
         "attn": "flash_attention_2" if installed("flash_attn") else "sdpa",
     }  # fmt: skip
 
 
+PRETRAINED = {"num_layers": None, "lr": 1e-5}
+"""Defaults on GPUs for a model that is named: all of its layers, and what does not spoil its weights."""
+
+
 def settle(gpus: int, *layers: Mapping[str, Any]) -> Settings:
     """Settings from the machine's defaults and the given ones, later ones first. Raises `ConfigurationError`."""
-    merged = defaults(gpus)
+    given: dict[str, Any] = {}
     for layer in layers:
-        merged |= layer
+        given |= layer
+    merged = {**defaults(gpus), **(PRETRAINED if gpus and "model" in given else {}), **given}
     known = {field.name for field in fields(Settings)}
     settings = Settings(**{name: value for name, value in merged.items() if name in known})
     if settings.steps < 2:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import supervise
 from bench.configuration import Configuration, hash_inputs
-from bench.suite.data import prepare_data, prepare_seed, vocabulary_of
+from bench.suite.data import check_reachable, prepare_data, prepare_seed, vocabulary_of
 from bench.suite.log import read_log, write_log
 from bench.suite.settings import REORDERED, Cell, Settings
 from bench.sweep import Sweep
@@ -30,6 +30,7 @@ def with_data(settings: Settings, cells: Sequence[Cell], progress: supervise.Pro
 
     Raises `InputError`, `ConfigurationError` or `PreparationError`, each one line.
     """
+    check_reachable(settings)
     vocabulary = vocabulary_of(cells[0].configuration)
     folders = {flag: prepare_data(settings, vocabulary, flag) for flag in {c.name == REORDERED for c in cells}}
     hashes = {flag: hash_inputs(folder) for flag, folder in folders.items()}
@@ -73,14 +74,16 @@ class TrainingSweep(Sweep):
         self.cells = {cell.configuration.content_hash(): cell for cell in cells}
         settings.log_dir.mkdir(parents=True, exist_ok=True)
 
-    def _prepare(self, configuration: Configuration, folder: Path) -> None:
-        """Keep a checkpoint of the same run, and nothing else of what is there."""
+    def _prepare(self, configuration: Configuration) -> Path:
+        """A run that has left a checkpoint goes on where it is; any other starts anew."""
+        folder = configuration.directory(self.output)
         if self.force or not (folder / CHECKPOINTS / "latest").is_file():
-            super()._prepare(configuration, folder)
+            folder = super()._prepare(configuration)
         for pattern in STALE:
             for path in folder.glob(pattern):
                 path.unlink()
         write_orders(folder, self.settings, self.cells[configuration.content_hash()].name)
+        return folder
 
     def _job(self, configuration: Configuration) -> supervise.Job:
         return job(configuration, self.gpus)

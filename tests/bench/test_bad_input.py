@@ -81,7 +81,7 @@ def test_choices_of_later_versions_are_shown(tmp_path: Path, capsys: pytest.Capt
         (b"\xff\xfe", "--config "),
         (b"a = " + b"[" * 5000 + b"]" * 5000, "--config "),
         (b"inputs = 5", "inputs = 5: not a text"),
-        (b"inputs = ['a']", "inputs = ['a']: not a text"),
+        (b"inputs = ['a']", "--inputs a: no such file or directory"),
         (b"tp = 99999999999999999999", "tp = 99999999999999999999: larger than"),
         (b"tp = [%s]\nring = [%s]" % ((b"1," * 200,) * 2), "the lists make 40000 rows"),
         (b"backend = 'a:../../../elsewhere'", "--backend a:../../../elsewhere: use"),

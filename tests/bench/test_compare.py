@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
+import statistics
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -266,11 +268,72 @@ def test_result_directories_and_pyperf_files(tmp_path: Path, capsys: pytest.Capt
     assert bench(["compare", *suites, "--max-slowdown", "0.5"]) == 0
 
 
-def test_a_slowdown_within_the_noise_does_not_fail(tmp_path: Path) -> None:
+def test_a_slowdown_that_noise_could_be_is_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     losses = [3.0, 2.0]
     a = measured(tmp_path / "a", [0.10, 0.14], losses)
     b = measured(tmp_path / "b", [0.16, 0.12], losses, lr=1e-3)
-    assert bench(["compare", str(a), str(b), "--max-slowdown", "0.1"]) == 0
+    assert bench(["compare", str(a), str(b), "--max-slowdown", "0.1"]) == 3
+    shown = capsys.readouterr().out
+    assert "\nundecided  ddp-1x-L2-sdpa-packed (" in shown
+    assert "lr 0.0001 → 0.001" in shown
+    assert re.search(r"undecided \(0\.4\d to 3\.\d\d times\): 1\d processes each would decide", shown)
+    assert bench(["compare", str(a), str(b), "--max-slowdown", "0.5"]) == 0
+
+
+def test_so_many_processes_decide() -> None:
+    one, two = [0.10, 0.14], [0.16, 0.12]
+    enough = change("t", "second", one, two).deciding
+    assert enough is not None
+    for count, decided in ((enough // 4, False), (enough, True)):
+        # Samples of `count` with the same means and variances, on the logarithms.
+        a, b = ([math.exp(v) for v in _like([math.log(x) for x in each], count)] for each in (one, two))
+        assert change("t", "second", a, b).significant is decided
+    assert change("t", "second", [1.0, 1.1], [1.1, 1.0]).deciding is None
+    assert change("t", "second", [1.0, 1.001], [2.0, 2.001]).deciding is None
+
+
+def _like(values: list[float], count: int) -> list[float]:
+    count += count % 2
+    middle, spread = statistics.fmean(values), statistics.stdev(values) * math.sqrt((count - 1) / count)
+    return [middle + spread * (-1) ** n for n in range(count)]
+
+
+SLOW = {
+    "ours": lambda n, s: json.dumps({"step": n, "gpt_loss": 2.0, "seconds": s}),
+    "deepspeed": lambda n, s: (
+        f"epoch=0/micro_step={n}/global_step={n}, RunningAvgSamplesPerSec=1.0, "
+        f"CurrSamplesPerSec={8 / s:.4f}, MemAllocated=1.2GB"
+    ),
+    "megatron": lambda n, s: f" iteration {n:8}/ 100 | elapsed time per iteration (ms): {s * 1e3:.1f} | lm loss: 2.0",
+    "torchtitan": lambda n, s: f"[titan] step: {n}  loss: 2.0  memory: 3GiB(4%)  tps: {8192 / s:,.0f}  tflops: 1.2",
+    "verl": lambda n, s: f"step:{n} - actor/pg_loss:2.0 - timing_s/gen:9.0 - timing_s/step:{s:.3f}",
+    "bar": lambda n, s: f"Train:  {n}%|#| {n}/40 [00:01<00:02, {1 / s:.2f}it/s, loss=2.0]",
+    "slow bar": lambda n, s: f"  {n}%|#| {n}/40 [00:01<00:02, {s * 10:.2f}s/it]\n{{'loss': 2.0, 'epoch': {n}}}",
+}
+
+
+@pytest.mark.parametrize("trainer", SLOW)
+def test_what_is_slower_fails_in_every_kind_of_log(
+    trainer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loading = "Loading checkpoint shards: 100%|##########| 4/4 [00:00<00:00, 100.30it/s]\n"
+    for name, seconds in (("before", 0.5), ("same", 0.51), ("after", 0.75)):
+        # The first steps compile.
+        lines = [SLOW[trainer](n, seconds * (20 if n < 3 else 1)) for n in range(1, 30)]
+        (tmp_path / f"{name}.log").write_text(loading + "\n".join(lines) + "\n")
+    before, same, after = (str(tmp_path / f"{name}.log") for name in ("before", "same", "after"))
+    assert bench(["compare", before, after, "--max-slowdown", "0.1"]) == 1
+    assert "after takes 50." in capsys.readouterr().out.replace("49.9", "50.0")
+    assert bench(["compare", before, same, "--max-slowdown", "0.1"]) == 0
+
+
+def test_a_limit_on_time_fails_where_there_is_no_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.log").write_text("\n".join(f"step: {n} loss: {3 - n / 10}" for n in range(9)))
+    paths = [str(tmp_path / "a.log"), str(tmp_path / "b.log")]
+    assert bench(["compare", *paths]) == 0
+    assert bench(["compare", *paths, "--max-slowdown", "0.1"]) == 1
+    assert "a and b have no time or rate in common" in capsys.readouterr().out
 
 
 def test_two_sweeps_are_compared_row_by_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +342,11 @@ def test_two_sweeps_are_compared_row_by_row(tmp_path: Path, capsys: pytest.Captu
             seconds = [0.1 * factor, 0.1001 * factor, 0.0999 * factor]
             measured(tmp_path / stack / backend, seconds, [3.0, 2.0], backend=backend)
     assert bench(["compare", str(tmp_path / "old"), str(tmp_path / "new"), "--max-slowdown", "0.2"]) == 1
-    assert "FAIL  fsdp2-1x-L2-sdpa-packed (second)" in capsys.readouterr().out
+    name = "fsdp2-1x-L2-sdpa-packed"
+    assert f"FAIL  {name} (second)  against  {name} (first)" in capsys.readouterr().out
+    measured(tmp_path / "new" / "more", [0.1, 0.1], [3.0, 2.0], backend="ddp", attn="eager")
+    assert bench(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    assert f"not compared: ddp-1x-L2-eager-packed, only in {tmp_path / 'new'}" in capsys.readouterr().out
     assert bench(["compare", str(tmp_path / "old"), "--reference", "fsdp2-1x-L2-sdpa-packed"]) == 0
 
 
@@ -346,6 +413,29 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert error.startswith("bench compare: ")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step:{n} - actor/pg_loss:{loss} - actor/grad_norm:0.5 - critic/score/mean:1.0",
+        "Training epoch 0, iteration {n}/99 | global_step: {n} | reduced_train_loss: {loss} | grad_norm: 0.5",
+        "(TaskRunner pid=12) step:{n} - actor/kl_loss:9.0 - actor/pg_loss:np.float64({loss}) - actor/grad_norm:0.5",
+    ],
+)
+def test_losses_of_verl_and_nemo(line: str) -> None:
+    run = read_log([line.format(n=n, loss=2.0 - n / 8) for n in range(4)], "x")
+    assert run.loss is not None
+    assert run.loss.values == {n: 2.0 - n / 8 for n in range(4)}
+    assert run.grad_norm is not None
+    assert run.grad_norm.values[3] == 0.5
+
+
+def test_tensors_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"loss": torch.ones(2)}, tmp_path / "losses.pt")
+    assert bench(["compare", str(tmp_path / "losses.pt"), str(LOGS / "sft.log")]) == 2
+    assert "losses.pt: tensors, not a log; name the log of the run" in capsys.readouterr().err
 
 
 def test_memory_and_seconds_are_not_compared() -> None:

@@ -269,3 +269,23 @@ def test_the_synthetic_source_can_be_learned_and_repeats_itself() -> None:
         by_first[token][follower] += count
     top = sum(max(c.values()) for c in by_first.values()) / sum(pairs.values())
     assert top > 0.6  # the likeliest follower is drawn with probability 0.7
+
+
+def test_files_of_torch_save_are_read_and_run_nothing(tmp_path: Path) -> None:
+    content = {
+        "sequences": torch.arange(8).reshape(2, 4), "attention_mask": torch.ones(2, 4), "action_mask": torch.ones(2, 2)
+    }  # fmt: skip
+    for name, zipped in (("new.pt", True), ("old.pth", False), ("zipped.pkl", True)):
+        torch.save(content, tmp_path / name, _use_new_zipfile_serialization=zipped)
+    batches = list(read_batches(tmp_path))
+    assert [batch.sequences.tolist() for batch in batches] == [content["sequences"].tolist()] * 3
+
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (Path.touch, (tmp_path / "ran",))
+
+    torch.save({"sequences": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(InputError, match=r"evil\.pt: refused: ") as refused:
+        read_batch(tmp_path / "evil.pt")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "ran").exists()

@@ -218,3 +218,12 @@ def test_all_recorded_inputs_in_one_go(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert sorted(record["index"] for record in found) == list(range(len(list(Path(str(CAPTURED)).iterdir()))))
     assert all(math.isfinite(record["loss"]) for record in found)
+
+
+def test_the_statistics_say_what_they_leave_out() -> None:
+    record = dict.fromkeys((*records.PHASES, "peak_memory"), 0.01)
+    found = [{**record, "step": step, "loss": None if step == 3 else 1.0} for step in (1, 1, 2, 3)]
+    assert records.summary(found).splitlines()[-1] == (
+        "of 4 inputs left out: the first step (2 inputs), which pays for compilation and caches; 1 without loss"
+    )
+    assert "left out" not in records.summary(found[:1])

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from bench.cli import main as bench
 from bench.configuration import Configuration, model_name, seed_folder
 from bench.report.columns import as_csv, table
+from bench.report.glance import works
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
+from bench.report.series import chart_data
 from bench.results import build_result, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,7 +266,10 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(page_file.as_uri())
-        layers = "[...document.querySelectorAll('#rows tbody tr')].map(row => row.cells[3].textContent)"
+        at = page.evaluate(
+            "[...document.querySelectorAll('#rows th[scope=col]')].findIndex(h => h.innerText == 'layers')"
+        )
+        layers = f"[...document.querySelectorAll('#rows tbody tr')].map(row => row.cells[{at}].textContent)"
         heading = page.locator("#rows th button", has_text="layers")
         heading.click()
         assert page.evaluate(layers) == ["2", "2", "4", "8"]
@@ -276,6 +281,13 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
         before = page.evaluate(colour)
         page.locator("#theme").click()
         assert page.evaluate(colour) != before
+        shown = "[...document.querySelectorAll('#rows tbody tr')].filter(row => !row.hidden).length"
+        page.locator("select[data-column=layers]").select_option("4")
+        assert page.evaluate(shown) == 1
+        page.locator("select[data-column=layers]").select_option("")
+        page.locator("#search").fill("crash fsdp2")
+        assert (page.evaluate(shown), page.locator("#count").inner_text()) == (1, "1 of 4 rows")
+        page.locator("#search").fill("")
         page.locator("#grid ~ .wide a.failed").first.click()
         assert page.locator("details[open] pre").count() == 1
         page.locator("table.matrix a", has_text="hang").click()
@@ -285,3 +297,84 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
         browser.close()
     assert said == []
     assert asked == [page_file.as_uri()]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
+def test_the_page_draws_its_charts_at_any_width(page_file: Path, width: int, scheme: str, tmp_path: Path) -> None:
+    """Every canvas has drawn something in the colours of the page, nothing is wider than the window."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.goto(page_file.as_uri())
+        for key in ("throughput", "memory", "phases", "losses"):
+            image = page.locator(f"#chart-{key}").screenshot(path=tmp_path / f"{key}.png")
+            assert len(set(image)) > 100, key
+            painted = (
+                f"(() => {{ const c = document.getElementById('chart-{key}'); const d = c.getContext('2d')"
+                ".getImageData(0, 0, c.width, c.height).data; let n = 0;"
+                "for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()"
+            )
+            assert page.evaluate(painted) > 500, key
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        points = "Chart.getChart('chart-throughput').data.datasets[0].data.map(p => [p.x, Math.round(p.y)])"
+        assert page.evaluate(points) == [[2, 8333], [4, 7143], [8, 5556]]
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+        assert dark == (scheme == "dark")
+        page.locator("#chart-throughput").click(position=page.evaluate(
+            "(() => { const p = Chart.getChart('chart-throughput').getDatasetMeta(0).data[1];"
+            "return { x: p.x, y: p.y }; })()"))  # fmt: skip
+        assert page.locator("details[open] summary", has_text="L4").count() == 1
+        browser.close()
+
+
+def test_what_is_fastest_fits_and_trains_right_stands_first(tmp_path: Path) -> None:
+    def row(backend: str, seconds: float, memory: int, losses: list[float], **settings: object) -> dict[str, object]:
+        found = result(4, backend, head=seconds, per_layer=0.0)
+        configuration = Configuration(backend=backend, num_layers=4, device="cpu", **settings)  # type: ignore[arg-type]
+        run = found["runs"][0] | {"losses": losses}  # type: ignore[index]
+        run["memory"] = {kind: {"forward": memory} for kind in ("allocated", "reserved")}
+        return build_result(configuration, [run], status="ok", environment={})
+
+    for name, value in {
+        "a": row("ddp", 0.1, 4 * 10**9, [3.0, 2.0]), "b": row("fsdp2", 0.2, 10**9, [3.0, 2.02]),
+        "c": row("deepspeed", 0.4, 2 * 10**9, [3.0, 2.5]), "longer": row("ddp", 0.05, 10**9, [9.0, 8.0], seq_len=4096),
+    }.items():  # fmt: skip
+        write_json(tmp_path / name / "result.json", value)
+    failed = build_result(Configuration(num_layers=4, device="cpu", attn="eager"), [], status="oom", message="m")
+    write_json(tmp_path / "d" / "result.json", failed)
+    most, other = works(collect([tmp_path]).rows)
+    assert (most.fastest and most.way(most.fastest), most.leanest and most.way(most.leanest)) == (
+        "ddp sdpa",
+        "fsdp2 sdpa",
+    )
+    assert (most.ahead, most.of_slowest, most.saves) == pytest.approx((1.0, 4.0, 0.75), rel=1e-6)
+    assert (most.alike, most.compared, most.worst) == (2, 3, pytest.approx(0.25))
+    assert dict(most.failed) == {"oom": 1}
+    assert "4096 tokens" in other.name
+    assert len(other.rows) == 1
+    page = tmp_path / "page.html"
+    assert bench(["report", str(tmp_path), "--output", str(page)]) == 0
+    text = page.read_text()
+    assert text.index("100.0% ahead of the next and 4.0 times the slowest") < text.index('<table id="rows">')
+
+
+def test_charts_never_join_unlike_rows_and_show_outliers(tmp_path: Path) -> None:
+    for layers in (2, 4, 8, 16):
+        for length in (1024, 2048):
+            slow = 5.0 if (layers, length) == (8, 1024) else 1.0
+            value = result(layers, head=0.1 * slow, per_layer=0.01 * slow)
+            configuration = {**value["configuration"], "seq_len": length, "num_gpus": 1}  # type: ignore[dict-item]
+            write_json(tmp_path / f"{layers}-{length}" / "result.json", {**value, "configuration": configuration})
+    found = collect([tmp_path])
+    groups = chart_data(found, works(found.rows))["layers"]
+    assert sorted(len(line["points"]) for group in groups for line in group["lines"]) == [4, 4]
+    assert {group["name"].split(", ")[3] for group in groups} == {"1024 tokens", "2048 tokens"}
+    outliers = {
+        (group["name"].split(", ")[3], point["layers"]): point["outlier"]
+        for group in groups for line in group["lines"] for point in line["points"] if point["outlier"]
+    }  # fmt: skip
+    assert outliers == {("1024 tokens", 8): "outlier: +400% time against the line through the other depths"}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from bench import availability, cli, results, supervise
+from bench import availability, cli, results, setting_flags, supervise
+from bench.commands import run as run_command
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse
 from bench.progress import Progress
@@ -86,9 +87,12 @@ def test_pyperf_reads_and_compares_the_results(finished: tuple[Path, subprocess.
         [sys.executable, "-m", "pyperf", "stats", files[0]], capture_output=True, text=True, check=True
     )
     for phase in ("forward", "backward", "optimizer", "peak_memory"):
-        assert f":{phase}" in stats.stdout
-    compared = [sys.executable, "-m", "pyperf", "compare_to", files[0], files[0]]
-    assert subprocess.run(compared, capture_output=True, text=True, check=True).returncode == 0
+        assert f"\n{phase}\n" in f"\n{stats.stdout}"
+    compared = [sys.executable, "-m", "pyperf", "compare_to", files[0], files[-1]]  # of two backends
+    told = subprocess.run(compared, capture_output=True, text=True, check=True).stdout
+    assert files[0].split("/")[-2].split("-")[0] != files[-1].split("/")[-2].split("-")[0]
+    assert "forward" in told
+    assert "Skipped" not in told
 
 
 def test_a_second_run_measures_nothing_again(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -194,8 +198,9 @@ def test_wrong_usage_is_one_line_and_status_2(
         ("tp = true", "tp = True: not a whole number"),
         ("packing = 'no'", "packing = 'no': neither true nor false"),
         ("backend = 3", "backend = 3: not a text"),
-        ("dtype = ['bf16', 'fp32']", "dtype = ['bf16', 'fp32']: choose from bf16"),
-        ("layers = 2", "no such setting: layers"),
+        ("dtype = ['bf16', 'fp23']", "dtype = 'fp23': choose from bf16"),
+        ("layers = 2", "no such setting: layers; did you mean num_layers?"),
+        ("processes = [1, 2]", "processes = [1, 2]: one whole number from 1 on, for all rows"),
         ("tp = ", "--config "),
     ],
 )
@@ -225,7 +230,7 @@ def test_a_rank_of_what_cannot_run_is_a_row_too(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     environment |= {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert "[backend-tp]" in done.stdout
     assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*/result.json")] == ["unsupported"]
 
@@ -294,24 +299,47 @@ def test_a_terminal_gets_a_bar_and_others_a_line_per_phase(
 ) -> None:
     def shown(terminal: bool) -> list[str]:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-        progress = Progress(2)
-        progress.started = 0.0
+        clock[0] = 0.0
+        progress = Progress([False, False])
         progress.begin(0, "first")
         for count in (1, 2, 3):
             progress.update("measure", count, 4)
+        clock[0] = 60.0
         progress.begin(1, "second")
         progress.update("measure", 3, 4)
         return capsys.readouterr().err.replace("\r\033[K", "\n").strip().splitlines()
 
     monkeypatch.setenv("COLUMNS", "90")
-    monkeypatch.setattr("bench.progress.time.monotonic", lambda: 60.0)
+    clock = [0.0]
+    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
     bars = shown(terminal=True)
     assert [line.rpartition("left ")[2] for line in bars] == [
         *(f"[1/2] first: measure {count}/4" for count in (1, 2, 3)), "[2/2] second: measure 3/4"
     ]  # fmt: skip
     assert [line.split("%")[0].strip() for line in bars] == ["30", "32", "34", "84"]  # 4 of 7 phases and a part
-    assert [re.search(r"\d\d:\d\d", line)[0] for line in bars] == ["02:17", "02:06", "01:56", "00:11"]  # type: ignore[index]
-    assert shown(terminal=False) == ["[1/2] first: measure", "[2/2] second: measure, about 11 s left"]
+    assert [line.split("|")[2].split()[0] for line in bars] == ["?", "?", "?", "00:19"]
+    assert shown(terminal=False) == ["[1/2] first: measure", "[2/2] second: measure, about 19 s left"]
+
+
+def test_the_time_left_does_not_count_compilation_as_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
+    progress = Progress([True, False, False, True], quiet=True)
+    progress.begin(0, "compiled")
+    for phase, seconds in (("load", 10), ("compile", 1000), ("warmup", 5), ("measure", 15)):
+        progress.update(phase, 0, 0)
+        clock[0] += seconds
+    progress.begin(1, "eager")
+    progress.update("start", 0, 0)
+    assert progress.left(0, 0) == pytest.approx(3 * 30 + 1000)  # one of the three that are left compiles
+    clock[0] += 30
+    progress.begin(2, "eager too")
+    progress.update("start", 0, 0)
+    assert progress.left(0, 0) == pytest.approx(2 * 30 + 1000)
+    clock[0] += 30
+    progress.begin(3, "compiled too")
+    progress.update("compile", 0, 0)
+    assert progress.left(0, 0) == pytest.approx(30 * 5 / 7)  # what it still compiles is not known
 
 
 def test_the_table_tells_what_compiling_took_and_what_never_settled() -> None:
@@ -366,3 +394,81 @@ def test_an_unreadable_result_is_measured_again(tmp_path: Path) -> None:
     assert results.read_result(tmp_path) is None
     (tmp_path / "result.json").write_text('{"schema": 999}')
     assert results.read_result(tmp_path) is None
+
+
+def test_every_setting_takes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sweep.toml").write_text("max-norm = [0, 1.0]\nprocesses = 3\ngradient_checkpointing = [true, false]\n")
+    flags = ["--config", str(tmp_path / "sweep.toml"), "--micro-batch-size", "1,2", "--dtype", "fp32,bf16"]
+    options = run_command.parser().parse_args([*flags, "--lr", "1e-3,1e-4", "--packing", "on,off", "--head", "full"])
+    cells = expand(run_command._settings(options), gpus=0)
+    assert options.processes == 3
+    varied = ("max_norm", "gradient_checkpointing", "micro_batch_size", "dtype", "lr", "packing")
+    assert len({tuple(getattr(c, name) for name in varied) for c in cells}) == len(cells) == 2**6
+    names = {field.name for field in fields(Configuration)} - {"device", "trust_remote_code", "input_hash"}
+    assert names <= {action.dest for action in run_command.parser()._actions if action.type or action.nargs == "?"}
+    for flag, values in (("--no-backward", [False]), ("--backward", [True]), ("--no-reshard", [False])):
+        given = run_command._settings(run_command.parser().parse_args([flag]))
+        assert list(given.values()) == [values]
+
+
+def test_recorded_inputs_are_an_axis_too(tmp_path: Path) -> None:
+    for name in ("a", "b,c"):
+        (tmp_path / name).write_text(name)
+    both = f"{tmp_path / 'a'},{__file__}"
+    assert len({c.input_hash for c in expand({"inputs": setting_flags.listed_value("inputs")(both)}, 0)}) == 2
+    assert setting_flags.listed_value("inputs")(str(tmp_path / "b,c")) == [str(tmp_path / "b,c")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--num-layer", "2"], "no such flag: --num-layer; did you mean --num-layers?"),
+        (["--dtype", "fp31"], "'fp31': choose from bf16, fp16, fp32; did you mean fp32?"),
+        (["--tp", "0"], "'0' is not a whole number from 1 on"),
+        (["--packing", "perhaps"], "'perhaps' is neither on nor off"),
+        (["surplus"], "no such argument: surplus; python -m bench run --help shows what there is"),
+    ],
+)
+def test_wrong_flags_are_one_line_with_the_nearest_name(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(flags)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.startswith("bench run: ")
+    assert error.endswith(f"{message}\n")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "reason"),
+    [
+        ({"num_gpus": 999_999, "device": "cpu"}, 0, "999,999 ranks: no cluster has as many"),
+        ({"num_gpus": 999_999, "device": "cuda"}, 10**6, "999,999 ranks: no cluster has as many"),
+        ({"num_gpus": 60_000, "device": "cpu"}, 0, "60,000 processes on 2 cores"),
+        ({"num_layers": 10**7, "device": "cpu"}, 0, "it would need about "),
+        ({"num_layers": 10**4, "model": "llama-3.1-8b", "device": "cuda"}, 1, "it would need about "),
+        ({"num_layers": 8, "model": "llama-3.1-8b", "device": "cuda"}, 1, None),
+    ],
+)
+def test_what_cannot_exist_is_refused(
+    changes: dict[str, object], gpus: int, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.capacity.os.cpu_count", lambda: 2)
+    refused = refusal(parse(changes), gpus)
+    assert refused is None if reason is None else str(refused and refused[0]).startswith(reason)
+
+
+def test_a_dry_run_says_what_is_kept(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, _ = finished
+    flags = ["--backend", "fsdp2", "--num-gpus", "2", *SMALL, "--output", str(output), "--dtype", "fp32", "--dry-run"]
+    for more, words in (
+        ([], ["kept: ok", "would run"]), (["--force"], ["would run"] * 2),
+        (["--processes", "3"], ["would run, 1 more process", "would run"]),
+    ):  # fmt: skip
+        assert main([*flags, *more, "--seq-len", "32,64"]) == 0
+        lines = capsys.readouterr().out.splitlines()[2:]
+        assert [line.split("-  ")[-1].strip() for line in lines] == words

@@ -19,16 +19,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import hub
+from bench.cli import main as command
 from bench.commands import sft, suite
 from bench.configuration import ConfigurationError
 from bench.inputs.batch import InputError
 from bench.inputs.captured import read_batches
-from bench.inputs.dataset import ByteTokenizer, Sample, read_samples, tokenize
+from bench.inputs.dataset import ByteTokenizer, Sample, find_tokenizer, read_samples, tokenize
 from bench.suite import flags as suite_flags
 from bench.suite.criteria import compare_losses, falls, judge
 from bench.suite.data import once, prepare_data
 from bench.suite.log import read_log
 from bench.suite.settings import REORDERED, cells, from_environment, settle
+from bench.suite.sweep import log_path
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--max-len", "96", "--quiet", "--device", "cpu"]
@@ -101,10 +104,10 @@ def test_variables_of_the_old_scripts_choose_the_runs() -> None:
         settle(0, {"num_gpus": 8, "max_samples": 9})
 
 
-def test_defaults_are_those_of_the_old_scripts_where_there_are_gpus() -> None:
+def test_defaults_have_the_sizes_of_the_old_scripts_where_there_are_gpus() -> None:
     table = settle(8)
     assert (table.num_gpus, table.max_samples, table.tp_sizes, table.ring_sizes) == (8, 1000, (2,), (2,))
-    assert (table.model, table.dataset) == ("meta-llama/Meta-Llama-3-8B", "Open-Orca/OpenOrca")
+    assert (table.model, table.num_layers, table.dataset) == ("llama-3.1-8b", 4, "embedded")
     assert (table.zero_stage, table.log_dir) == (2, Path("logs"))
     given = {"MODEL": "m", "DATASET": "d.jsonl", "OUTPUT_DIR": "o", "LOG_DIR": "l", "MAX_SAMPLES": "48", "NUM_GPUS": ""}
     told = settle(4, from_environment(given))
@@ -237,6 +240,48 @@ def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: 
         next(read_samples("some/data", max_len=64, seed=0))
     assert "\n" not in str(found.value)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--dataset", "some/data"], "--dataset some/data: not on this disk, and 127.0.0.1 cannot be reached: "),
+        (["--tokenizer", "some/one"], "--tokenizer some/one: not on this disk, and 127.0.0.1 cannot be reached: "),
+        (["--model", "some/one"], "--model some/one: not on this disk, and 127.0.0.1 cannot be reached: "),
+    ],
+)
+def test_what_the_hub_cannot_give_fails_at_once(
+    flags: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing listens at this address, and no proxy leads there."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.chdir(tmp_path)
+    started = time.monotonic()
+    assert command(["suite", "--device", "cpu", *flags]) == 2
+    assert time.monotonic() - started < 30
+    error = capsys.readouterr().err
+    assert error.startswith(f"bench suite: {told}")
+    assert "; use " in error
+    assert error.count("\n") == 1
+
+
+def test_sft_keeps_its_log_where_its_output_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for flags, folder in (([], "logs"), (["--output-dir", "o"], "o"), (["--output-dir", "o", "--log-dir", "l"], "l")):
+        options = sft.parser().parse_args(flags)
+        settings = settle(0, sft.log_beside(options), suite_flags.given(options))
+        assert log_path(settings, "fsdp2") == Path(folder).resolve() / "fsdp2_test.log"
+
+
+def test_no_default_needs_a_network(tmp_path: Path) -> None:
+    for gpus in (0, 8):
+        settings = settle(gpus)
+        assert not any(hub.is_name(name) for name in (settings.model, settings.tokenizer, settings.dataset))
+        assert isinstance(find_tokenizer(settings.tokenizer, settings.model), ByteTokenizer)
+    assert isinstance(find_tokenizer("auto", "some/model-that-is-not-here"), ByteTokenizer)
+    named = settle(8, {"model": "some/model"})
+    assert (named.num_layers, named.dataset, named.lr) == (None, "embedded", 1e-5)
 
 
 def test_only_answers_are_learned_and_long_samples_are_cut() -> None:

@@ -72,7 +72,7 @@ def test_the_progress_of_a_resumed_sweep_counts_what_is_left(
     LightSweep(cells[:2], tmp_path, processes=1, quiet=True, choose=lambda _: "").run()
     LightSweep(cells, tmp_path, processes=2, choose=lambda _: "").run()
     places = dict.fromkeys(line.split()[0] for line in capsys.readouterr().err.splitlines())
-    assert list(places) == ["[1/2]", "[2/2]"]
+    assert list(places) == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]  # one process more for two rows, two for the third
 
 
 def test_rows_that_do_not_train_alike_are_told(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_rows_that_do_not_train_alike_are_told(tmp_path: Path) -> None:
     assert run() == ["ok", "ok", "ok"]
     assert run(check_losses=True) == ["ok", "loss_mismatch", "ok"]
     result = json.loads((cells[1].directory(tmp_path) / "result.json").read_text())
-    assert result["message"] == "step 2: loss 0.99000, ddp-2x-sdpa-packed has 0.90000"
+    assert result["message"] == "step 2: loss 0.99000, ddp-2x-sdpa-packed-seed42 has 0.90000"
     assert result["summary"]["last_loss"] == 0.99
 
 

@@ -1,0 +1,56 @@
+"""What is named as on the hub: whether it is here, and whether it can be had, before anything waits for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import urllib.parse
+import urllib.request
+from functools import cache
+from pathlib import Path
+
+SECONDS = 3.0
+"""To connect; the hub's own client tries for minutes."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a text names something on the hub: `owner/name`, and no path that is there."""
+    path = Path(text)
+    return bool(re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", text)) and not path.exists() and not path.parent.exists()
+
+
+def is_cached(name: str, file: str) -> bool:
+    """Whether a file of a model on the hub is on this disk."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:
+        return False
+    try:
+        return isinstance(try_to_load_from_cache(name, file), str)
+    except HFValidationError:
+        return False
+
+
+def unreachable() -> str:
+    """Why nothing can be had from the hub, "" where it answers."""
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true"):
+        return "HF_HUB_OFFLINE is set"
+    from huggingface_hub import constants
+
+    return _problem(constants.ENDPOINT)
+
+
+@cache
+def _problem(endpoint: str) -> str:
+    """Of a connection to the hub, or to the proxy that leads there."""
+    scheme = urllib.parse.urlsplit(endpoint).scheme
+    proxy = urllib.request.getproxies().get(scheme)
+    place = urllib.parse.urlsplit(proxy if proxy and "://" in proxy else f"//{proxy}" if proxy else endpoint)
+    port = place.port or (80 if (place.scheme or scheme) == "http" else 443)
+    try:
+        socket.create_connection((place.hostname or "", port), timeout=SECONDS).close()
+    except OSError as error:
+        return f"{place.hostname} cannot be reached: {error.strerror or error}"
+    return ""

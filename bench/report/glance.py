@@ -1,0 +1,125 @@
+"""What a report says first: of the rows that do the same work, which is fastest, which needs least memory, whether they
+train alike, and by how much."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from bench.compare.losses import align
+from bench.compare.series import Series
+from bench.configuration import Configuration, model_name
+from bench.identity import processor
+from bench.labels import words
+from bench.report.rows import Row
+
+THRESHOLD = 0.05
+"""Relative difference of losses up to which rows train alike, as `bench compare` has it."""
+
+WAYS = (
+    "backend", "zero_stage", "tp", "ring", "attn", "compile", "packing", "head", "gradient_checkpointing",
+    "cpu_offload", "reshard_after_forward", "reduce_dtype", "sequence_parallel", "tp_plan",
+)  # fmt: skip
+"""Settings that say how the work is done, not what it is."""
+NO_WORK = ("steps", "warmup", "device", "trust_remote_code", "inputs")
+WORK = tuple(f.name for f in fields(Configuration) if f.name not in (*WAYS, *NO_WORK))
+
+
+@dataclass
+class Work:
+    """Rows that do the same: one model at one depth, on as many GPUs of one kind, with the same samples."""
+
+    name: str
+    rows: list[Row]
+    ways: dict[int, str]
+    """What each row does otherwise than the others, by its identity."""
+    fastest: Row | None = None
+    leanest: Row | None = None
+    ahead: float | None = None
+    """How much faster the fastest is than the next, 0.1 for ten percent; None without a next."""
+    of_slowest: float | None = None
+    saves: float | None = None
+    """How much less memory the leanest needs than the hungriest."""
+    alike: int = 0
+    compared: int = 0
+    worst: float = 0.0
+    """The largest relative difference of a loss from those of the first row."""
+    failed: Counter[str] = field(default_factory=Counter)
+
+    def way(self, row: Row) -> str:
+        return self.ways[id(row)]
+
+
+def works(rows: Sequence[Row]) -> list[Work]:
+    """What rows have in common, those with the most rows first."""
+    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        key = *(getattr(row.configuration, name) for name in WORK), processor(row.environment)
+        found[key].append(row)
+    names = _names([members[0] for members in found.values()])
+    made = [_work(name, members) for name, members in zip(names, found.values(), strict=True)]
+    return sorted(made, key=lambda work: (-sum(row.tokens is not None for row in work.rows), work.name))
+
+
+def _names(firsts: Sequence[Row]) -> list[str]:
+    """The work in words: model, layers, ranks and lengths, and what else tells one from another."""
+    told = ("model", "num_layers", "num_gpus", "seq_len")
+    more = words([row.configuration for row in firsts], [name for name in WORK if name not in told])
+    processors = [processor(row.environment) for row in firsts]
+    found = []
+    for row, rest, kind in zip(firsts, more, processors, strict=True):
+        c = row.configuration
+        parts = [model_name(c.model), "all layers" if c.num_layers is None else f"{c.num_layers} layers"]
+        on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
+        parts.append(f"{c.num_gpus} {'process' if on_cpu else 'GPU'}{('es' if on_cpu else 's') * (c.num_gpus > 1)}")
+        parts += [f"{c.seq_len} tokens"] * (not c.input_hash) + [rest] * bool(rest)
+        found.append(", ".join([*parts, *[kind] * (len(set(processors)) > 1 and bool(kind))]))
+    return found
+
+
+def _work(name: str, rows: list[Row]) -> Work:
+    more = words([row.configuration for row in rows], [n for n in WAYS if n not in ("zero_stage", "tp", "ring")][1:])
+    ways = {id(row): " ".join(filter(None, (row.variant, text))) for row, text in zip(rows, more, strict=True)}
+    work = Work(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
+    _speeds(work)
+    _memories(work)
+    _losses(work)
+    return work
+
+
+def _speeds(work: Work) -> None:
+    timed = sorted((row for row in work.rows if row.with_optimizer), key=lambda row: -(row.with_optimizer or 0.0))
+    if not timed:
+        return
+    rates = [row.with_optimizer or 0.0 for row in timed]
+    work.fastest = timed[0]
+    work.ahead = rates[0] / rates[1] - 1.0 if len(rates) > 1 else None
+    work.of_slowest = rates[0] / rates[-1] if len(rates) > 1 else None
+
+
+def _memories(work: Work) -> None:
+    known = sorted((row for row in work.rows if row.memory), key=lambda row: row.memory or 0.0)
+    if known:
+        work.leanest = known[0]
+        work.saves = 1.0 - (known[0].memory or 0.0) / (known[-1].memory or 1.0) if len(known) > 1 else None
+
+
+def _losses(work: Work) -> None:
+    """Rows whose steps hold the same samples are held against the first of them."""
+    dealt: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in work.rows:
+        if len(row.losses) > 1:
+            dealt[row.configuration.batch, row.configuration.dp if row.configuration.inputs else 0].append(row)
+    differences = [found for members in dealt.values() if len(members) > 1 for found in _apart(members)]
+    work.compared, work.worst = len(differences), max(differences, default=0.0)
+    work.alike = sum(difference <= THRESHOLD for difference in differences)
+
+
+def _apart(rows: Sequence[Row]) -> list[float]:
+    """The largest relative difference of each row's losses from the first row's; what a policy's loss is apart near
+    zero, by a hundredth of its largest value, counts as none."""
+    reference = Series.of("loss", rows[0].losses)
+    atol = max(map(abs, rows[0].losses)) / 100
+    return [align(reference, Series.of("loss", row.losses), THRESHOLD, atol=atol).max_difference for row in rows]

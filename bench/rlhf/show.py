@@ -1,0 +1,150 @@
+"""`bench plan --recipe`: the job in a launch script or command, and what its GPUs must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.rlhf import command, frameworks
+from bench.rlhf.job import GENERATE, Job, Moment, moments, problems
+from rules.models import ModelError, ModelFacts, find, resolve
+
+ERROR = 0.08
+"""Relative error of predicted peaks (`reports/h200/memory.md`)."""
+
+
+MOMENT = ("GPUs of", "moment", "working GB", "others GB", "engine GB", "overhead GB", "needed GB", "")
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be planned; the message is one line."""
+
+
+def job_of(recipe: str, gpus: int | None, named: str | None) -> Job:
+    """The job of a script, or of a command given as one text. `named` says which model a role has, as `ROLE=NAME`
+    with commas between, or `NAME` for all whose own is not known. Raises `RecipeError`."""
+    path = Path(recipe)
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe
+        if not path.is_file() and " " not in recipe.strip():
+            raise RecipeError(f"--recipe {recipe}: no such file, and no command")
+        read = command.read(text)
+        return frameworks.job(read, _models(read, _named(named)), gpus)
+    except RecipeError:
+        raise
+    except OSError as error:
+        raise RecipeError(f"--recipe {recipe}: {error.strerror}") from None
+    except (ValueError, ModelError) as error:
+        shown = recipe if len(recipe) < 60 else f"{recipe[:57]}…"
+        raise RecipeError(f"--recipe {shown}: {error}") from None
+
+
+def _named(text: str | None) -> dict[str, str]:
+    pairs = [part.rpartition("=") for part in (text or "").split(",") if part]
+    return {role: name for role, _, name in pairs}
+
+
+def _models(read: command.Command, named: Mapping[str, str]) -> dict[str, ModelFacts]:
+    framework = frameworks.of(read)
+    found = {}
+    for role in framework.roles(read):
+        said = next((read.text(option) for option in framework.MODELS[role] if read.text(option)), "")
+        found[role] = _model(role, said, named)
+    return found
+
+
+def _model(role: str, said: str, named: Mapping[str, str]) -> ModelFacts:
+    """By what `--model` says of the role, by what the command names, by what `--model` says of all."""
+    if role in named:
+        return resolve(named[role])
+    known = (find(said) or find(said.rstrip("/").rpartition("/")[2]) or _on_disk(said)) if said else None
+    if known is None and "" in named:
+        return resolve(named[""])
+    if known is None:
+        raise RecipeError(f"the {role} is {said or 'not named'}, whose sizes are not known: --model {role}=NAME")
+    return known
+
+
+def _on_disk(said: str) -> ModelFacts | None:
+    return resolve(said) if Path(said).exists() else None
+
+
+def as_text(job: Job, gpu_memory: float) -> str:
+    """Models, moments, and whether it fits."""
+    return "\n".join([*_models_text(job), "", *_moments_text(job, gpu_memory), "", *verdict(job, gpu_memory)])
+
+
+def verdict(job: Job, gpu_memory: float) -> list[str]:
+    """The last lines: fits, with what is left, or why not."""
+    wrong = problems(job, gpu_memory)
+    if wrong:
+        return [f"does not fit: {line}" for line in wrong]
+    predicted = [moment for moment in moments(job, gpu_memory) if moment.name != GENERATE]  # a share is no prediction
+    if not predicted:
+        return ["fits"]
+    left = gpu_memory - predicted[0].needed
+    word = "tight" if left < ERROR * gpu_memory else "fits"
+    advice = ", which is less than predictions are good for" if word == "tight" else ""
+    return [f"{word}: {left / 1e9:.1f} GB are left at the fullest moment, {predicted[0].name}{advice}"]
+
+
+def _models_text(job: Job) -> list[str]:
+    rows: list[tuple[str, ...]] = [("model", "", "GPUs", "split", "micro-batch", "weights GB", "optimizer GB")]
+    for part in job.parts:
+        layout = part.layout
+        backend = f"zero-{layout.zero_stage}" if layout.backend == "deepspeed" else layout.backend
+        split = f"{backend} dp {layout.dp} tp {layout.tp} ring {layout.ring}"
+        micro = f"{layout.micro_batch_size} x {layout.seq_len}" if part.trains else f"{part.score_tokens:,.0f} tokens"
+        sizes = [f"{size / 1e9:.1f}" for size in (part.weights, part.optimizer)]
+        rows.append((part.role, part.facts.name, str(part.gpus), split, micro, *sizes))
+    if job.engine:
+        one = job.engine
+        cached = f"{one.share:.0%} of a GPU{', sleeps' if one.sleeps else ''}"
+        rows.append(("rollout", one.facts.name, str(one.gpus), f"{one.count} engines tp {one.tp}", cached,
+                     f"{one.weights / 1e9:.1f}", "-"))  # fmt: skip
+    return [f"{job.framework}:", *_columns(rows)]
+
+
+def _moments_text(job: Job, gpu_memory: float) -> list[str]:
+    rows: list[tuple[str, ...]] = [
+        ("GPUs of", "moment", "working GB", "others GB", "engine GB", "overhead GB", "needed GB", "")
+    ]
+    for moment in moments(job, gpu_memory):
+        parts = (moment.working, moment.resident, moment.engine, moment.overhead, moment.needed)
+        shown = [f"{size / 1e9:.1f}" for size in parts]
+        rows.append((" + ".join(moment.group), moment.name, *shown, "" if moment.needed <= gpu_memory else "too much"))
+    lines = _columns(rows)
+    if job.engine:
+        tokens = job.engine.cache_tokens(gpu_memory)
+        lines.append(f"the engine's cache holds {max(tokens, 0):,} tokens, a sequence at most {job.engine.length:,}")
+    return lines
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def as_data(job: Job, gpu_memory: float) -> dict[str, Any]:
+    """Plain values in bytes: `{"version": 1, "framework", "parts", "engine", "moments", "problems"}`."""
+    engine = job.engine
+    return {
+        "version": 1, "framework": job.framework, "gpu_memory": gpu_memory, "problems": problems(job, gpu_memory),
+        "parts": [
+            {"role": p.role, "model": p.facts.name, "gpus": p.gpus, "weights": p.weights, "optimizer": p.optimizer}
+            for p in job.parts
+        ],
+        "engine": engine and {
+            "gpus": engine.gpus, "tp": engine.tp, "share": engine.share, "sleeps": engine.sleeps,
+            "weights": engine.weights, "cache_tokens": engine.cache_tokens(gpu_memory),
+        },
+        "moments": [_moment(moment) for moment in moments(job, gpu_memory)],
+    }  # fmt: skip
+
+
+def _moment(moment: Moment) -> dict[str, Any]:
+    return {
+        "group": list(moment.group), "name": moment.name, "working": moment.working, "resident": moment.resident,
+        "engine": moment.engine, "overhead": moment.overhead, "needed": moment.needed,
+    }  # fmt: skip

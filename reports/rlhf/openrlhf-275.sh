@@ -1,0 +1,21 @@
+python3 examples/train_ppo_ray.py \
+  --ref_num_nodes 1 \
+  --ref_num_gpus_per_node 1 \
+  --reward_num_nodes 1 \
+  --reward_num_gpus_per_node 1 \
+  --critic_num_nodes 1 \
+  --critic_num_gpus_per_node 1 \
+  --actor_num_nodes 1 \
+  --actor_num_gpus_per_node 1 \
+  --pretrain /root/llama-2-7b-chat-hf \
+  --reward_pretrain Llama-2-7b-rm \
+  --micro_train_batch_size 8 \
+  --train_batch_size 64 \
+  --micro_rollout_batch_size 16 \
+  --prompt_max_len 1024 \
+  --generate_max_len 1024 \
+  --zero_stage 2 \
+  --bf16 \
+  --actor_init_on_gpu \
+  --adam_offload \
+  --flash_attn

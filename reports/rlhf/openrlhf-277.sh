@@ -1,0 +1,14 @@
+torchrun \
+  --nproc_per_node=4 train_ppo.py \
+  --pretrain xxxxx/codellama_13b_sft_v3 \
+  --reward_pretrain xxxxx/codellama_13b_v3_rm \
+  --micro_train_batch_size 1 \
+  --train_batch_size 4 \
+  --micro_rollout_batch_size 4 \
+  --prompt_max_len 1024 \
+  --generate_max_len 1024 \
+  --zero_stage 2 \
+  --bf16 \
+  --actor_init_on_gpu \
+  --flash_attn \
+  --gradient_checkpointing

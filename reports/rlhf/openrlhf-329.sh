@@ -1,0 +1,23 @@
+python3 examples/train_ppo_ray.py \
+  --ref_num_nodes 1 \
+  --ref_num_gpus_per_node 4 \
+  --reward_num_nodes 1 \
+  --reward_num_gpus_per_node 4 \
+  --critic_num_nodes 1 \
+  --critic_num_gpus_per_node 8 \
+  --actor_num_nodes 1 \
+  --actor_num_gpus_per_node 8 \
+  --vllm_num_engines 1 \
+  --vllm_tensor_parallel_size 8 \
+  --pretrain $sft_model_path \
+  --reward_pretrain $reward_model_path \
+  --micro_train_batch_size 1 \
+  --train_batch_size 128 \
+  --micro_rollout_batch_size 2 \
+  --prompt_max_len 1024 \
+  --generate_max_len 1024 \
+  --zero_stage 3 \
+  --bf16 \
+  --actor_init_on_gpu \
+  --adam_offload \
+  --gradient_checkpointing

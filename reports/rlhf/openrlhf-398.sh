@@ -1,0 +1,13 @@
+openrlhf.cli.train_ppo \
+  --pretrain x/Meta-Llama-3-8B \
+  --reward_pretrain llama3-8b-rm \
+  --micro_train_batch_size 2 \
+  --train_batch_size 64 \
+  --micro_rollout_batch_size 4 \
+  --prompt_max_len 1024 \
+  --generate_max_len 1024 \
+  --zero_stage 2 \
+  --bf16 \
+  --adam_offload \
+  --flash_attn \
+  --gradient_checkpointing

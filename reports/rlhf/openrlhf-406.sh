@@ -1,0 +1,26 @@
+python3 -m openrlhf.cli.train_ppo_ray \
+  --ref_num_nodes 1 \
+  --ref_num_gpus_per_node 2 \
+  --reward_num_nodes 1 \
+  --reward_num_gpus_per_node 2 \
+  --critic_num_nodes 1 \
+  --critic_num_gpus_per_node 2 \
+  --actor_num_nodes 1 \
+  --actor_num_gpus_per_node 2 \
+  --vllm_num_engines 2 \
+  --vllm_tensor_parallel_size 2 \
+  --colocate_critic_reward \
+  --colocate_actor_ref \
+  --ref_reward_offload \
+  --pretrain /OpenLLMAI/Llama-3-8b-sft-mixture \
+  --reward_pretrain /OpenLLMAI/Llama-3-8b-rm-mixture \
+  --micro_train_batch_size 1 \
+  --train_batch_size 128 \
+  --micro_rollout_batch_size 1 \
+  --prompt_max_len 1024 \
+  --generate_max_len 1024 \
+  --zero_stage 2 \
+  --bf16 \
+  --adam_offload \
+  --flash_attn \
+  --gradient_checkpointing

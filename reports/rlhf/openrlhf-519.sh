@@ -1,0 +1,16 @@
+python -u -m openrlhf.cli.train_ppo \
+  --local_rank=7 \
+  --pretrain OpenRLHF/Llama-3-8b-sft-mixture \
+  --reward_pretrain OpenRLHF/Llama-3-8b-rm-mixture \
+  --micro_train_batch_size 2 \
+  --train_batch_size 128 \
+  --micro_rollout_batch_size 4 \
+  --rollout_batch_size 1024 \
+  --prompt_max_len 1024 \
+  --generate_max_len 1024 \
+  --zero_stage 2 \
+  --bf16 \
+  --adam_offload \
+  --flash_attn \
+  --load_checkpoint \
+  --gradient_checkpointing

@@ -1,0 +1,19 @@
+python -m openrlhf.cli.train_ppo_ray \
+  --advantage_estimator group_norm \
+  --n_samples_per_prompt 8 \
+  --remote_rm_url http://x/query \
+  --ref_num_nodes 3 \
+  --ref_num_gpus_per_node 6 \
+  --actor_num_nodes 3 \
+  --actor_num_gpus_per_node 1 \
+  --vllm_num_engines 3 \
+  --vllm_tensor_parallel_size 1 \
+  --pretrain $PRETRAIN \
+  --micro_train_batch_size 1 \
+  --train_batch_size 576 \
+  --micro_rollout_batch_size 1 \
+  --prompt_max_len 1024 \
+  --generate_max_len 36864 \
+  --zero_stage 3 \
+  --bf16 \
+  --gradient_checkpointing

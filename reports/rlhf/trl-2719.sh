@@ -1,0 +1,11 @@
+python trl/examples/scripts/ppo/ppo.py \
+  --learning_rate 3e-6 \
+  --num_ppo_epochs 1 \
+  --num_mini_batches 1 \
+  --per_device_train_batch_size 1 \
+  --gradient_accumulation_steps 1 \
+  --total_episodes 1000 \
+  --model_name_or_path Qwen/Qwen2.5-7B-Instruct \
+  --sft_model_path Qwen/Qwen2.5-7B-Instruct \
+  --reward_model_path Qwen/Qwen2.5-7B-Instruct \
+  --missing_eos_penalty 1.0

@@ -1,0 +1,147 @@
+"""`bench plan --recipe`: launch commands as people have posted them, and what their jobs take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.cli import main as bench
+from bench.layout import Layout
+from bench.memory import CONSTANTS, estimate
+from bench.rlhf import command
+from bench.rlhf.job import ASLEEP, Engine, Job, Part, moments, problems
+from rules.models import resolve
+
+FACTS = resolve("qwen2.5-7b")
+SPLIT = Layout(backend="deepspeed", zero_stage=3, dp=8, checkpointing=True, seq_len=2048)
+
+OPENRLHF = r"""
+set -x
+PRETRAIN="Qwen/Qwen2.5-7B-Instruct"
+export LENGTH=1024   # of prompts
+# --zero_stage 0
+ray job submit --address="http://127.0.0.1:8265" \
+   -- python3 -m openrlhf.cli.train_ppo_ray \
+   --ref_num_nodes 1 --ref_num_gpus_per_node 8 \
+   # a comment within
+   --actor_num_nodes 1 --actor_num_gpus_per_node 8 --critic_num_gpus_per_node 8 --reward_num_gpus_per_node 8 \
+   --vllm_num_engines 4 --vllm_tensor_parallel_size 2 --vllm_gpu_memory_utilization 0.5 {more} \
+   --pretrain $PRETRAIN --reward_pretrain ${{REWARD:-Qwen/Qwen2.5-7B}} --prompt_max_len $LENGTH \
+   --generate_max_len 1024 --zero_stage 3 --bf16 --adam_offload --gradient_checkpointing \
+   --micro_train_batch_size=1 --micro_rollout_batch_size 2
+"""
+VERL = r"""
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.max_prompt_length=512 \
+    data.max_response_length=512 actor_rollout_ref.model.path=Qwen/Qwen2.5-14B \
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 actor_rollout_ref.actor.use_dynamic_bsz=True \
+    actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000 actor_rollout_ref.actor.use_kl_loss=True \
+    actor_rollout_ref.actor.fsdp_config.param_offload=False \
+    actor_rollout_ref.rollout.tensor_model_parallel_size=8 \
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.6 trainer.n_gpus_per_node=8 trainer.nnodes=1
+"""
+
+
+def plan(text: str, tmp_path: Path, *flags: str) -> tuple[int, str]:
+    (tmp_path / "job.sh").write_text(text)
+    return bench(["plan", "--recipe", str(tmp_path / "job.sh"), *flags]), str(tmp_path)
+
+
+def data(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, object]:
+    plan(text, tmp_path, "--format", "json", *flags)
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def test_a_script_is_read_with_its_variables() -> None:
+    read = command.read(OPENRLHF.format(more="--vllm_enable_sleep"))
+    assert (read.text("pretrain"), read.text("reward_pretrain")) == ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B")
+    assert (read.number("prompt_max_len", 0), read.number("zero_stage", 0)) == (1024, 3)
+    assert (read.on("vllm_enable_sleep"), read.on("bf16"), read.on("packing_samples")) == (True, True, False)
+    assert read.number("micro_train_batch_size", 0) == 1
+
+
+def test_models_apart_do_not_add_up_and_together_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    apart = data(OPENRLHF.format(more=""), tmp_path, capsys)
+    assert sorted(moment["name"] for moment in apart["moments"]) == [  # type: ignore[attr-defined]
+        "generate", *(f"score: {role}" for role in ("actor", "critic", "reference", "reward")), "train: actor",
+        "train: critic",
+    ]  # fmt: skip
+    assert all(moment["resident"] == 0 for moment in apart["moments"])  # type: ignore[attr-defined]
+    together = data(OPENRLHF.format(more="--colocate_all_models"), tmp_path, capsys)
+    train = next(m for m in together["moments"] if m["name"] == "train: actor")  # type: ignore[attr-defined]
+    assert train["engine"] == 40e9  # it does not sleep
+    assert len(train["group"]) == 5
+    assert train["resident"] > 0
+    sleeping = data(
+        OPENRLHF.format(more="--colocate_all_models --vllm_enable_sleep --deepspeed_enable_sleep"), tmp_path, capsys
+    )
+    train = next(m for m in sleeping["moments"] if m["name"] == "train: actor")  # type: ignore[attr-defined]
+    assert train["engine"] == ASLEEP
+
+
+def test_what_posted_commands_run_out_of_memory_with_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """verl, all of it on every GPU, no offload: reported as out of memory on 8 GPUs of 80 GB."""
+    status, _ = plan(VERL, tmp_path)
+    told = capsys.readouterr().out
+    assert status == 1
+    assert "does not fit: actor + reference + rollout: train: actor needs " in told
+    saved = VERL.replace("=24000", "=4000").replace("gpu_memory_utilization=0.6", "gpu_memory_utilization=0.4")
+    assert plan(saved, tmp_path)[0] == 0
+    assert "\nfits: " in capsys.readouterr().out
+
+
+def test_a_training_moment_is_the_estimate_of_its_model() -> None:
+    actor = Part("actor", FACTS, SPLIT, True, 4096.0)
+    (score, train) = sorted(moments(Job("x", (actor,), None, (("actor",),)), 80e9), key=lambda one: one.name)
+    assert train.working == estimate(FACTS, SPLIT).allocated
+    assert train.needed == pytest.approx(estimate(FACTS, SPLIT).reserved(CONSTANTS))
+    assert score.working < train.working
+
+
+def test_a_cache_that_holds_no_sequence_is_refused() -> None:
+    def wrong(share: float, tp: int, length: int) -> list[str]:
+        engine = Engine(FACTS, 1, tp, share, False, length)
+        return problems(Job("x", (), engine, (("rollout",),)), 24e9)
+
+    assert "leave no cache in 60% of 24.0 GB" in wrong(0.6, 1, 1024)[0]
+    assert wrong(0.9, 2, 1024) == []
+    assert "tokens, one sequence may have 10,000,000" in wrong(0.9, 2, 10**7)[0]
+    # 28 layers, 4 key/value heads of 128, keys and values in 16 bits.
+    assert Engine(FACTS, 1, 1, 0.9, False, 1).cache_per_token == 28 * 4 * 128 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "told"),
+    [
+        ("echo hello\n", [], "no command of OpenRLHF, verl or TRL in it"),
+        ("python -m openrlhf.cli.train_ppo --pretrain qwen2.5-7b --reward_pretrain qwen2.5-7b", [], "how many GPUs?"),
+        ("python -m openrlhf.cli.train_ppo --pretrain /my/model", ["--gpus", "8"], "--model actor=NAME"),
+        ("python -m verl.trainer.main_ppo actor_rollout_ref.model.path=qwen2.5-7b trainer.nnodes=two", [],
+         "trainer.nnodes: 'two' is not a whole number"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_one_line(
+    text: str, flags: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(text, tmp_path, *flags)[0] == 2
+    error = capsys.readouterr().err
+    assert error.startswith(("bench plan: --recipe ", "bench plan: the actor is"))
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_trl_takes_the_stage_of_accelerates_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "zero3.yaml").write_text("deepspeed_config:\n  zero_stage: 3\n")
+    text = (
+        f"accelerate launch --config_file {tmp_path}/zero3.yaml --num_processes 8 grpo.py --model_name_or_path "
+        "qwen2.5-7b --per_device_train_batch_size 2 --bf16 --gradient_checkpointing --use_vllm --vllm_mode colocate "
+        "--vllm_gpu_memory_utilization 0.3 --max_prompt_length 512 --max_completion_length 512"
+    )
+    found = data(text, tmp_path, capsys)
+    assert found["framework"] == "TRL"
+    assert [part["role"] for part in found["parts"]] == ["actor"]  # type: ignore[attr-defined]
+    assert found["parts"][0]["weights"] == pytest.approx(2 * FACTS.parameters / 8)  # type: ignore[index]
+    assert found["engine"]["tp"] == 1  # type: ignore[index]
