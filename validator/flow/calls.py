@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
-from validator.domains.axes import SOME, WHOLE, Axes, axes_of, of_dimension
+from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
+from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, equalled, only, rank, unsure
+from validator.flow import tensors
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, const, elements, join, join2, obj, sequence, shallow, tuple_of,
+    BOTTOM, NONE_OBJ, STRING, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, obj, sequence,
+    shallow, tuple_of, unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 
@@ -27,6 +30,9 @@ _GATHERING = frozenset({
     "all_gather_into_tensor", "gather_for_metrics",
 })  # fmt: skip
 _SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
+_NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
+_HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
+_SETS = frozenset({"set", "frozenset"})
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -52,10 +58,10 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     kind = o[0]
     if kind == "tuple":
         return ("tuple", tuple(change(v) for v in o[1]))
-    if kind in ("seq", "remote"):
+    if kind in ("seq", "remote", "size", "counted"):
         return (kind, change(o[1]))
-    if kind == "bound":
-        return ("bound", o[1], change(o[2]))
+    if kind in ("bound", "unordered"):
+        return (kind, o[1], change(o[2]))
     if kind == "dict":
         return ("dict", tuple((k, change(v)) for k, v in o[1]), o[2] and change(o[2]))
     if kind == "partial":
@@ -77,7 +83,7 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
         if given is None:  # the truth of a value
             kinds = {o[0] for o in value.objs if o != NONE_OBJ}
-            given = value.n | value.p | (NONE if kinds and kinds <= {"tuple", "seq", "dict", "inst", "self"} else value.v)
+            given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
         if c.sure:
             found |= given
         else:
@@ -289,20 +295,24 @@ class Calling:
     def _mesh_method(self, o: Obj, arguments: Arguments) -> Val:
         dimensions, name = o[1], o[2]
         given = arguments[0][1].constant() if arguments else None
-        if isinstance(given, str):
-            axes: Axes = frozenset({of_dimension(given)})
+        dimensions, whole = dimensions
+        if whole and dimensions is not None and (not arguments or dimensions == (given,)):
+            axes: Axes = WHOLE
+        elif isinstance(given, str):
+            axes = frozenset({of_dimension(given)})
         elif arguments or dimensions is None:
             axes = SOME
         else:
             axes = frozenset(of_dimension(d) for d in dimensions)
         if name == "get_group":
-            return obj("group", axes)
+            several = whole is not None and axes not in (WHOLE, SOME)
+            return group_of(axes, "several" if several else None)
         if name in ("get_local_rank", "get_coordinate"):
             return Val(v=rank(axes if SOME != axes else WHOLE, sure=axes != SOME))
         if name == "get_rank":
             return Val(v=rank(WHOLE))
         if name == "_flatten":
-            return obj("mesh", dimensions)
+            return obj("mesh", dimensions, whole)
         return Val()
 
     # -- libraries -----------------------------------------------------------------------------------------
@@ -357,7 +367,7 @@ class Calling:
             return Val(v=(arguments[0][1] if dotted == "len" and arguments else inner).n)
         n: Causes = NONE
         objs = frozenset()
-        if dotted in ("list", "tuple", "set", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict") or name in (
+        if dotted in ("list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict") or name in (
             "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get", "tqdm",
         ):  # fmt: skip
             n = frozenset().union(*(p.n for p in parts))
@@ -365,11 +375,26 @@ class Calling:
         if dotted == "range":
             n = v
             v = frozenset({UNIFORM})
-            return Val(sequence(Val(v=v)).objs, NONE, n)
+            sizes = frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
+            return Val(sequence(Val(v=v)).objs | sizes, NONE, n)
+        if dotted in ("int", "str") and len(arguments) == 1:
+            objs = beside(arguments[0][1], "ordinal", "size")
         if name == "chunk":
             n = n | v
-        if name in ("tolist", "clone", "to", "detach", "float", "view", "reshape", "cpu", "cuda", "contiguous"):
-            n = frozenset().union(*(p.n for p in parts))
+        if not dotted or dotted.startswith("torch."):
+            tensor = receiver if not dotted else arguments[0][1] if arguments else BOTTOM
+            given = arguments if not dotted else arguments[1:]
+            objs |= tensors.changed(name, given, tensor, self.models)
+            table = self.models.tensors
+            if name in table["keep"] or name in table["casts"] or name in table["shaped"] or name in ("tolist", "to"):
+                n |= frozenset().union(*(p.n for p in parts))
+                if name in ("to", "type"):
+                    n |= frozenset().union(*(w.v for _, w in given if tensors.names_type(w, self.models)))
+            if name in table["limited"]:
+                n |= tensor.n | frozenset().union(*(w.v for _, w in given))
+            if name in table["counting"]:
+                fixed = any(k == "minlength" for k, _ in arguments)
+                n |= NONE if fixed else v | tensor.n
         if name in _SELECTING:
             base = join(parts)
             n |= base.v | (data(sure=False) if UNIFORM not in base.v else NONE)
@@ -384,19 +409,25 @@ class Calling:
             return sequence(tuple_of(self.at.element(v) for v in values)).objs
         if name == "enumerate" and values:
             return sequence(tuple_of([Val(v=frozenset({UNIFORM})), self.at.element(values[0])])).objs | frozenset(
-                o for o in values[0].objs if o[0] == "generator"
+                o for o in values[0].objs if o[0] in ("generator", "unordered")
             )
-        if name in ("list", "tuple", "sorted", "set", "reversed", "iter", "islice", "itertools.islice") and values:
+        if name in ("list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice") and values:
             kept = frozenset(o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY)
             if name in ("list", "tuple") and len(values[0].objs) == 1 and values[0].of("tuple"):
                 return values[0].objs
-            return sequence(self.at.element(values[0])).objs | kept
+            element = self.at.element(values[0])
+            return sequence(element).objs | kept | self._order(name, values[0], element)
         if name in ("copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"):
             return values[0].objs if values else receiver.objs
         if name in ("values", "items"):
             found = [v for o in receiver.objs if o[0] == "dict" for _, v in o[1]]
             inner = join(found) if found else UNKNOWN
-            return sequence(inner if name == "values" else tuple_of([UNKNOWN, inner])).objs
+            keys = self.at.element(receiver) if receiver.of("seq") else UNKNOWN
+            held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
+            return held | beside(receiver, "unordered")
+        if name == "keys":
+            held = sequence(self.at.element(receiver)).objs if receiver.of("seq") or receiver.of("dict") else frozenset()
+            return held | beside(receiver, "unordered")
         if name == "get":
             constant = values[0].constant() if values else None
             found = [v for o in receiver.objs if o[0] == "dict" for k, v in o[1] if k == constant]
@@ -404,6 +435,15 @@ class Calling:
         if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
             return sequence(UNKNOWN).objs
         return frozenset()
+
+    @staticmethod
+    def _order(name: str, given: Val, element: Val) -> frozenset[Obj]:
+        """What is known of the order and the length of a list that is made of another."""
+        if name == "sorted":
+            return beside(given, "counted")
+        if name in _SETS:
+            return frozenset({unordered("set")}) if is_text(element) else frozenset()
+        return beside(given, "unordered", *(("counted",) if name in ("list", "tuple", "reversed") else ()))
 
     def _wrapped(self, dotted: str, function: Val) -> Val:
         """A decorator of a library: the function stays what it is."""
@@ -449,7 +489,7 @@ class Calling:
             tag = row.state[2]
             if place >= 0:
                 self.at.after[number, place] = lambda before: before.placed(tag)
-        result = self._result(row, arguments, receiver, group)
+        result = self._result(number, row, arguments, receiver, group)
         return result.placed(row.result_state) if row.result_state else result
 
     def _applies(self, row: Row, arguments: Arguments) -> bool:
@@ -460,8 +500,10 @@ class Calling:
             return given is not None and given.state == frozenset({row.arg_state[2]})
         return True
 
-    def _result(self, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
+    def _result(self, number: int, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
         word = row.result
+        if row.layout:
+            return tensors.made(row, arguments, receiver, self.models, self.flow.default_dtype)
         if isinstance(word, tuple | list):
             made = described(word)
             if row.result_state and made.objs:
@@ -473,9 +515,15 @@ class Calling:
             axes = self._axes(row, arguments)
             if not axes:
                 axes = axes_in(group) if row.group or row.rank_of else WHOLE
-            return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+            among = "node" if axes == {LOCAL} else "job" if axes == WHOLE else "group"
+            counted = frozenset({("ordinal", among, axes)}) if row.numbers else frozenset()
+            return Val(counted, rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+        if word in ("job rank", "job ranks"):
+            return self._job_rank(word, row, arguments)
+        if word == "size":
+            return obj("size", shallow(group_of(self._axes(row, arguments)) if row.axes else group)) if row.counts else Val()
         if word == "group":
-            return self._made_group(row, arguments)
+            return self._made_group(number, row, arguments)
         if word == "mesh":
             return self._made_mesh(arguments)
         if word == "uniform":
@@ -483,6 +531,8 @@ class Calling:
             return Val(frozenset(o for o in equal.objs if o[0] == "seq"), equal.v, equal.n)
         if word in ("own", "random"):
             return Val(v=data(sure=False)) if word == "own" else Val()
+        if word == "listing":
+            return Val(sequence(STRING).objs | {unordered("listing")})
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
@@ -492,6 +542,14 @@ class Calling:
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _job_rank(self, word: str, row: Row, arguments: Arguments) -> Val:
+        """The rank in the job of some member of a group: the same for the group, another for other groups."""
+        axes = axes_in(self._group(row, arguments))
+        apart = frozenset({Cause("member", UNKNOWN_AXIS)}) if axes != WHOLE else NONE
+        asked = frozenset().union(*(v.v for n, v in arguments[1:])) if word == "job rank" else NONE
+        number = Val(frozenset({("ordinal", "job", WHOLE)}), apart | asked)
+        return number if word == "job rank" else Val(sequence(number).objs, apart)
 
     def _axes(self, row: Row, arguments: Arguments) -> Axes:
         axes = frozenset(row.axes)
@@ -504,30 +562,35 @@ class Calling:
         """The group on which a collective works."""
         which = row.group or row.rank_of
         if row.world or which is None:
-            return obj("group", WHOLE)
+            return group_of(WHOLE)
         given = self._given(which, arguments)
         if given is None or given.is_const(None):
-            return obj("group", WHOLE)
+            return group_of(WHOLE)
         return given
 
-    def _made_group(self, row: Row, arguments: Arguments) -> Val:
+    def _made_group(self, number: int, row: Row, arguments: Arguments) -> Val:
         axes = self._axes(row, arguments)
         if axes:
-            return obj("group", axes)
+            return group_of(axes, "several" if axes != SOME else None)
         given = self._given(("ranks", 0), arguments)
-        whole = given is None or given.is_const(None)
-        return obj("group", WHOLE if whole else SOME)
+        backend = self._given(("backend", 2), arguments)
+        named = backend.constant() if backend is not None else None
+        named = named if isinstance(named, str) else None
+        if given is None or given.is_const(None):
+            return group_of(WHOLE, None, named)
+        ranks: object = _literal_ranks(given)
+        if ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
+            ranks = "several"
+        return group_of(SOME, ranks, named)
 
     def _made_mesh(self, arguments: Arguments) -> Val:
         given = self._given(("mesh_dim_names", 2), arguments)
-        if given is None:
-            return obj("mesh", None)
-        for o in given.objs:
+        for o in given.objs if given is not None else ():
             if o[0] == "tuple":
                 names = [v.constant() for v in o[1]]
                 if all(isinstance(n, str) for n in names):
-                    return obj("mesh", tuple(names))
-        return obj("mesh", None)
+                    return obj("mesh", tuple(names), True)
+        return obj("mesh", None, True)
 
     @staticmethod
     def _place(which: tuple[str, int], arguments: Arguments) -> int:
@@ -554,11 +617,14 @@ class Calling:
             axes = self._asked_axes(name, value, arguments)
             return Val(v=rank(axes, sure=True))
         if name == "get_group" and arguments and isinstance(dimension := arguments[0][1].constant(), str):
-            return obj("group", frozenset({of_dimension(dimension)}))
+            return group_of(frozenset({of_dimension(dimension)}))
         if name in _GATHERING:
             return self._gathered(value, arguments)
-        if name in ("parameters", "named_parameters", "state_dict", "module"):
-            return Val(frozenset({("top",)}), state=receiver.state)
+        if name in _NAMED:
+            return sequence(tuple_of([STRING, UNKNOWN.placed(*receiver.state)])).placed(*receiver.state)
+        if name in ("parameters", "state_dict", "module"):
+            keys = sequence(STRING).objs if name == "state_dict" else frozenset()
+            return Val(frozenset({("top",)}) | keys, state=receiver.state)
         if name in self.models.same_methods or name in ("numel", "size", "dim"):
             return self._same(name, arguments, receiver)
         return Val(frozenset({("top",)}), self._derived([(None, receiver), *arguments]), state=frozenset({"?"}))
@@ -619,7 +685,7 @@ class Calling:
         if operation:
             from validator.models import Row
 
-            self._note(number, Site((), (Operation(operation, obj("group", WHOLE), True, Row(operation, collective=True)),)))
+            self._note(number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),)))
 
     def _sharded_here(self, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is its result, or the class holds just one."""
@@ -714,6 +780,15 @@ def axes_in(group: Val) -> Axes:
         else:
             found |= SOME
     return SOME if not found or found & SOME else frozenset(found)
+
+
+def _literal_ranks(given: Val) -> tuple[int, ...] | None:
+    """The ranks of a literal list."""
+    if len(given.objs) != 1:
+        return None
+    (o,) = given.objs
+    ranks = tuple(v.constant() for v in o[1]) if o[0] == "tuple" else ()
+    return ranks if ranks and all(isinstance(r, int) for r in ranks) else None
 
 
 def _equal(value: Val, axes: Axes) -> Val:

@@ -236,6 +236,13 @@ class Flow:
         assert kind == "global"
         return self._global(*rest)
 
+    @cached_property
+    def default_dtype(self) -> str:
+        """The element type of tensors that are made without one: `default` where the project may change it."""
+        changes = ("set_default_dtype", "set_default_tensor_type")
+        changed = any(True for name in changes for _ in self.project.calls(name))
+        return "default" if changed else "float32"
+
     # -- effects -------------------------------------------------------------------------------------------
 
     def effectful(self) -> list[Unit]:

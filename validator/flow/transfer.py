@@ -9,14 +9,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
-from validator.domains.axes import WHOLE, axes_of, of_dimensions
+from validator.domains.axes import UNKNOWN as SOME_AXIS
+from validator.domains.axes import WHOLE, WORLD, axes_of, of_dimensions
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, member, only, rank, unsure
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
 from validator.flow.calls import Calling
 from validator.flow.program import Flow, Result, Site, Unit
+from validator.flow.tensors import apart
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Val, const, elements, join, join2, obj, sequence, shallow, tuple_of,
+    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, is_text, join, join2, obj, sequence, shallow, tuple_of,
+    unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 from validator.project import Unknown
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from validator.models import Row
 
 _UNPLACED = frozenset({"?"})
-_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict"})
+_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
+_OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
+_FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _TESTED_FOR_PRESENCE = frozenset({"inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
@@ -279,8 +284,9 @@ class Evaluation:
                 known = [v for k, v in o[1] if k == constant]
                 found += known or [o[2] if o[2] is not None else BOTTOM]
             elif kind == "mesh":
-                names = constant if isinstance(constant, str) else None
-                found.append(obj("mesh", (names,) if names is not None else None))
+                found.append(self.mesh_part(o, key))
+            elif kind in ("unordered", "counted", "str"):
+                continue
             elif kind in ("tuple", "seq"):
                 sliced = self.code.values[value.args[1]].op == "slice"
                 found.append(Val(frozenset({("seq", elements(owner))})) if sliced else elements(owner))
@@ -294,6 +300,18 @@ class Evaluation:
         elif self.code.values[value.args[1]].op == "slice":
             n |= owner.n | key.v
         return Val(result.objs, result.v | v, n, result.p, result.state | owner.state)
+
+    @staticmethod
+    def mesh_part(mesh: Obj, key: Val) -> Val:
+        """`mesh["dp"]`, `mesh["dp", "cp"]`: a part of a mesh; of all its dimensions it is the mesh."""
+        names: list[object] = [key.constant()]
+        for o in key.of("tuple"):
+            names = [part.constant() for part in o[1]]
+        if not all(isinstance(name, str) for name in names):
+            return obj("mesh", None, None)
+        if mesh[1] is None or mesh[2] is None:
+            return obj("mesh", tuple(names), None)
+        return obj("mesh", tuple(names), mesh[2] and set(names) == set(mesh[1]))
 
     def _selects(self, number: int) -> bool:
         """Whether an index is a mask: what is left of a tensor then depends on what it holds."""
@@ -314,7 +332,8 @@ class Evaluation:
         if isinstance(name, str) and name in self.models.ranks["environment"]:
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
-            return Val(v=rank({"local"} if local else {"node"} if node else WHOLE))
+            number = ("ordinal", "node", frozenset({"local"})) if local else ("ordinal", "job", WHOLE)
+            return Val(NONE if node else frozenset({number}), rank({"local"} if local else {"node"} if node else WHOLE))
         return UNKNOWN
 
     def call(self, number: int, value: Instruction) -> Val:
@@ -341,6 +360,8 @@ class Evaluation:
                     objs.add(("seq", shallow(join2(elements(before), stored))))
                 else:
                     objs.add(o)
+            if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
+                objs.add(unordered("keys", apart))
             return Val(frozenset(objs), before.v | _carried(stored.v), before.n, before.p, before.state)
 
         self.after[number, 0] = change
@@ -349,12 +370,18 @@ class Evaluation:
     def binary(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
         kept = frozenset(o for o in left.objs | right.objs if o[0] in ("seq", "tuple", "dict"))
+        order = beside(left, "unordered") | beside(right, "unordered")
         if value.data == "Add" and kept:
             whole = sequence(join2(elements(left), elements(right)))
-            return Val(whole.objs, left.v | right.v, left.n | right.n)
+            return Val(whole.objs | order, left.v | right.v, left.n | right.n)
         if value.data == "Mult" and kept:
             whole = sequence(join2(elements(left), elements(right)))
-            return Val(whole.objs, left.v | right.v, left.n | right.n | (right.v if left.objs & kept else left.v))
+            n = left.n | right.n | (right.v if left.objs & kept else left.v)
+            return Val(whole.objs | repeated(left, right) | order, left.v | right.v, n)
+        if value.data in _OF_SETS and beside(left, "unordered"):
+            return Val(kept | beside(left, "unordered"), left.v | right.v, left.n | right.n | left.v | right.v)
+        if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
+            return Val(kept, folded(left.v | right.v), left.n | right.n, state=(left.state | right.state) - _UNPLACED)
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
         return Val(kept, left.v | right.v, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
@@ -365,6 +392,8 @@ class Evaluation:
 
     def compare(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
+        if left.of("ordinal") and len(left.objs) <= 2 and _below(value.data, right.constant()):
+            return Val(v=left.p)  # no rank is negative: whether there is one at all
         if value.data in _COMPARED:
             if right.is_const(None):
                 return Val(v=left.p | only(left.v, "param") & left.p)
@@ -395,7 +424,9 @@ class Evaluation:
 
     def set_(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
-        return Val(sequence(join(parts)).objs, frozenset().union(*(_carried(p.v) for p in parts)))
+        texts = len(parts) > 1 and any(is_text(part) for part in parts)
+        order = frozenset({unordered("set")}) if texts else NONE
+        return Val(sequence(join(parts)).objs | order, frozenset().union(*(_carried(p.v) for p in parts)))
 
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
@@ -448,7 +479,7 @@ class Evaluation:
         return Val(result.objs, result.v | v, result.n, result.p, result.state | iterable.state)
 
     def collect(self, number: int, value: Instruction) -> Val:
-        _, count, iterators = value.data
+        kind, count, iterators = value.data
         elts = [self.vals[each] for each in value.args[:count]]
         n: Causes = NONE
         for each in value.args[count : count + iterators]:
@@ -456,7 +487,13 @@ class Evaluation:
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
         v = frozenset().union(*(_carried(e.v) for e in elts))
-        return Val(sequence(elts[-1]).objs if elts else NONE, v, n, state=elts[-1].state - _UNPLACED)
+        over = [self.vals[each] for each in value.args[count : count + iterators]]
+        order = frozenset().union(*(beside(each, "unordered") for each in over))
+        if kind == "set":
+            order = frozenset({unordered("set")}) if elts and is_text(elts[-1]) else NONE
+        if kind == "list" and len(value.args) == count + 1:
+            order |= beside(over[0], "counted")
+        return Val(sequence(elts[-1]).objs | order if elts else NONE, v, n, state=elts[-1].state - _UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
@@ -467,12 +504,13 @@ class Evaluation:
                 found.append(o[1][position])
             elif o[0] in ("tuple", "seq", "dict"):
                 found.append(elements(owner))
-            else:
+            elif o[0] not in ("unordered", "counted", "str"):
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.objs)
         v = result.v if exact else result.v | _carried(owner.v)
-        return Val(result.objs, v, result.n, result.p, result.state if exact else result.state | owner.state)
+        n = result.n if any(o[0] in ("tuple", "seq", "dict") for o in owner.objs) else result.n | only(owner.n, "rank", "data")
+        return Val(result.objs, v, n, result.p, result.state if exact else result.state | owner.state)
 
     def enter(self, number: int, value: Instruction) -> Val:
         return self.calling.enter(number, self.vals[value.args[0]])
@@ -497,6 +535,7 @@ class Evaluation:
         if not causes:
             return result
         grown = any(o[0] in ("seq", "tuple", "dict") for o in result.objs)
+        grown = grown or any(o[0] == "tensor" for o in result.objs) and apart(self.vals[each] for each in operands)
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
         return result.with_causes(v=causes, n=causes if grown else NONE, p=causes if absent else NONE)
 
@@ -519,6 +558,26 @@ def truth_of(value: Val) -> Causes:
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
     )
+
+
+def folded(causes: Causes) -> Causes:
+    """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
+    return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _below(comparison: str, number: object) -> bool:
+    """Whether a comparison only asks if there is a number at all: all ranks are at least 0."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        return False
+    if comparison in ("Eq", "NotEq", "Gt", "LtE"):
+        return number < 0
+    return comparison in ("GtE", "Lt") and number <= 0
+
+
+def repeated(left: Val, right: Val) -> frozenset[Obj]:
+    """`[None] * size`: as long as the group whose size it is."""
+    single = any(len(o[1]) == 1 for o in left.of("tuple"))
+    return frozenset(("counted", o[1]) for o in right.of("size")) if single else NONE
 
 
 def _carried(causes: Causes) -> Causes:
