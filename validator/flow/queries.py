@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.domains.axes import Axes
+from validator.domains.axes import UNKNOWN, Axes, axes_of, meets
+from validator.domains.spmd import NONE, UNIFORM, Causes, only
 from validator.facts.model import At
 from validator.flow.calls import axes_in
 from validator.flow.program import Flow, Operation, Result, Unit
@@ -98,6 +99,44 @@ class Place(NamedTuple):
         return found
 
     @property
+    def hint(self) -> str:
+        """The name by which the source knows the value; it ranks candidates and proves nothing."""
+        value = self.root.value
+        if value.op in ("param", "free"):
+            return str(value.data[1])
+        if value.op in ("attr", "phi", "name"):
+            return str(value.data)
+        return self.root.operand(0).hint if value.op == "call" else ""
+
+    @property
+    def spanned(self) -> tuple[Axes, bool]:
+        """Of a value that is a group: its axes, and whether they are known for certain or only by its name."""
+        axes = axes_in(self.closed)
+        if UNKNOWN not in axes:
+            return axes, True
+        return axes_of(self.hint) or axes, False
+
+    @property
+    def under(self) -> Causes:
+        """Of a call with an effect: what the branches around it depend on, and those around the calls of its unit."""
+        site = self.result.sites.get(self.number)
+        here = self.flow.close(Val(v=site.under), self.unit).v if site is not None else NONE
+        called: Val = self.flow.solver.settled(("under", self.unit))
+        return here | called.v
+
+    @property
+    def sources(self) -> set[int]:
+        """The values of the unit from which this one is computed, itself among them."""
+        seen = {self.number}
+        stack = [self.number]
+        while stack:
+            for operand in self.unit.code.values[stack.pop()].args:
+                if operand not in seen:
+                    seen.add(operand)
+                    stack.append(operand)
+        return seen
+
+    @property
     def operations(self) -> tuple[Operation, ...]:
         """The collectives that a call is."""
         site = self.result.sites.get(self.number)
@@ -148,6 +187,16 @@ class Queries:
         if callee.op not in ("name", "import"):
             return False
         return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
+
+
+def varying(causes: Causes) -> Causes:
+    """The causes that make ranks differ; none where a value is known to be the same on some way."""
+    return NONE if UNIFORM in causes else only(causes, "rank", "member", "data")
+
+
+def apart(causes: Causes, group: Axes) -> Causes:
+    """The causes by which ranks of one group surely differ."""
+    return frozenset(c for c in varying(causes) if meets(c.axis, group))
 
 
 def users_of(unit: Unit) -> dict[int, list[int]]:

@@ -290,7 +290,10 @@ class Evaluation:
             elif kind in ("tuple", "seq"):
                 sliced = self.code.values[value.args[1]].op == "slice"
                 found.append(Val(frozenset({("seq", elements(owner))})) if sliced else elements(owner))
-            elif kind == "top" or kind == "param":
+            elif kind == "param":
+                passed: Val = self.flow.get("argument", self.unit, o[1])
+                found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [UNKNOWN]
+            elif kind == "top":
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         v = _carried(owner.v) | key.v
