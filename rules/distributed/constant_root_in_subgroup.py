@@ -48,7 +48,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         yield RULE.finding(
             call.unit.path,
-            root.at,
+            root.seen_from(call),
             f"`{row.name}` in `{call.unit.qualname}` has the root `{root.text}`, {wrong.why}",
             help=f"pass the root's rank inside the group as `group_{row.root[0]}` (torch 2.6), or translate it with"
             " `dist.get_global_rank(group, …)`",

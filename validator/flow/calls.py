@@ -390,6 +390,8 @@ class Calling:
                 n |= frozenset().union(*(p.n for p in parts))
                 if name in ("to", "type"):
                     n |= frozenset().union(*(w.v for _, w in given if tensors.names_type(w, self.models)))
+                if tensors.is_literal(objs):
+                    n = NONE
             if name in table["limited"]:
                 n |= tensor.n | frozenset().union(*(w.v for _, w in given))
             if name in table["counting"]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from validator.domains.axes import UNKNOWN, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
@@ -53,7 +53,8 @@ class Place(NamedTuple):
     @property
     def text(self) -> str:
         """The source, white space folded."""
-        return self.unit.text(self.value.at)
+        value = self.root.value
+        return self.hint if value.op in ("param", "free", "name") else self.unit.text(value.at)
 
     @property
     def root(self) -> Place:
@@ -62,6 +63,21 @@ class Place(NamedTuple):
         while self.unit.code.values[number].op == "mut":
             number = self.unit.code.values[number].args[0]
         return self._replace(number=number)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the value computes, as a tree: equal for two values that are equal where they stand."""
+        from validator.effects.keys import Keys
+
+        known: Keys | None = self.unit.__dict__.get("_keys")
+        if known is None:
+            known = self.unit.__dict__["_keys"] = Keys(self.flow, self.unit)
+        return known.of(self.number)
+
+    def seen_from(self, user: Place) -> At:
+        """Where a reader meets the value: where it is written inside its user, else at the user."""
+        first, last, here = user.at[:2], user.at[2:], self.root.at
+        return here if first <= here[:2] and here[2:] <= last else user.at
 
     def operand(self, index: int) -> Place:
         return self._replace(number=self.value.args[index])
@@ -197,6 +213,14 @@ def varying(causes: Causes) -> Causes:
 def apart(causes: Causes, group: Axes) -> Causes:
     """The causes by which ranks of one group surely differ."""
     return frozenset(c for c in varying(causes) if meets(c.axis, group))
+
+
+def because(causes: Causes) -> str:
+    """Why a value differs between ranks, as the end of a sentence about it."""
+    kinds = {c.kind for c in causes}
+    if "rank" in kinds or "member" in kinds:
+        return "depends on the rank that calls"
+    return "depends on data that each rank has of its own"
 
 
 def users_of(unit: Unit) -> dict[int, list[int]]:

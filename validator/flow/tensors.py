@@ -101,6 +101,12 @@ def changed(name: str, arguments: Arguments, receiver: Val, models: Models) -> f
     return frozenset()
 
 
+def is_literal(objs: frozenset[Obj]) -> bool:
+    """Whether a tensor has one layout that is fully known, whatever led to it."""
+    shape, dtype = _only(objs)
+    return shape is not None and dtype is not None and all(size is not None and size >= 0 for size in shape)
+
+
 def apart(values: Iterable[Val]) -> bool:
     """Whether some of the values, each on a way of its own, are surely tensors of different layouts."""
     layouts = [_tensors(value) for value in values if len(value.objs) == 1]

@@ -18,7 +18,7 @@ from validator.flow.calls import Calling
 from validator.flow.program import Flow, Result, Site, Unit
 from validator.flow.tensors import apart
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, is_text, join, join2, obj, sequence, shallow, tuple_of,
+    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, obj, sequence, shallow, tuple_of,
     unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
@@ -337,6 +337,8 @@ class Evaluation:
             node = "NODE" in name or name == "GROUP_RANK"
             number = ("ordinal", "node", frozenset({"local"})) if local else ("ordinal", "job", WHOLE)
             return Val(NONE if node else frozenset({number}), rank({"local"} if local else {"node"} if node else WHOLE))
+        if isinstance(name, str) and name in self.models.ranks["sizes"]:
+            return obj("size", group_of(WHOLE))
         return UNKNOWN
 
     def call(self, number: int, value: Instruction) -> Val:
@@ -384,10 +386,11 @@ class Evaluation:
         if value.data in _OF_SETS and beside(left, "unordered"):
             return Val(kept | beside(left, "unordered"), left.v | right.v, left.n | right.n | left.v | right.v)
         if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
-            return Val(kept, folded(left.v | right.v), left.n | right.n, state=(left.state | right.state) - _UNPLACED)
+            causes = folded(mixed(left.v, right.v))
+            return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
-        return Val(kept, left.v | right.v, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
+        return Val(kept, mixed(left.v, right.v), left.n | right.n, state=(left.state | right.state) - _UNPLACED)
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
@@ -406,7 +409,7 @@ class Evaluation:
             if self.code.values[value.args[0]].op == "const":
                 return Val(v=right.p)
             return Val(v=member(left.v) | right.v)
-        return Val(v=left.v | right.v)
+        return Val(v=mixed(left.v, right.v))
 
     def join_parts(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
@@ -560,6 +563,20 @@ def truth_of(value: Val) -> Causes:
         return causes
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
+    )
+
+
+def mixed(left: Causes, right: Causes) -> Causes:
+    """What is computed from two values: one that all ranks share does not make a rank shared."""
+    return _beside_rank(left, right) | _beside_rank(right, left)
+
+
+def _beside_rank(causes: Causes, other: Causes) -> Causes:
+    """The causes of one operand, where the other one is computed from the rank."""
+    if not any(c.kind == "rank" and c.axis in (WORLD, SOME_AXIS) for c in other) or UNIFORM in other:
+        return causes
+    return frozenset(
+        c._replace(sure=False) if c.kind == "param" and c.facet == "v" else c for c in causes if c != UNIFORM
     )
 
 
