@@ -16,7 +16,7 @@ from validator.facts.model import At
 from validator.flow.calls import axes_in
 from validator.flow.program import Flow, Operation, Result, Unit
 from validator.flow.values import Val
-from validator.ir.model import Value
+from validator.ir.model import Code, Value
 from validator.project import Project
 
 
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     def text(self) -> str:
         """The source, white space folded."""
         value = self.root.value
-        return self.hint if value.op in ("param", "free", "name") else self.unit.text(value.at)
+        return self.hint if value.op in ("param", "free", "name", "phi") else self.unit.text(value.at)
 
     @property
     def root(self) -> Place:
@@ -152,6 +152,21 @@ class Place(NamedTuple):
                     stack.append(operand)
         return seen
 
+    def reached(self) -> Iterator[tuple[Operation, Place]]:
+        """The collectives that run when this does, nearest first: its own, and those of what it calls."""
+        queue, seen = [self], {self.unit}
+        for place in queue:
+            site = place.result.sites.get(place.number)
+            if site is None or site.away:
+                continue
+            for operation in site.operations:
+                yield operation, place
+            for target in site.targets:
+                if target.unit not in seen:
+                    seen.add(target.unit)
+                    inner = self.flow.result(target.unit).sites
+                    queue += [Place(self.flow, target.unit, number) for number in sorted(inner)]
+
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The collectives that a call is."""
@@ -203,6 +218,27 @@ class Queries:
         if callee.op not in ("name", "import"):
             return False
         return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
+
+
+def blocks_of(code: Code, header: int) -> list[int]:
+    """The blocks of a loop, those of loops inside it too, without its test."""
+    found = []
+    for number, block in enumerate(code.blocks):
+        around, seen = block.loop, set()
+        while around >= 0 and around not in seen and around != header:
+            seen.add(around)
+            around = code.blocks[_before(code, around)].loop
+        if around == header and number != header:
+            found.append(number)
+    return found
+
+
+def _before(code: Code, header: int) -> int:
+    """The block from which a loop is entered: where its iterator is made, or what leads to its test."""
+    iterator = code.loops[header].iterator
+    if iterator >= 0:
+        return code.values[iterator].block
+    return next((p for p, raised in code.blocks[header].preds if not raised and code.blocks[p].loop != header), header)
 
 
 def varying(causes: Causes) -> Causes:
