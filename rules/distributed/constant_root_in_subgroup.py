@@ -69,10 +69,15 @@ def _wrong(call: Place, root: Place, inside: bool) -> _Wrong | None:
         job = bool(value.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in value.objs)
         whole = group is None or group.spanned[0] == WHOLE
         return _Wrong("a rank of the job, where one inside the group is asked for") if job and not whole else None
-    if group is None or any(c.kind in ("rank", "member") for c in call.under):
-        return None  # the branches around may leave just the ranks for which it is right
+    if group is None:
+        return None
     number = value.constant()
-    if isinstance(number, int) and not isinstance(number, bool):
+    literal = isinstance(number, int) and not isinstance(number, bool)
+    if literal and (never := _outside(group, held, number)) is not None:
+        return never
+    if any(c.kind in ("rank", "member") for c in call.under):
+        return None  # the branches around may leave just the ranks for which it is right
+    if literal:
         return _lacking(group, held, number)
     axes = _counted_inside(value)
     if axes is not None and all(_is_part(o) for o in held.objs - {NONE_OBJ}):
@@ -80,13 +85,19 @@ def _wrong(call: Place, root: Place, inside: bool) -> _Wrong | None:
     return None
 
 
+def _outside(group: Place, held: Val, number: int) -> _Wrong | None:
+    """Whether a rank is not in the literal list of which a group was made."""
+    groups = sorted(held.objs - {NONE_OBJ}, key=str)
+    if groups and all(o[0] == "group" and isinstance(o[2], tuple) and number not in o[2] for o in groups):
+        ranks = ", ".join(map(str, groups[0][2]))
+        return _Wrong(f"rank {number} of the job, but works on `{group.text}`: it holds the ranks {ranks}")
+    return None
+
+
 def _lacking(group: Place, held: Val, number: int) -> _Wrong | None:
-    """Why a group, or all but one of its kind, lacks a rank."""
+    """Why all groups but one of their kind lack a rank."""
     groups = held.objs - {NONE_OBJ}
     text = f"rank {number} of the job, but works on `{group.text}`"
-    if groups and all(o[0] == "group" and isinstance(o[2], tuple) and number not in o[2] for o in groups):
-        ranks = ", ".join(map(str, next(o[2] for o in groups)))
-        return _Wrong(f"{text}: it holds the ranks {ranks}")
     several = f"{text}: only one of these groups holds that rank"
     if groups and all(_is_part(o) for o in groups):
         return _Wrong(several)

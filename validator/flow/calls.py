@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Arguments = list[tuple[str | None, Val]]
 _LAZY = frozenset({"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"})
-_GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
+GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
     "all_gather_into_tensor", "gather_for_metrics",
@@ -701,11 +701,9 @@ class Calling:
         return any(held.state and held.state <= _SHARDED for held in fields)
 
     def _changes_receiver(self, number: int, name: str, arguments: Arguments) -> None:
-        """Lists that grow under a branch differ in length where the branch does."""
-        if name not in _GROWING or not arguments:
+        """Lists that grow hold what they are given; on which ways they do is seen where the ways meet."""
+        if name not in GROWING or not arguments:
             return
-        block = self.at.code.values[number].block
-        causes = self.at.conditions(self.at.unit.control.deciding(block))
         added = arguments[-1][1]
 
         def change(before: Val) -> Val:
@@ -713,7 +711,7 @@ class Calling:
                 return before
             part = elements(added) if name in ("extend", "update") else added
             grown = sequence(join2(elements(before), part))
-            n = before.n | causes | (added.n if name in ("extend", "update") else NONE)
+            n = before.n | (added.n if name in ("extend", "update") else NONE)
             return Val(grown.objs, before.v | added.v, n, before.p, before.state)
 
         self.at.after[number, -1] = change

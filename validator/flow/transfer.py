@@ -14,11 +14,11 @@ from validator.domains.axes import WHOLE, WORLD, axes_of, of_dimensions
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, member, only, rank, unsure
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
-from validator.flow.calls import Calling
+from validator.flow.calls import GROWING, Calling
 from validator.flow.program import Flow, Result, Site, Unit
 from validator.flow.tensors import apart
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, obj, sequence, shallow, tuple_of,
+    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, join_ways, obj, sequence, shallow, tuple_of,
     unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
@@ -101,7 +101,7 @@ class Evaluation:
                     class_rows.append((value.data, self.vals[value.args[0]]))
         several = len(returned) > 1
         return Result(
-            tuple(self.vals), join(returned) if several else join(self._plain_returns(order)), join(yielded),
+            tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
             tuple(self._outs()), self.sites, tuple(stores), tuple(global_rows), tuple(class_rows),
             tuple(self.made.values()), tuple(self.switched.values()),
         )  # fmt: skip
@@ -530,9 +530,11 @@ class Evaluation:
 
     def phi(self, number: int, value: Instruction) -> Val:
         operands = [each for each in value.args if each != number]
-        result = join(self.vals[each] for each in operands)
+        result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
         roots = {self.root(each) for each in operands}
         roots.discard(number)
+        if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
+            return result.with_causes(n=self.conditions(self.unit.control.choosing(value.block)))
         if len(roots) < 2 or len({self.vals[r].objs for r in roots}) == 1 and all(
             self.code.values[r].op == "const" for r in roots
         ):
@@ -544,6 +546,18 @@ class Evaluation:
         grown = grown or any(o[0] == "tensor" for o in result.objs) and apart(self.vals[each] for each in operands)
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
         return result.with_causes(v=causes, n=causes if grown else NONE, p=causes if absent else NONE)
+
+    def growth(self, number: int) -> int:
+        """How often a list was appended to since it was bound."""
+        found = 0
+        value = self.code.values[number]
+        while value.op == "mut":
+            callee = self.code.values[self.code.values[value.args[1]].args[0]] if value.data == -1 else None
+            name = callee.data if callee is not None and callee.op == "attr" else ""
+            if name in GROWING and self.vals[value.args[0]].of("seq") + self.vals[value.args[0]].of("tuple"):
+                found += 1
+            value = self.code.values[value.args[0]]
+        return found
 
     def match(self, number: int, value: Instruction) -> Val:
         return Val(v=self.vals[value.args[0]].v)

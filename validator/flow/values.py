@@ -168,6 +168,19 @@ def join(values: Iterable[Val]) -> Val:
     return result if result is not None else BOTTOM
 
 
+_EXACT = frozenset({"ordinal", "size", "counted", "tensor"})
+
+
+def join_ways(values: Iterable[Val]) -> Val:
+    """The join of what comes on several ways: what a number or list is, it is only if it is so on all of them."""
+    ways = list(values)
+    result = join(ways)
+    if any(not way.objs for way in ways) and any(o[0] in _EXACT for o in result.objs):
+        kept = frozenset(o for o in result.objs if o[0] not in _EXACT)
+        return Val(kept, result.v, result.n, result.p, result.state)
+    return result
+
+
 def join2(a: Val, b: Val) -> Val:
     if a is b or b is BOTTOM:
         return a
