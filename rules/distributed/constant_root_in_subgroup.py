@@ -1,11 +1,11 @@
-"""A collective on a sub-group whose root is given as a literal rank.
+"""A root that is no member of its group, or is counted in the wrong way.
 
 What it does
-    Reports `src=0` or `dst=0` (any literal) in `broadcast`, `scatter`, `gather` and `reduce` on a group of one
-    parallel dimension (tensor, data, context, pipeline, expert), on a group that `new_group` makes of a literal list
-    without that rank, on one of several groups made in a loop, and on a dimension of a device mesh. Silent where the
-    function first makes sure that the other dimensions are at their first rank, and for `group_src`, which counts
-    inside the group.
+    Reports the root of `broadcast`, `scatter`, `gather` and `reduce` where it is a rank counted inside a group (a
+    literal, `get_rank(group)`, `get_group_rank`) but a rank of the job is asked for, and the group is one of several
+    (a dimension of a mesh, a parallel group of Megatron, one of the groups made in a loop) or a literal list without
+    that rank; where `group_src` or `group_dst` gets a rank of the job (`get_rank()`, `get_global_rank`); and where the
+    root is the size of the group. Silent where branches leave only the ranks of one group.
 
 Why is this bad
     `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
@@ -17,88 +17,116 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from validator.analysis.bindings import call_node
-from validator.analysis.collectives import dimension, group_of
-from validator.analysis.effects import Effects
-from validator.analysis.groups import Groups
-from validator.analysis.places import is_aside, outermost, text_of
-from validator.facts.model import Argument, Call
-from validator.facts.text import path_of
+from validator.domains.axes import WHOLE, Axes
 from validator.finding import Finding, Related
-from validator.integers import is_whole
-from validator.project import Method, Project
+from validator.flow.queries import Place, Queries
+from validator.flow.values import NONE_OBJ, Obj, Val
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP510", "constant-root-in-subgroup", "error", "0.1.0", tokens=("dist.", "distributed", "comm"))
 
-# name of the collective -> the parameter with the root and its position
-_ROOTS = {
-    "broadcast": ("src", 1), "broadcast_object_list": ("src", 1), "scatter": ("src", 2),
-    "scatter_object_list": ("src", 2), "gather": ("dst", 2), "gather_object": ("dst", 2), "reduce": ("dst", 1),
-}  # fmt: skip
-_FIRST_RANK = re.compile(r"rank(\(\w*\))?\s*(==|!=|>)\s*0|in\s+\w*ranks|group_ranks|get_process_group_ranks")
+
+class _Wrong(NamedTuple):
+    why: str
+    sure: bool = True
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects, groups = project.analysis(Effects), project.analysis(Groups)
-    seen: set[tuple[Method, str]] = set()
-    for function, rows in effects.direct.items():
-        for call, row in rows.values():
-            root = _root(row.name, call)
-            if root is None or root.kind != "const" or not is_whole(root.value):
-                continue
-            group = group_of(row, call)
-            outer = outermost(function)
-            if not group or (outer, group) in seen or is_aside(function.path):
-                continue
-            excluded = _lacking(groups, function, group, int(root.value), _expression(function, call, group))
-            if excluded is None or _FIRST_RANK.search(text_of(outer)):
-                continue
-            seen.add((outer, group))
-            reason, related = excluded
-            yield RULE.finding(
-                function.path,
-                root.at,
-                f"`{row.name}` in `{function.qualname}` names rank {root.value} of the job as its root, but works on"
-                f" `{group}`: {reason}",
-                help=f"pass the root's rank inside the group as `group_{_ROOTS[row.name][0]}={root.value}`"
-                " (torch 2.6), or translate it with `dist.get_global_rank(group, …)`",
-                related=related,
-                context=f"{function.qualname}:{row.name}:{group}",
-            )
+    for call in project.analysis(Queries).collectives():
+        row = call.operations[0].row
+        if row.root is None:
+            continue
+        inside = call.argument(f"group_{row.root[0]}")
+        root = inside or call.argument(*row.root)
+        wrong = _wrong(call, root, inside is not None) if root is not None else None
+        if root is None or wrong is None:
+            continue
+        yield RULE.finding(
+            call.unit.path,
+            root.seen_from(call),
+            f"`{row.name}` in `{call.unit.qualname}` has the root `{root.text}`, {wrong.why}",
+            help=f"pass the root's rank inside the group as `group_{row.root[0]}` (torch 2.6), or translate it with"
+            " `dist.get_global_rank(group, …)`",
+            related=_made(call),
+            context=f"{call.unit.qualname}:{row.name}:{_text(call)}",
+            severity="error" if wrong.sure else "warning",
+        )
 
 
-def _expression(function: Method, call: Call, group: str) -> ast.expr | None:
-    """The syntax of a group that is asked for where it is used: `group=mesh.get_group("tp")`."""
-    node = call_node(function, call) if group.endswith("()") else None
-    values = [*node.args, *(k.value for k in node.keywords)] if node is not None else []
-    return next((v for v in values if isinstance(v, ast.Call) and f"{path_of(v.func)}()" == group), None)
-
-
-def _lacking(
-    groups: Groups, function: Method, group: str, root: int, node: ast.expr | None
-) -> tuple[str, list[Related]] | None:
-    """Why a group, or all but one of its kind, lacks the root; None where nothing says so."""
-    origin = groups.made(function, node) if node is not None else groups.origin(function, group)
-    related = [Related(origin.path, origin.line, "the group is made here")] if origin is not None else []
-    if origin is not None and origin.kind == "ranks":
-        ranks = ", ".join(map(str, origin.ranks))
-        return None if root in origin.ranks else (f"it holds the ranks {ranks}", related)
-    if origin.kind != "all" if origin is not None else dimension(group):
-        return "only one of these groups holds that rank", related
+def _wrong(call: Place, root: Place, inside: bool) -> _Wrong | None:
+    """What is wrong with a root; None where nothing is known to be."""
+    group = call.argument(*call.operations[0].row.group or ("group", -1))
+    held = group.closed if group is not None else Val()
+    value = root.closed
+    if value.of("size") and len(value.objs) == 1:
+        return _Wrong("the number of ranks: the last one is one less")
+    if inside:
+        job = bool(value.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in value.objs)
+        whole = group is None or group.spanned[0] == WHOLE
+        return _Wrong("a rank of the job, where one inside the group is asked for") if job and not whole else None
+    if group is None:
+        return None
+    number = value.constant()
+    literal = isinstance(number, int) and not isinstance(number, bool)
+    if literal and (never := _outside(group, held, number)) is not None:
+        return never
+    if any(c.kind in ("rank", "member") for c in call.under):
+        return None  # the branches around may leave just the ranks for which it is right
+    if literal:
+        return _lacking(group, held, number)
+    axes = _counted_inside(value)
+    if axes is not None and all(_is_part(o) for o in held.objs - {NONE_OBJ}):
+        return _Wrong("a rank counted inside a group, where a rank of the job is asked for", group.spanned[1])
     return None
 
 
-def _root(name: str, call: Call) -> Argument | None:
-    if name not in _ROOTS or call.keyword(f"group_{_ROOTS[name][0]}") is not None:
-        return None
-    parameter, position = _ROOTS[name]
-    found = call.keyword(parameter)
-    return found or (call.positional[position] if position < len(call.positional) else None)
+def _outside(group: Place, held: Val, number: int) -> _Wrong | None:
+    """Whether a rank is not in the literal list of which a group was made."""
+    groups = sorted(held.objs - {NONE_OBJ}, key=str)
+    if groups and all(o[0] == "group" and isinstance(o[2], tuple) and number not in o[2] for o in groups):
+        ranks = ", ".join(map(str, groups[0][2]))
+        return _Wrong(f"rank {number} of the job, but works on `{group.text}`: it holds the ranks {ranks}")
+    return None
+
+
+def _lacking(group: Place, held: Val, number: int) -> _Wrong | None:
+    """Why all groups but one of their kind lack a rank."""
+    groups = held.objs - {NONE_OBJ}
+    text = f"rank {number} of the job, but works on `{group.text}`"
+    several = f"{text}: only one of these groups holds that rank"
+    if groups and all(_is_part(o) for o in groups):
+        return _Wrong(several)
+    axes, sure = group.spanned
+    if axes and not axes & {"world", "?"} and (sure or not any(o[0] == "group" for o in groups)):
+        return _Wrong(f"{several}, if its name says what it is" if not sure else several, False)
+    return None
+
+
+def _is_part(o: Obj) -> bool:
+    """Whether a group is one of several that fill the job."""
+    return o[0] == "group" and o[2] == "several"
+
+
+def _counted_inside(value: Val) -> Axes | None:
+    inside = [o[2] for o in value.objs if o[:2] == ("ordinal", "group")]
+    return inside[0] if len(inside) == len(value.objs) == 1 else None
+
+
+def _text(call: Place) -> str:
+    group = call.argument(*call.operations[0].row.group or ("group", -1))
+    return group.text if group is not None else ""
+
+
+def _made(call: Place) -> tuple[Related, ...]:
+    """Where the group is made, if in the same function."""
+    group = call.argument(*call.operations[0].row.group or ("group", -1))
+    if group is None or group.root.value.op != "call":
+        return ()
+    return (Related(call.unit.path, group.root.at[0], "the group is made here"),)
 
 
 INCORRECT = [

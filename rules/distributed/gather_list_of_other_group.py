@@ -1,7 +1,7 @@
 """A list for `all_gather` that is as long as another group.
 
 What it does
-    Reports `all_gather`, `all_gather_object` and `all_to_all` whose list is made for the whole job
+    Reports `all_gather`, `all_gather_object`, `gather` and `all_to_all` whose list is made for the whole job
     (`dist.get_world_size()` elements) while the call works on a sub-group, or made for one group and used with another.
 
 Why is this bad
@@ -14,100 +14,53 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.collectives import WORLD, dimension, group_of
-from validator.analysis.effects import Effects
-from validator.analysis.groups import Groups
-from validator.analysis.places import call_bound, is_aside
-from validator.facts.model import Assign, Call
-from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.domains.axes import UNKNOWN, WHOLE, Axes, axes_of
+from validator.finding import Finding
+from validator.flow.calls import axes_in
+from validator.flow.queries import Place, Queries
+from validator.flow.values import Val
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP516", "gather-list-of-other-group", "error", "0.1.0", tokens=("all_gather", "all_to_all"))
 
-_LISTED = frozenset({"all_gather", "all_gather_object", "all_to_all", "gather", "gather_object"})
-_COUNT = re.compile(r"(?:range\(|\* ?)(?P<count>[\w.]+(?:\([^()]*\))?)\)?\]?$")
-_SIZE = re.compile(r"(?:^|\.)get_world_size\((?:group=)?(?P<group>[\w.]*)\)$")
-
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
-    for function, rows in effects.direct.items():
-        if is_aside(function.path):
+    for call in project.analysis(Queries).collectives():
+        row = call.operations[0].row
+        filled = call.argument(*row.into) if row.into is not None else None
+        counted = filled.val.of("counted") if filled is not None else []
+        if filled is None or len(counted) != 1:
             continue
-        for call, row in rows.values():
-            if row.name not in _LISTED or not call.args:
-                continue
-            group = group_of(row, call)
-            made = _made_for(project, function, call)
-            if made is None or not _differ(function, group, made[0]) or _is_whole(project, function, group):
-                continue
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{row.name}` in `{function.qualname}` fills a list made for {_named(made[0])}, but works on"
-                f" {_named(group)}",
-                help="make the list with `dist.get_world_size(group)` of the group that the call uses",
-                related=[Related(function.path, made[1], "the list is made here")],
-                context=f"{function.qualname}:{row.name}",
-            )
-
-
-def _is_whole(project: Project, function: Method, group: str) -> bool:
-    """Whether a group is the only dimension of its mesh, and so the whole job."""
-    origin = project.analysis(Groups).origin(function, group)
-    return origin is not None and origin.kind == "all"
-
-
-def _named(group: str) -> str:
-    return f"`{group}`" if group else "the whole job"
-
-
-def _made_for(project: Project, function: Method, call: Call) -> tuple[str, int] | None:
-    """The group whose size the list of a call has, and the line that makes the list."""
-    for argument in call.positional[:2]:
-        rows = [row for row in function.facts.assigns if row.target == argument.value]
-        if len(rows) != 1 or rows[0].kind != "other" or not (found := _COUNT.search(rows[0].value)):
+        made, certain = _spanned(filled, counted[0][1])
+        group = call.argument(*row.group)
+        works, sure = group.spanned if group is not None else (WHOLE, True)
+        if UNKNOWN in made | works or made == works:
             continue
-        size = _size(project, function, found["count"])
-        if size is not None:
-            return size, rows[0].at[0]
-    return None
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"`{row.name}` in `{call.unit.qualname}` fills a list made for {_named(made)}, but works on"
+            f" {f'`{group.text}`' if group is not None else 'the whole job'}",
+            help="make the list with `dist.get_world_size(group)` of the group that the call uses",
+            context=f"{call.unit.qualname}:{row.name}",
+            severity="error" if sure and certain else "warning",
+        )
 
 
-def _size(project: Project, function: Method, text: str) -> str | None:
-    """The group that a source text is the size of."""
-    if match := _SIZE.search(text):
-        return WORLD if match["group"] in ("", "None") else match["group"]
-    head, _, name = text.rpartition(".")
-    if head:  # an attribute: what all methods of its class bind to it
-        classes = sorted(project.types.of(function, head), key=lambda cls: (cls.path, cls.qualname))
-        inside = [method for cls in classes for owner in cls.mro for method in owner.every_method()]
-        rows = [(m, row) for m in inside for row in m.facts.assigns if row.target == f"{m.own_object}.{name}"]
-    else:
-        rows = [(function, row) for row in function.facts.assigns if row.target == text]
-    groups = {_counted(method, row) for method, row in rows}
-    return groups.pop() if len(groups) == 1 and (head or len(rows) == 1) else None
+def _spanned(place: Place, group: Val) -> tuple[Axes, bool]:
+    """The axes of a group that a list was made for: known, or by the name of the parameter that it is."""
+    axes = axes_in(place.flow.close(group, place.unit))
+    if UNKNOWN not in axes:
+        return axes, True
+    names = [place.unit.code.params[o[1]][0] for o in group.of("param")]
+    return (axes_of(names[0]) or axes, False) if len(names) == 1 else (axes, False)
 
 
-def _counted(function: Method, row: Assign) -> str | None:
-    """The group whose ranks an assignment counts; None where it counts something else."""
-    made = call_bound(function, row) if row.kind == "call" and row.value.endswith(".get_world_size") else None
-    if made is None:
-        return None
-    return made.args[0].value if made.args and made.args[0].value != "None" else WORLD
-
-
-def _differ(function: Method, group: str, made: str) -> bool:
-    """Whether two group texts mean different groups."""
-    if group == made or {group, made} == {WORLD} or not group:
-        return False
-    if made == WORLD:
-        return bool(dimension(group)) or any(p.name == group and p.default is None for p in function.facts.params)
-    return bool(dimension(group) and dimension(made) and dimension(group) != dimension(made))
+def _named(axes: Axes) -> str:
+    return "the whole job" if axes == WHOLE else f"the {' × '.join(sorted(axes))} ranks"
 
 
 INCORRECT = [

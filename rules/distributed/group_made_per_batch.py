@@ -2,7 +2,7 @@
 
 What it does
     Reports `new_group`, `new_subgroups` and `init_device_mesh` that run once for each batch: in a loop over a data
-    loader or over steps, in a `forward` or `training_step`, or in a function called from there, with nothing that
+    loader or one that trains, in a `forward` or `training_step`, or in a function called from there, with nothing that
     keeps the group (`if self._group is None`, a cache). A group that is kept and first made there is a note. Where
     only some ranks get there, MP501 and MP502 report the creation itself.
 
@@ -18,94 +18,124 @@ References
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside
-from validator.facts.model import Call, Guard
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries, blocks_of
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP517", "group-made-per-batch", "warning", "0.1.0", tokens=("new_group", "new_subgroups", "device_mesh"))
 
-_MAKERS = frozenset({"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh"})
-_KEPT = re.compile(
-    r"is (not )?None|\bnot in\b|hasattr|_initialized|^(not )?(self\.)?\w*(group|mesh)\w*$", re.IGNORECASE
-)
-_CACHED = re.compile(r"(^|\.)(lru_cache|cache|cached_property)(\(\))?$")
-_LOOP = re.compile(r"\bin\b.*(loader|batches|iterator\b|steps\b)|^while\b.*\bstep")
-_PER_BATCH = frozenset({
-    "forward", "backward", "training_step", "train_step", "validation_step", "eval_step", "compute_loss", "loss_fn",
-    "optimizer_step",
-})  # fmt: skip
-_DEPTH = 3
+_MAKERS = ("new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh")
+_CACHES = frozenset({"lru_cache", "cache", "cached_property"})
+_ONCE = frozenset({"<module>", "__init__"})
+_ASKING = frozenset({"Is", "IsNot", "In", "NotIn"})
 
 
 class _Way(NamedTuple):
     """How the code of a batch gets to the creation: the place in that code, and whether the group is kept."""
 
-    function: Method
-    call: Call
+    place: Place
     kept: bool
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
-    for function, rows in effects.direct.items():
-        for call, row in rows.values():
-            if row.name not in _MAKERS or is_aside(function.path):
-                continue
-            way = _way(project, function, call, _kept(function, call.guards), _DEPTH)
-            if way is not None:
-                yield _report(function, call, way)
+    for call in project.analysis(Queries).collectives(*_MAKERS):
+        way = _way(call)
+        if way is not None:
+            yield _report(call, way)
 
 
-def _way(project: Project, function: Method, call: Call, kept: bool, depth: int) -> _Way | None:
+def _way(call: Place) -> _Way | None:
     """The first code of a batch, going up from a creation through the callers."""
-    guards = (*call.guards, *function.facts.guards)
-    if function.name in _PER_BATCH or any(g.kind == "loop" and _LOOP.search(g.text) for g in guards):
-        return _Way(function, call, kept)
-    if depth == 0 or function.name in ("<module>", "__init__"):
-        return None
-    for caller, outer in project.types.callers.get(function, ()):
-        if not is_aside(caller.path) and caller is not function:
-            way = _way(project, caller, outer, kept or _kept(caller, outer.guards), depth - 1)
-            if way is not None:
-                return way
+    queue, seen = [_Way(call, _kept(call))], {call.unit}
+    for way in queue:
+        unit = way.place.unit
+        if unit.name in call.flow.models.likely["steps"] or _per_batch(way.place):
+            return way
+        if unit.name in _ONCE or unit.code.kind == "module":
+            continue
+        for place in _callers(call, unit):
+            if place.unit not in seen:
+                seen.add(place.unit)
+                queue.append(_Way(place, way.kept or _kept(place)))
     return None
 
 
-def _kept(function: Method, guards: Iterable[Guard]) -> bool:
+def _callers(call: Place, unit: Unit) -> Iterator[Place]:
+    for caller in call.flow.callers(unit):
+        sites = call.flow.result(caller).sites
+        for number, site in sorted(sites.items()):
+            if any(target.unit is unit for target in site.targets):
+                yield Place(call.flow, caller, number)
+
+
+def _per_batch(place: Place) -> bool:
+    """Whether a place lies in a loop over data, or in one that trains."""
+    code, models = place.unit.code, place.flow.models
+    for header, loop in code.loops.items():
+        blocks = set(blocks_of(code, header))
+        if place.value.block not in blocks:
+            continue
+        over = place._replace(number=loop.iterator).operand(0) if loop.iterator >= 0 else None
+        if over is not None and _is_data(over):
+            return True
+        called = (place._replace(number=n).method for b in blocks for n in code.blocks[b].values if code.values[n].op == "call")
+        if not models.likely["training"].isdisjoint(called):
+            return True
+    return False
+
+
+def _is_data(over: Place) -> bool:
+    models = over.flow.models
+    made = over.closed.of("made")
+    return any(models.library(o[1]).iterates == "data" for o in made) or (not made and over.hint.endswith("loader"))
+
+
+def _kept(place: Place) -> bool:
     """Whether the group is made once: a test asks for it, or the function is cached."""
-    if any(_CACHED.search(d) for d in function.facts.decorators):
+    method, code = place.unit.method, place.unit.code
+    if method is not None and any(d.removesuffix("()").rpartition(".")[2] in _CACHES for d in method.facts.decorators):
         return True
-    return any(g.kind == "if" and _KEPT.search(g.text) for g in (*guards, *function.facts.guards))
+    tests = (place._replace(number=code.blocks[b].end[1]) for b in place.unit.control.deciding(place.value.block))
+    return any(_asks(test) for test in tests)
 
 
-def _report(function: Method, call: Call, way: _Way) -> Finding:
-    here = way.function is function
-    through = "" if here else f", called in `{way.function.qualname}`"
+def _asks(test: Place) -> bool:
+    """Whether a test asks if something is there already."""
+    value = test.value
+    if value.op == "unary" and value.data == "Not":
+        return _asks(test.operand(0))
+    if value.op == "compare":
+        return value.data in _ASKING
+    return value.op in ("attr", "name") or (value.op == "call" and test.method == "hasattr")
+
+
+def _report(call: Place, way: _Way) -> Finding:
+    here = way.place.unit is call.unit
+    name, unit = call.operations[0].name, call.unit
+    through = "" if here else f", called in `{way.place.unit.qualname}`"
     if way.kept:
         message = (
-            f"`{call.method}` in `{function.qualname}`{through} runs at the first batch that gets there: every rank of"
-            " the job must get there too, members or not"
+            f"`{name}` in `{unit.qualname}`{through} runs at the first batch that gets there: every rank of the job"
+            " must get there too, members or not"
         )
     else:
         message = (
-            f"`{call.method}` in `{function.qualname}`{through} runs for every batch; groups are never freed, and all"
-            " ranks of the job meet in each call"
+            f"`{name}` in `{unit.qualname}`{through} runs for every batch; groups are never freed, and all ranks of"
+            " the job meet in each call"
         )
-    related = [] if here else [Related(way.function.path, way.call.at[0], "the code of a batch gets there from here")]
+    where = Related(way.place.unit.path, way.place.at[0], "the code of a batch gets there from here")
     return RULE.finding(
-        function.path,
+        unit.path,
         call.at,
         message,
         help="make the group once, on all ranks of the job, where the others are made, and keep it",
-        related=related,
-        context=f"{function.qualname}:{call.method}",
+        related=[] if here else [where],
+        context=f"{unit.qualname}:{name}",
         severity="note" if way.kept else None,
     )
 

@@ -1,10 +1,10 @@
 """A reduction over the data-parallel group of tokens that context parallelism has split.
 
 What it does
-    Reports `get_data_parallel_group()` without `with_context_parallel=True` whose group is used for a collective, in a
-    function that cuts its sequences by the context-parallel rank (it asks for the size or the rank of context
-    parallelism). Reports an `all_reduce` of what was computed inside torch's `context_parallel` over dimensions of a
-    device mesh that leave its context dimension out, where nothing in the function reduces it over that one too.
+    Reports a call that gets a data-parallel group without the context-parallel ranks together with values that were
+    cut by the context-parallel rank (`mask.chunk(size)[cp_rank]`). Reports an `all_reduce` of what was computed inside
+    torch's `context_parallel` over a group of data-parallel dimensions that leaves the context dimension out, where
+    nothing in the function reduces it over that one too. Maxima and minima are silent.
 
 Why is this bad
     Each context-parallel rank holds a part of every sequence. A mean, a variance or a token count over the group
@@ -17,130 +17,137 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 
-from validator.analysis.bindings import own_nodes
-from validator.analysis.collectives import dimension
-from validator.analysis.meshes import Mesh, Meshes
-from validator.analysis.places import is_aside
-from validator.analysis.ring_parts import Part as RingPart
-from validator.analysis.ring_parts import RingParts
-from validator.facts.model import Call
-from validator.facts.text import path_of
+from validator.domains.axes import UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.calls import axes_in
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
     "MP512", "group-without-context-parallel", "error", "0.1.0", tokens=("get_data_parallel_group", "context_parallel")
 )
 
-_ASKS = frozenset({"get_context_parallel_world_size", "get_context_parallel_rank"})
-_EXTREME = re.compile(r"\b(MAX|MIN)$")  # of a count that all context-parallel ranks share
-_REDUCTIONS = ("all_reduce",)
-_REDUCING = ("reduce", "whiten", "mean", "var", "norm", "sum", "aggregate")
+_SPLITTING = "torch.distributed.tensor.experimental.context_parallel"
+_EXTREME = (".MAX", ".MIN")  # of what all context-parallel ranks share
+_COUNTS = frozenset({"len", "size", "numel", "dim"})  # of rows, which are not split
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    yield from _of_megatron(project)
-    parts, meshes = project.analysis(RingParts), project.analysis(Meshes)
-    for function in dict.fromkeys(function for function, _ in project.calls("all_reduce")):
-        for part in parts.of(function) if not is_aside(function.path) else ():
-            yield from _of_mesh(meshes, function, part)
+    queries = project.analysis(Queries)
+    for unit in queries.units:
+        managers = []
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            if value.op == "call" and not _is_extreme(place):
+                yield from _cut_by_rank(place)
+            elif value.op == "enter" and ("made", _SPLITTING) in place.operand(0).val.objs:
+                managers.append(place)
+        for manager in managers:
+            yield from _split_inside(queries, manager)
 
 
-def _of_megatron(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls("get_data_parallel_group"):
-        if is_aside(function.path) or call.args:
-            continue
-        slicing = next((c for c in function.facts.calls if c.method in _ASKS), None)
-        reducing = _reduction(function, call) if slicing is not None else None
-        if slicing is None or reducing is None:
-            continue
-        yield RULE.finding(
-            function.path,
-            call.at,
-            f"`{function.qualname}` splits sequences over context-parallel ranks, but `{reducing.method}`"
-            " works on the"
-            " data-parallel group without them",
-            help="ask for `get_data_parallel_group(with_context_parallel=True)`",
-            related=[
-                Related(function.path, slicing.at[0], f"`{slicing.target}()` is asked here"),
-                Related(function.path, reducing.at[0], f"the group goes to `{reducing.method}` here"),
-            ],
-            context=f"{function.qualname}:{reducing.method}",
-        )
+def _operands(call: Place) -> list[Place]:
+    return [call._replace(number=number) for number in call.value.args[1:]]
 
 
-def _of_mesh(meshes: Meshes, function: Method, part: RingPart) -> Iterator[Finding]:
-    """The reduction of what was computed on parts, where each of them leaves the ring out."""
-    node = function.node
-    calls = [n for n in own_nodes(node) if isinstance(n, ast.Call)] if node is not None else []
-    rows = [n for n in calls if path_of(n.func).endswith(_REDUCTIONS) and n.args and _path(n.args[0]) in part.products]
-    lacking = [_lacking(meshes, function, call) for call in rows]
-    extreme = any(_EXTREME.search(ast.unparse(a)) for n in rows for a in _operation(n))
-    if extreme or None in lacking or not lacking or lacking[0] is None:
+def _is_extreme(call: Place) -> bool:
+    objs = (o for operand in _operands(call) for o in operand.val.of("ext"))
+    return any(str(o[1]).endswith(_EXTREME) for o in objs)
+
+
+def _lacks_ring(group: Place) -> Axes:
+    """The axes of a data-parallel group without the context-parallel ranks; empty for all else."""
+    held = group.closed
+    axes = axes_in(held) if held.of("group") else frozenset()
+    return axes if "dp" in axes and not axes & {"cp", UNKNOWN, WORLD} else frozenset()
+
+
+def _cut_by_rank(call: Place) -> Iterator[Finding]:
+    """Values cut by the context-parallel rank that go to a call together with a group that leaves it out."""
+    operands = _operands(call)
+    group = next((g for g in operands if _lacks_ring(g)), None)
+    if group is None or not any(_is_cut(operand) for operand in operands):
         return
-    call, (keys, ring, made) = rows[0], lacking[0]
-    value, names = ast.unparse(call.args[0]), '", "'.join(keys)
+    where = group.root if group.root.value.op == "call" else call
     yield RULE.finding(
-        function.path,
-        function.module.source_text.at(call),
-        f"`{function.qualname}` computes `{value}` on this rank's part of each sequence, but `{path_of(call.func)}`"
-        f" reduces it over {', '.join(f'`{key}`' for key in keys)} only: the parts of the other `{ring}` ranks are"
-        " left out",
-        help=f'reduce over `{ring}` as well: flatten it with the others, `mesh["{names}", "{ring}"]._flatten("loss")`',
-        related=[
-            Related(function.path, part.place.lineno, "the sequences are split here"),
-            Related(made.function.path, made.call.lineno, f"the mesh with its dimension `{ring}` is made here"),
-        ],
-        context=f"{function.qualname}:{value}:{names}",
+        call.unit.path,
+        where.at,
+        f"`{call.unit.qualname}` splits sequences over context-parallel ranks, but `{call.method}` works on the"
+        " data-parallel group without them",
+        help="ask for `get_data_parallel_group(with_context_parallel=True)`",
+        related=[Related(call.unit.path, call.at[0], f"the group goes to `{call.method}` here")],
+        context=f"{call.unit.qualname}:{call.method}",
     )
 
 
-def _operation(call: ast.Call) -> list[ast.expr]:
-    return [*call.args[1:2], *(k.value for k in call.keywords if k.arg in ("op", "reduceOp"))]
+def _is_cut(place: Place) -> bool:
+    return any(c.kind == "rank" and c.axis == "cp" and c.sure for c in place.closed.v)
 
 
-def _path(node: ast.expr) -> str:
-    return path_of(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-
-
-def _lacking(meshes: Meshes, function: Method, call: ast.Call) -> tuple[tuple[str, ...], str, Mesh] | None:
-    """The dimensions that a reduction works over, and the ring that they lack; None where that is not known."""
-    group = next((k.value for k in call.keywords if k.arg == "group"), call.args[2] if len(call.args) > 2 else None)
-    found = (meshes.part(function, group) if group is not None else None) or []
-    for keys, mesh in ((p.keys, p.mesh) for p in found):
-        rings = [n for n in mesh.names or () if dimension(n) == "cp" and not _is_one(mesh.size(n))]
-        data = bool(keys) and all(key in (mesh.names or ()) and dimension(key) == "dp" for key in keys)
-        if not rings or not data or len(found) > 1:
-            return None
-        return keys, rings[0], mesh
-    return None
-
-
-def _is_one(size: ast.expr | None) -> bool:
-    return isinstance(size, ast.Constant) and size.value == 1
-
-
-def _reduction(function: Method, group: Call) -> Call | None:
-    """The call that reduces over the group: it gets the call's result directly or under a name."""
-    names = {
-        row.target
-        for row in function.facts.assigns
-        if row.kind == "call" and row.value == group.target and row.at[:2] <= group.at[:2]
-    }
-    for call in function.facts.calls:
-        if not any(word in call.method for word in _REDUCING) or any(_EXTREME.search(a.value) for a in call.args):
+def _split_inside(queries: Queries, manager: Place) -> Iterator[Finding]:
+    """Reductions of what was computed from split buffers, none of them over the ring."""
+    unit = manager.unit
+    buffers = _buffers(manager.operand(0))
+    calls = [Place(queries.flow, unit, n) for n in sorted(manager.result.sites)]
+    calls = [c for c in calls if any(o.name == "all_reduce" for o in c.operations)]
+    for call in calls:
+        value, group = call.argument("tensor", 0), call.argument("group", 2)
+        axes = _lacks_ring(group) if group is not None else frozenset()
+        if value is None or not axes or _is_extreme(call) or not buffers & _computed(value):
             continue
-        for argument in call.args:
-            if argument.kind == "path" and argument.value in names and call.at[0] >= group.at[0]:
-                return call
-            if argument.kind == "call" and argument.at == group.at:
-                return call
-    return None
+        if any(other.number != call.number and _of_one_value(other, call) for other in calls):
+            continue
+        yield RULE.finding(
+            unit.path,
+            call.at,
+            f"`{unit.qualname}` computes `{value.hint or value.text}` on this rank's part of each sequence, but"
+            f" `all_reduce` reduces it over {', '.join(f'`{axis}`' for axis in sorted(axes))} only: the parts of the other"
+            " context-parallel ranks are left out",
+            help="reduce over the context-parallel dimension as well: flatten it with the others",
+            related=[Related(unit.path, manager.at[0], "the sequences are split here")],
+            context=f"{unit.qualname}:{value.hint or value.text}",
+        )
+
+
+def _buffers(manager: Place) -> set[int]:
+    """The variables that a context manager splits: what it, or the function that made it, was given."""
+    found: set[int] = set()
+    for number in manager.sources:
+        made = manager._replace(number=number)
+        if made.value.op == "call" and ("made", _SPLITTING) in made.val.objs:
+            for operand in _operands(made):
+                parts = operand.root.value
+                held = parts.args if parts.op in ("list", "tuple") else (operand.number,)
+                found |= {operand._replace(number=part).root.number for part in held}
+    return found
+
+
+def _computed(place: Place) -> set[int]:
+    """The values from which this one is computed, other than by counting them."""
+    code, seen, stack = place.unit.code, {place.number}, [place.number]
+    while stack:
+        value = code.values[stack.pop()]
+        if value.op == "attr" and value.data == "shape":
+            continue
+        if value.op == "call" and code.values[value.args[0]].data in _COUNTS:
+            continue
+        for operand in value.args:
+            if operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return seen
+
+
+def _of_one_value(other: Place, call: Place) -> bool:
+    """Whether one reduction takes what the other left, over the ring or over what is not known."""
+    group, value, mine = other.argument("group", 2), other.argument("tensor", 0), call.argument("tensor", 0)
+    axes = group.spanned[0] if group is not None else frozenset({WORLD})
+    if value is None or mine is None or not axes & {"cp", UNKNOWN, WORLD}:
+        return False
+    return value.root.number == mine.root.number or value.hint == mine.hint != ""
 
 
 INCORRECT = [

@@ -16,171 +16,129 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.bindings import own_nodes
-from validator.analysis.places import is_aside
-from validator.facts.text import path_of
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP545", "local-rank-as-rank", "error", "0.1.0", tokens=("RANK", "init_process_group"))
 
+_TEXT = ("int", "str")
 
-_RANK = re.compile(r"\bRANK\b")
 
-
-class Place(NamedTuple):
+class _Told(NamedTuple):
     """A process that is told its rank and how many there are."""
 
-    rank: ast.expr
-    world: ast.expr
+    rank: Place
+    world: Place
+    user: Place
 
 
-class Bound(NamedTuple):
-    """What a rank is always below, and what makes it so; `text` is empty for LOCAL_RANK."""
+class _Bound(NamedTuple):
+    """What a rank is always below (None for LOCAL_RANK), and what makes it so."""
 
-    text: str
+    place: Place | None
     why: str
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    speaking: dict[str, bool] = {}
-    for function in project.functions():
-        if function.path not in speaking:
-            data = function.module.source.data
-            speaking[function.path] = (b"WORLD_SIZE" in data or b"init_process_group" in data) and not is_aside(
-                function.path
+    queries = project.analysis(Queries)
+    for unit in queries.units:
+        for told in _told(queries, unit):
+            rank, world = _plain(told.rank), _plain(told.world)
+            bound = _bound(rank)
+            if bound is None or not _is_whole(world, bound):
+                continue
+            yield RULE.finding(
+                unit.path,
+                told.rank.seen_from(told.user),
+                f"`{unit.qualname}` gives a process `{rank.text}` for its rank, {bound.why}, in a job of"
+                f" `{world.text}` processes",
+                help="add the ranks of the nodes before: `node * gpus_per_node + local_rank`",
+                context=f"{unit.qualname}:{told.rank.text}",
+                severity="warning" if world.hint in queries.flow.models.likely["worlds"] else "error",
             )
-        if not speaking[function.path] or not _speaks(function) or function.node is None:
-            continue
-        for place in _places(own_nodes(function.node)):
-            bound = _bound(own_nodes(function.node), _plain(place.rank))
-            if bound is not None and _is_whole(project, function, _plain(place.world), bound):
-                yield RULE.finding(
-                    function.path,
-                    function.module.source_text.at(place.rank),
-                    f"`{function.qualname}` gives a process `{ast.unparse(_plain(place.rank))}` for its rank,"
-                    f" {bound.why}, in a job of `{ast.unparse(_plain(place.world))}` processes",
-                    help="add the ranks of the nodes before: `node * gpus_per_node + local_rank`",
-                    context=f"{function.qualname}:{ast.unparse(place.rank)}",
-                )
 
 
-def _speaks(function: Method) -> bool:
-    """Whether the text of a function has the names that tell a process its rank; its tree is long to make."""
-    first, _, last, _ = function.facts.at
-    text = "\n".join(function.module.source_text.lines[first - 1 : last])
-    if "init_process_group" in text and "world_size" in text:
-        return True
-    return _RANK.search(text) is not None and "WORLD_SIZE" in text
-
-
-def _places(nodes: list[ast.AST]) -> Iterator[Place]:
-    written: dict[str, ast.expr] = {}
-    for node in nodes:
-        given: dict[str, ast.expr] = {}
-        if isinstance(node, ast.Dict):
-            given = {
-                k.value: v
-                for k, v in zip(node.keys, node.values, strict=True)
-                if isinstance(k, ast.Constant) and isinstance(k.value, str)
-            }
-        elif isinstance(node, ast.Call):
-            given = {k.arg: k.value for k in node.keywords if k.arg}
-            if path_of(node.func).endswith("init_process_group") and {"rank", "world_size"} <= given.keys():
-                yield Place(given["rank"], given["world_size"])
-        elif isinstance(node, ast.Assign) and (variable := _of_environment(node.targets[0])):
-            written[variable] = node.value
-        if {"RANK", "WORLD_SIZE"} <= given.keys():
-            yield Place(given["RANK"], given["WORLD_SIZE"])
+def _told(queries: Queries, unit: Unit) -> Iterator[_Told]:
+    written: dict[str, Place] = {}
+    for number, value in enumerate(unit.code.values):
+        place = Place(queries.flow, unit, number)
+        given: dict[object, Place] = {}
+        names = ("RANK", "WORLD_SIZE")
+        if value.op == "dict":
+            keys = [place.operand(i).val.constant() if value.args[i] >= 0 else None for i in range(0, len(value.args), 2)]
+            given = {key: place.operand(2 * i + 1) for i, key in enumerate(keys)}
+        elif value.op == "call":
+            given = {name: place._replace(number=n) for name, n in zip(value.data.names, value.args[1:], strict=True)}
+            if place.method == "init_process_group":
+                names = ("rank", "world_size")
+        elif value.op == "store_item" and ("ext", "os.environ") in place.operand(0).val.objs:
+            key = place.operand(1).val.constant()
+            written[str(key)] = place
+        if all(name in given for name in names):
+            yield _Told(given[names[0]], given[names[1]], place)
     if {"RANK", "WORLD_SIZE"} <= written.keys():
-        yield Place(written["RANK"], written["WORLD_SIZE"])
+        rank, world = written["RANK"], written["WORLD_SIZE"]
+        yield _Told(rank.operand(2), world.operand(2), rank)
 
 
-def _plain(node: ast.expr) -> ast.expr:
+def _plain(place: Place) -> Place:
     """The number in `str(…)`, `int(…)` and `f"{…}"`."""
-    if isinstance(node, ast.Call) and path_of(node.func) in ("str", "int") and len(node.args) == 1:
-        return _plain(node.args[0])
-    if isinstance(node, ast.JoinedStr) and len(node.values) == 1 and isinstance(node.values[0], ast.FormattedValue):
-        return _plain(node.values[0].value)
-    return node
+    place = place.root
+    value = place.value
+    if value.op == "call" and place.method in _TEXT and len(value.args) == 2:
+        return _plain(place.operand(1))
+    if value.op == "join" and len(value.args) == 1:
+        return _plain(place.operand(0))
+    return place
 
 
-def _bound(nodes: list[ast.AST], rank: ast.expr) -> Bound | None:
+def _bound(rank: Place) -> _Bound | None:
     """What keeps a rank below the processes of a node; None where nothing is known to."""
-    if isinstance(rank, ast.BinOp) and isinstance(rank.op, ast.Mod):
-        return Bound(ast.unparse(rank.right), f"the remainder by `{ast.unparse(rank.right)}`")
-    if _of_environment(rank) == "LOCAL_RANK":
-        return Bound("", "the number on its node")
-    if not isinstance(rank, ast.Name):
-        return None
-    sources = [node for node in nodes if rank.id in _bound_by(node)]
-    if len(sources) != 1:
-        return None
-    source = sources[0]
-    if isinstance(source, ast.For):
-        return _of_loop(nodes, source, rank)
-    value = source.value if isinstance(source, ast.Assign) else None
-    if isinstance(value, ast.Call) and path_of(value.func) == "divmod" and len(value.args) == 2:
-        parts = source.targets[0].elts if isinstance(source.targets[0], ast.Tuple) else []  # type: ignore[attr-defined]
-        per_node = ast.unparse(value.args[1])
-        second = len(parts) == 2 and path_of(parts[1]) == rank.id
-        return Bound(per_node, f"the remainder by `{per_node}`") if second else None
-    plain = _plain(value) if value is not None else rank
-    return _bound(nodes, plain) if not isinstance(plain, ast.Name) else None
+    value = rank.value
+    if any(o[:2] == ("ordinal", "node") for o in rank.closed.objs):
+        return _Bound(None, "the number on its node")
+    if value.op == "binary" and value.data == "Mod":
+        per_node = rank.operand(1)
+        return _Bound(per_node, f"the remainder by `{per_node.text}`")
+    if value.op == "unpack" and value.data[:2] == (1, 2):
+        divided = rank.operand(0).root
+        if divided.value.op == "call" and divided.method == "divmod" and len(divided.value.args) == 3:
+            return _Bound(divided.operand(2), f"the remainder by `{divided.operand(2).text}`")
+    return _of_loop(rank) if value.op == "next" else None
 
 
-def _of_loop(nodes: list[ast.AST], loop: ast.For, rank: ast.Name) -> Bound | None:
+def _of_loop(rank: Place) -> _Bound | None:
     """The bound of the inner of two loops over ranges."""
-    outer = any(isinstance(n, ast.For) and n is not loop and loop in ast.walk(n) for n in nodes)
-    header = loop.iter
-    if not outer or not isinstance(loop.target, ast.Name) or not isinstance(header, ast.Call):
+    over = _range(rank)
+    code = rank.unit.code
+    around = code.blocks[rank.operand(0).value.block].loop  # where the iterator is made
+    if over is None or around < 0 or code.loops[around].iterator < 0:
         return None
-    if path_of(header.func) != "range" or len(header.args) != 1:
-        return None
-    return Bound(ast.unparse(header.args[0]), f"which the loop over `{ast.unparse(header)}` counts anew for each node")
+    return _Bound(over.operand(1), f"which the loop over `{over.text}` counts anew for each node")
 
 
-def _bound_by(node: ast.AST) -> set[str]:
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.For | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
-        targets = [node.target]
-    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+def _range(element: Place) -> Place | None:
+    """`range(n)` of `for element in range(n)`."""
+    over = element.operand(0).operand(0).root
+    return over if over.value.op == "call" and over.method == "range" and len(over.value.args) == 2 else None
 
 
-def _of_environment(node: ast.expr) -> str:
-    """`LOCAL_RANK` of `os.environ["LOCAL_RANK"]`, `os.environ.get(…)` and `os.getenv(…)`."""
-    key: ast.expr | None = None
-    if isinstance(node, ast.Subscript) and path_of(node.value).endswith("environ"):
-        key = node.slice
-    elif isinstance(node, ast.Call) and path_of(node.func).endswith(("environ.get", "getenv")) and node.args:
-        key = node.args[0]
-    return str(key.value) if isinstance(key, ast.Constant) else ""
-
-
-def _is_whole(project: Project, function: Method, world: ast.expr, bound: Bound) -> bool:
-    """Whether a size counts the processes of all nodes, as far as its source says."""
-    if _of_environment(world) == "WORLD_SIZE":
+def _is_whole(world: Place, bound: _Bound) -> bool:
+    """Whether a size counts the processes of all nodes."""
+    if any(o[0] == "size" for o in world.closed.objs):
         return True
-    if ast.unparse(world) == bound.text:
+    limit = bound.place
+    if limit is None or world.key == limit.key:
         return False
-    if isinstance(world, ast.Name):
-        values = [n.value for n in own_nodes(function.node) if isinstance(n, ast.Assign) and world.id in _bound_by(n)]
-        if any(ast.unparse(_plain(value)) == bound.text or "device_count" in ast.unparse(value) for value in values):
-            return False
-        if any(_of_environment(_plain(value)) == "WORLD_SIZE" for value in values):
-            return True
-    from validator.analysis.dimensions import Dimensions  # of few projects, and long to import
-
-    size = project.analysis(Dimensions).size(function, world)
-    return {"nodes", "gpus"} <= size.tags or (bool(bound.text) and size.has("world"))
+    if world.value.op == "binary" and world.value.data == "Mult":  # so many nodes of so many processes
+        return any(world.operand(i).key == limit.key for i in (0, 1))
+    return world.hint in limit.flow.models.likely["worlds"]
 
 
 INCORRECT = [

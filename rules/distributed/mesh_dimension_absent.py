@@ -14,85 +14,88 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 
-from validator.analysis.bodies import Bodies
-from validator.analysis.places import is_aside
-from validator.facts.model import Guard
+from validator.domains.axes import axes_of
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP540", "mesh-dimension-absent", "error", "0.1.0", tokens=("init_device_mesh",))
 
-_KEPT = re.compile(r"^\w+ (> 1|!= 1|>= 2)$")
+_ABOVE_ONE = (("Gt", 1), ("NotEq", 1), ("GtE", 2))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    bodies = project.analysis(Bodies)
-    for function in project.functions():
-        made = next((c for c in function.facts.calls if c.method == "init_device_mesh"), None)
-        names = made.keyword("mesh_dim_names") if made is not None else None
-        if made is None or names is None or names.kind != "path" or is_aside(function.path):
+    for made in project.analysis(Queries).collectives("init_device_mesh"):
+        names = made.argument("mesh_dim_names", 2)
+        if names is None or not _chosen(names):
             continue
-        holders = {row.target for row in function.facts.assigns if row.value == made.target}
-        if not _chosen(function):
-            continue
-        node = bodies.node(function)
-        for name, place, first in _used(node, holders) if node is not None else ():
-            at = function.module.source_text.at(place)
-            guards = _guards(function, at[0])
-            if any(_speaks_of(guard, name) for guard in guards):
+        for used in _uses(made):
+            keys = _keys(used)
+            if not keys or _is_asked_for(used, keys[0]):
                 continue
             yield RULE.finding(
-                function.path,
-                at,
-                f"`{function.qualname}` takes the dimension `{name}` of a mesh that has it only where its size is"
+                made.unit.path,
+                used.at,
+                f"`{made.unit.qualname}` takes the dimension `{keys[0]}` of a mesh that has it only where its size is"
                 " above 1",
-                help=f"ask for the size of `{name}` before using it, as for the other dimensions",
-                related=[Related(function.path, made.at[0], "the mesh is made here, of the dimensions that were kept")],
-                context=f"{function.qualname}:{first}:{name}",
+                help=f"ask for the size of `{keys[0]}` before using it, as for the other dimensions",
+                related=[Related(made.unit.path, made.at[0], "the mesh is made here, of the dimensions that were kept")],
+                context=f"{made.unit.qualname}:{'_'.join(keys)}:{keys[0]}",
             )
 
 
-def _chosen(function: Method) -> bool:
+def _chosen(names: Place) -> bool:
     """Whether names are collected one by one, under a test of their size."""
-    appending = (
-        c
-        for c in function.facts.calls
-        if c.method == "append" and c.receiver in ("names", "mesh_dim_names", "dim_names")
-    )
-    return any(_KEPT.match(g.text) and not g.negated for c in appending for g in c.guards if g.kind == "if")
+    code = names.unit.code
+    for number in names.sources:
+        value = code.values[number]
+        if value.op == "mut" and value.data == -1 and names._replace(number=value.args[1]).method == "append":
+            for branch, way in names.unit.control.arms.get(code.values[value.args[1]].block, ()):
+                end = code.blocks[branch].end
+                if way == end[2] and _is_above_one(names._replace(number=end[1])):
+                    return True
+    return False
 
 
-def _used(node: ast.AST, holders: set[str]) -> Iterator[tuple[str, ast.AST, str]]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id in holders:
-            keys = each.slice.elts if isinstance(each.slice, ast.Tuple) else [each.slice]
-            texts = [k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
-            for text in texts[:1]:
-                yield text, each, "_".join(texts)
+def _is_above_one(test: Place) -> bool:
+    value = test.value
+    return value.op == "compare" and (value.data, test.operand(1).val.constant()) in _ABOVE_ONE
 
 
-def _guards(function: Method, line: int) -> tuple[Guard, ...]:
-    """The conditions around a line, by the calls that stand on it."""
-    near = [call.guards for call in function.facts.calls if call.at[0] <= line <= call.at[2]]
-    return max(near, key=len, default=())
+def _uses(made: Place) -> Iterator[Place]:
+    """Where items of the mesh are taken in the same function."""
+    for number, value in enumerate(made.unit.code.values):
+        if value.op == "item" and made._replace(number=value.args[0]).root.number == made.number:
+            yield made._replace(number=number)
 
 
-def _speaks_of(guard: Guard, name: str) -> bool:
-    words = name.split("_")
-    return (
-        guard.kind in ("if", "try")
-        and not guard.negated
-        and (
-            guard.kind == "try"
-            or name in guard.text
-            or re.search(rf"\b(self\.)?{re.escape(words[0])}(_\w+)?\b", guard.text) is not None
-        )
-    )
+def _keys(used: Place) -> list[str]:
+    key = used.operand(1).val
+    parts = [part for o in key.of("tuple") for part in o[1]] or [key]
+    return [name for part in parts if isinstance(name := part.constant(), str)]
+
+
+def _is_asked_for(used: Place, name: str) -> bool:
+    """Whether a condition or a handler around a place may be about a dimension."""
+    unit = used.unit
+    if unit.code.blocks[used.value.block].handlers:
+        return True
+    for block in unit.control.deciding(used.value.block):
+        test = used._replace(number=unit.code.blocks[block].end[1])
+        if any(_speaks_of(test._replace(number=source), name) for source in test.sources):
+            return True
+    return False
+
+
+def _speaks_of(part: Place, name: str) -> bool:
+    value = part.value
+    if value.op == "const":
+        return bool(value.data == name)
+    said = part.hint if value.op in ("attr", "name", "param", "phi", "free") else ""
+    return bool(said) and (said.startswith(name.split("_")[0]) or bool(axes_of(said) & axes_of(name)))
 
 
 INCORRECT = [

@@ -1,8 +1,8 @@
 """Python objects sent over a group that has only NCCL.
 
 What it does
-    Notes `all_gather_object`, `broadcast_object_list`, `gather_object` and `scatter_object_list` on a group that the
-    project makes with `new_group(backend="nccl")` in the same class or function.
+    Notes `all_gather_object`, `broadcast_object_list`, `gather_object` and `scatter_object_list` on a group that was
+    made with `new_group(backend="nccl")`, wherever that was.
 
 Why is this bad
     The objects are pickled, copied to the GPU and back, on whatever device is current: memory and a synchronisation for
@@ -16,47 +16,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.collectives import group_of
-from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside, within
-from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.finding import Finding
+from validator.flow.queries import Queries
+from validator.flow.values import NONE_OBJ
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP514", "object-over-nccl", "note", "0.1.0", tokens=("_object",))
 
-_OBJECTS = frozenset({"all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"})
-
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
-    for function, rows in effects.direct.items():
-        if is_aside(function.path):
+    for call in project.analysis(Queries).collectives():
+        row = call.operations[0].row
+        group = call.argument(*row.group) if row.objects and row.group is not None else None
+        groups = group.closed.objs - {NONE_OBJ} if group is not None else frozenset()
+        if group is None or not groups or not all(o[0] == "group" and o[3] == "nccl" for o in groups):
             continue
-        for call, row in rows.values():
-            group = group_of(row, call)
-            line = _made_with_nccl(function, group) if row.name in _OBJECTS and group else None
-            if line is not None:
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{row.name}` in `{function.qualname}` sends Python objects over `{group}`, which has only NCCL",
-                    help="make a second group with `backend='gloo'` for objects, or a group with both"
-                    " (`cpu:gloo,cuda:nccl`)",
-                    related=[Related(function.path, line, "the group is made here")],
-                    context=f"{function.qualname}:{row.name}:{group}",
-                )
-
-
-def _made_with_nccl(function: Method, group: str) -> int | None:
-    """The line that makes the group with NCCL alone."""
-    for method in function.cls.every_method() if function.cls is not None else [function]:
-        for call in method.facts.calls:
-            backend = call.keyword("backend")
-            alone = call.method == "new_group" and backend is not None and backend.value.strip("\"'") == "nccl"
-            if alone and any(row.target == group and within(call.at, row.at) for row in method.facts.assigns):
-                return call.at[0]
-    return None
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"`{row.name}` in `{call.unit.qualname}` sends Python objects over `{group.text}`, which has only NCCL",
+            help="make a second group with `backend='gloo'` for objects, or a group with both (`cpu:gloo,cuda:nccl`)",
+            context=f"{call.unit.qualname}:{row.name}:{group.text}",
+        )
 
 
 INCORRECT = [

@@ -2,7 +2,8 @@
 
 What it does
     Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, in a function or class that
-    works with tensor, context (ring, sequence) or pipeline parallelism, or is given an object that does.
+    works with groups, ranks, sizes or meshes of tensor, context (ring, sequence) or pipeline parallelism, or is given
+    an object that does. Where only names say so (`ring_attn_size`), it is a warning.
 
 Why is this bad
     The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
@@ -14,88 +15,101 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.bindings import first_name
-from validator.analysis.collectives import dimension
-from validator.analysis.places import is_aside, text_of, within
-from validator.facts.model import Call
+from validator.definitions import ClassDef
+from validator.domains.axes import WHOLE, Axes, of_parallelism
+from validator.domains.spmd import only
 from validator.finding import Finding
-from validator.project import ClassDef, Method, Project
+from validator.flow.calls import axes_in
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
 
-_SHARED = re.compile(
-    r"\b(self\.)?(ring(_attn)?_(size|group)|(tensor|context|sequence|pipeline)_(model_)?parallel_size|(tp|cp|pp|sp)_(size|group|mesh)|ulysses_\w*size)\b"
-)
-_WORLD = re.compile(r"(^|\.)(get_world_size|world_size|num_processes)$")
+_SHARING: Axes = frozenset({"tp", "cp", "pp"})  # the axes whose ranks work on one batch together
+_SAMPLERS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls("DistributedSampler"):
-        if is_aside(function.path) or not project.dotted(function, call.target).startswith("torch."):
+    queries = project.analysis(Queries)
+    for call in queries.calls(*_SAMPLERS):
+        if not _over_world(call):
             continue
-        shared = (_shared(function) or _given(project, function)) if _over_world(function, call) else []
-        if shared:
-            named = " and ".join(f"`{each}`" for each in shared)
+        known, named = _shared(queries, call)
+        found = known or named
+        if found:
             yield RULE.finding(
-                function.path,
+                call.unit.path,
                 call.at,
-                f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of"
-                f" {named} must share it",
+                f"`DistributedSampler` in `{call.unit.qualname}` divides the data over all ranks, but ranks of"
+                f" {' and '.join(f'`{each}`' for each in found.values())} must share it",
                 help="pass `num_replicas` and `rank` of the data-parallel dimension",
-                context=f"{function.qualname}:{shared[0]}",
+                context=f"{call.unit.qualname}:{next(iter(found.values()))}",
+                severity="error" if known else "warning",
             )
 
 
-def _over_world(function: Method, call: Call) -> bool:
-    replicas = call.keyword("num_replicas") or (call.positional[1] if len(call.positional) > 1 else None)
+def _over_world(call: Place) -> bool:
+    replicas = call.argument("num_replicas", 1)
     if replicas is None:
-        return not any(a.keyword == "**" for a in call.args)
-    rows = [row for row in function.facts.assigns if row.target == replicas.value]
-    if any(
-        _of_group(c) and within(c.at, at) for c in function.facts.calls for at in (replicas.at, *(r.at for r in rows))
-    ):
-        return False
-    return all(_WORLD.search(value) for value in [row.value for row in rows] or [replicas.value])
+        return not {"*", "**"} & set(call.value.data.names)
+    objs = replicas.closed.objs
+    return bool(objs) and all(o[0] == "size" and axes_in(o[1]) == WHOLE for o in objs)
 
 
-def _of_group(call: Call) -> bool:
-    """`get_world_size(group)`, which is not of all ranks."""
-    return call.method == "get_world_size" and bool(call.args) and call.args[0].value != "None"
+def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, str]]:
+    """What the function works with, one expression for each axis: what is known to be so, and what its name says."""
+    known: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for unit in _scope(queries, call.unit):
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            if value.op in ("attr", "call", "item", "param"):
+                for axis in sorted(_axes(place) & _SHARING):
+                    known.setdefault(axis, place.text)
+            if value.op in ("attr", "param"):
+                for axis in sorted(of_parallelism(place.hint) & _SHARING):
+                    named.setdefault(axis, place.hint)
+            elif value.op == "store_attr":
+                for axis in sorted(of_parallelism(value.data) & _SHARING):
+                    named.setdefault(axis, value.data)
+    for position, (name, _) in enumerate(call.unit.code.params):
+        passed = queries.flow.solver.settled(("argument", call.unit, position))
+        annotated = [v for v in call.result.vals if ("param", position) in v.objs]  # `self` of the classes it names
+        given = {o[1] for value in (passed, *annotated[:1]) for o in value.objs if o[0] in ("inst", "self")}
+        for cls in sorted(given, key=lambda c: (c.path, c.qualname)):
+            for member in _members(cls):
+                for axis in sorted(of_parallelism(member) & _SHARING):
+                    named.setdefault(axis, f"{name}.{member}")
+    return known, named
 
 
-def _shared(function: Method) -> list[str]:
-    """The sizes or groups of parallelism that the function, or the constructor of its class, works with."""
-    texts = [text_of(function)]
-    if function.cls is not None and (init := function.cls.find("__init__")) is not None:
-        texts.append(text_of(init))
-    found: dict[str, str] = {}  # one name of each dimension
-    for match in (match for text in texts for match in _SHARED.finditer(text)):
-        found.setdefault(dimension(match[0]), match[0].removeprefix("self."))
-    return list(found.values())
+def _scope(queries: Queries, unit: Unit) -> Iterator[Unit]:
+    """The function itself, and the constructor of its class."""
+    yield unit
+    init = unit.cls.find("__init__") if unit.cls is not None else None
+    made = queries.flow.unit_of(init) if init is not None else None
+    if made is not None and made is not unit:
+        yield made
 
 
-def _given(project: Project, function: Method) -> list[str]:
-    """The sizes or groups that the objects of its parameters have: attributes, properties, methods."""
-    found: dict[str, str] = {}
-    for parameter in function.facts.params:
-        for cls in project.types.of(function, parameter.name):
-            for name in _members(cls):
-                if _SHARED.fullmatch(name):
-                    found.setdefault(dimension(name), f"{parameter.name}.{name}")
-    return list(found.values())
+def _axes(place: Place) -> Axes:
+    """The axes of a group, a mesh or a rank in a group."""
+    val = place.val
+    groups = [o for o in val.objs if o[0] == "group" or o[0] == "mesh" and o[1]]
+    ranks = frozenset(c.axis for c in only(val.v, "rank") if c.sure) if val.of("ordinal") else frozenset()
+    sizes = frozenset().union(*(axes_in(o[1]) for o in val.of("size")))
+    return frozenset().union(*(axes_in(type(val)(frozenset({o}))) for o in groups)) | ranks | sizes
 
 
 def _members(cls: ClassDef) -> Iterator[str]:
     for owner in cls.mro:
         yield from (name for name, _ in owner.facts.attributes)
-        for method in owner.every_method():
-            own = f"{first_name(method)}."
-            yield method.name
-            yield from (row.target.removeprefix(own) for row in method.facts.assigns if row.target.startswith(own))
+        yield from owner.instance_attributes
+        yield from (method.name for method in owner.every_method())
 
 
 INCORRECT = [

@@ -1,9 +1,10 @@
 """Collectives made one after the other in an order that each rank has for itself.
 
 What it does
-    Reports a loop that makes a collective for each element of a set of names (`set(state.keys())`, a set comprehension
-    over `named_parameters()`, a difference of such sets), or for each file of an unsorted listing (`os.listdir`,
-    `glob`). Barriers do not count: it does not matter which comes first.
+    Reports a loop that makes a collective for each element of a set of texts (`set(state.keys())`, a set comprehension
+    over `named_parameters()`, a difference of such sets), for each file of an unsorted listing (`os.listdir`, `glob`),
+    or for each key of a dictionary whose keys were inserted by what the rank is. What is made from such a set keeps its
+    order, `sorted` gives it one. Barriers do not count: it does not matter which comes first.
 
 Why is this bad
     Python gives strings other hashes in every process, so each rank goes through the same set in another order: rank 0
@@ -17,101 +18,74 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 
-from validator.analysis.bindings import Bindings, own_nodes
-from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside
-from validator.analysis.traces import Op
-from validator.facts.text import path_of
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Operation, Unit
+from validator.flow.queries import Place, Queries, blocks_of, varying
+from validator.flow.values import Val
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP508", "unordered-collectives", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
 
-_LISTINGS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
-_OF_PATH = frozenset({"iterdir", "rglob"})
-_NAMED = re.compile(r"(^|\.)(named_\w+|state_dict|keys|items)\(\)$|(^|_|\.)(keys|names|state_dict)$")
 _ORDERLESS = frozenset({"barrier", "monitored_barrier", "wait_for_everyone"})
-_DEPTH = 4
+_WHY = {
+    "set": "a set of texts, whose order differs between ranks",
+    "listing": "a listing of files, whose order differs between ranks",
+    "keys": "a dictionary whose keys each rank inserts in an order of its own",
+}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects, bindings = project.analysis(Effects), project.analysis(Bindings)
-    for function in effects.effectful():
-        if is_aside(function.path) or function.node is None or function.name == "<class>":
-            continue
-        for node in own_nodes(function.node):
-            if isinstance(node, ast.For) and (what := _unordered(project, bindings, function, node.iter, _DEPTH)):
-                op = next(_operations(effects, function, node), None)
-                if op is not None:
-                    yield _report(function, node, op, what)
+    queries = project.analysis(Queries)
+    for unit in queries.units:
+        for header, loop in sorted(unit.code.loops.items()):
+            over = Place(queries.flow, unit, loop.iterator).operand(0) if loop.iterator >= 0 else None
+            why = _unordered(over.closed) if over is not None else ""
+            found = _first(queries, unit, header) if why else None
+            if over is not None and found is not None:
+                yield _report(over, found, why)
 
 
-def _unordered(project: Project, bindings: Bindings, function: Method, node: ast.expr, depth: int) -> str:
-    """`set` or `listing` where a rank goes through an expression in an order of its own; empty elsewhere."""
-    if not depth:
-        return ""
-    if isinstance(node, ast.Name):
-        values = bindings.of(function).get(node.id, [])
-        return _unordered(project, bindings, function, values[0], depth - 1) if len(values) == 1 and values[0] else ""
-    if isinstance(node, ast.Call) and path_of(node.func) in ("list", "tuple", "enumerate", "tqdm") and node.args:
-        return _unordered(project, bindings, function, node.args[0], depth - 1)
-    if isinstance(node, ast.Call) and (
-        project.dotted(function, path_of(node.func)) in _LISTINGS
-        or isinstance(node.func, ast.Attribute)
-        and node.func.attr in _OF_PATH
-    ):
-        return "listing"
-    return "set" if _is_set_of_names(bindings, function, node, depth) else ""
+def _unordered(iterated: Val) -> str:
+    """Why ranks go through something in orders of their own; empty where they do not, or nobody knows."""
+    for _, why, causes in sorted(iterated.of("unordered"), key=str):
+        if why != "keys" or varying(causes.v):
+            return str(why)
+    return ""
 
 
-def _is_set_of_names(bindings: Bindings, function: Method, node: ast.expr, depth: int) -> bool:
-    """Whether an expression is a set of strings; of a set whose elements nothing tells, it is not said."""
-    if not depth:
-        return False
-    if isinstance(node, ast.Name):
-        values = bindings.of(function).get(node.id, [])
-        return len(values) == 1 and bool(values[0]) and _is_set_of_names(bindings, function, values[0], depth - 1)  # type: ignore[arg-type]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitOr | ast.BitAnd | ast.BitXor):
-        return _is_set_of_names(bindings, function, node.left, depth - 1)
-    if isinstance(node, ast.Set):
-        return len(node.elts) > 1 and all(isinstance(e, ast.Constant) and isinstance(e.value, str) for e in node.elts)
-    if isinstance(node, ast.SetComp):
-        first = node.generators[0]
-        name = first.target.elts[0] if isinstance(first.target, ast.Tuple) and first.target.elts else first.target
-        return bool(_NAMED.search(ast.unparse(first.iter))) and ast.unparse(name) in ast.unparse(node.elt)
-    if isinstance(node, ast.Call) and path_of(node.func) in ("set", "frozenset") and len(node.args) == 1:
-        return bool(_NAMED.search(ast.unparse(node.args[0])))
-    return False
+def _first(queries: Queries, unit: Unit, header: int) -> tuple[Operation, Place] | None:
+    """The first collective of a loop for which it matters in which order they come."""
+    sites = queries.flow.result(unit).sites
+    blocks = set(blocks_of(unit.code, header))
+    for number in sorted(n for n in sites if unit.code.values[n].block in blocks):
+        for operation, place in Place(queries.flow, unit, number).reached():
+            if operation.name not in _ORDERLESS:
+                return operation, place
+    return None
 
 
-def _operations(effects: Effects, function: Method, loop: ast.For) -> Iterator[Op]:
-    """The collectives of a loop for which it matters in which order they come."""
-    rows = {**effects.direct.get(function, {}), **effects.reaching.get(function, {})}
-    first, last = loop.body[0].lineno, loop.body[-1].end_lineno or 0
-    for at in sorted(rows):
-        if first <= at[0] and at[2] <= last:
-            yield from (op for op in effects.possible(function, rows[at][0]) if op.name not in _ORDERLESS)
-
-
-def _report(function: Method, loop: ast.For, op: Op, what: str) -> Finding:
-    text = ast.unparse(loop.iter)
-    through = f" through `{'` → `'.join(op.via)}`" if op.via else ""
-    why = "a set of strings" if what == "set" else "a listing of files"
+def _report(over: Place, found: tuple[Operation, Place], why: str) -> Finding:
+    operation, place = found
+    unit = over.unit
+    line = unit.at(unit.code.loops[_header(over)].at)
+    through = f" through `{place.unit.qualname}`" if place.unit is not unit else ""
     return RULE.finding(
-        function.path,
-        function.module.source_text.at(loop.iter),
-        f"`{function.qualname}` reaches `{op.name}`{through} for each element of `{text}`, {why}, whose order differs"
-        " between ranks",
-        help=f"go through `sorted({text})`",
-        related=[Related(op.path, op.at[0], f"`{op.name}` is called here")],
-        context=f"{function.qualname}:{op.name}:{text}",
-        severity="error" if what == "set" else "warning",
+        unit.path,
+        (line[0], line[1], line[0], line[1] + 3),
+        f"`{unit.qualname}` reaches `{operation.name}`{through} for each element of `{over.text}`, {_WHY[why]}",
+        help="go through it in an order that all ranks share: `sorted(…)`",
+        related=[Related(place.unit.path, place.at[0], f"`{operation.name}` is called here")],
+        context=f"{unit.qualname}:{operation.name}:{over.text}",
+        severity="warning" if why == "listing" else "error",
     )
+
+
+def _header(over: Place) -> int:
+    loops = over.unit.code.loops
+    return next(h for h, loop in loops.items() if loop.iterator >= 0 and over.number in over.unit.code.values[loop.iterator].args)
 
 
 INCORRECT = [

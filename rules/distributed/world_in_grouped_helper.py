@@ -15,27 +15,24 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.collectives import WORLD, group_of
-from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside
-from validator.facts.model import Call
+from validator.domains.axes import LOCAL, NODE, UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.calls import axes_in
+from validator.flow.program import Flow, Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP511", "world-in-grouped-helper", "error", "0.1.0", tokens=("torch.distributed",))
 
-_MOVING = frozenset({
+_MOVING = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "reduce_scatter",
     "reduce_scatter_tensor",
-})  # fmt: skip
-_GROUP = re.compile(r"(^|_)(group|pg|mesh)$")
-_STAGE = re.compile(r"is_pipeline_(last|first)_stage|is_(last|first)_stage")
-_SUBGROUP = re.compile(r"get_(data|tensor|context|pipeline|expert)\w*_parallel_(rank|group|world_size)\b")
+)  # fmt: skip
+_NOT_PARALLEL = frozenset({WORLD, UNKNOWN, NODE, LOCAL})
 
 
 class _Reason(NamedTuple):
@@ -44,70 +41,90 @@ class _Reason(NamedTuple):
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
-    for function, rows in effects.direct.items():
-        if is_aside(function.path) or function.cls is not None or function.enclosing is not None:
+    queries = project.analysis(Queries)
+    moving: dict[Unit, list[Place]] = {}
+    for call in queries.collectives(*_MOVING):
+        moving.setdefault(call.unit, []).append(call)
+    for unit, calls in moving.items():
+        if unit.cls is not None or unit.code.kind != "function" or unit.outer is None or unit.outer.code.kind != "module":
             continue
-        if (
-            any(_GROUP.search(p.name) or p.kind in ("*", "**") for p in function.facts.params)
-            or not function.facts.params
-        ):
+        if not unit.code.params or any(kind in ("*", "**") for _, kind in unit.code.params):
             continue
-        moving = sorted((call.at, call) for call, row in rows.values() if row.name in _MOVING)
-        groups = {group_of(row, call) for call, row in rows.values()}
-        if not moving or groups != {WORLD}:
+        if any(_given(call) for call in calls):
             continue
-        reason = _sibling(effects, function) or _caller(project, function)
+        reason = _sibling(moving, unit) or _caller(queries.flow, unit)
         if reason is not None:
-            yield _report(function, moving[0][1], reason)
+            yield _report(calls[0], reason)
 
 
-def _sibling(effects: Effects, function: Method) -> _Reason | None:
+def _given(call: Place) -> str:
+    """The parameter that a collective has for its group; `?` for another group than the whole job."""
+    row = call.operations[0].row
+    group = call.argument(*row.group) if row.group is not None else None
+    if group is None or group.val.is_const(None):
+        return ""
+    return group.hint if group.root.value.op == "param" else "?"
+
+
+def _sibling(moving: dict[Unit, list[Place]], unit: Unit) -> _Reason | None:
     """A function beside this one, named alike, that communicates in the group it is given."""
-    words = function.name.rsplit("_", 1)
-    for other in function.module.functions.values():
-        if other is function or other.cls is not None or len(words) < 2 or not other.name.endswith(f"_{words[1]}"):
+    words = unit.name.rsplit("_", 1)
+    for other, calls in moving.items():
+        alike = len(words) == 2 and other.name.endswith(f"_{words[1]}") and other.module is unit.module
+        if other is unit or other.cls is not None or not alike:
             continue
-        params = {p.name for p in other.facts.params if _GROUP.search(p.name)}
-        used = {group_of(row, call) for call, row in effects.direct.get(other, {}).values() if row.name in _MOVING}
-        if params & used:
-            name = sorted(params & used)[0]
+        name = next((n for n in map(_given, calls) if n and n != "?"), "")
+        if name:
             return _Reason(
                 f"its sibling `{other.name}` takes `{name}`",
-                Related(other.path, other.facts.name_at[0], f"`{other.name}` communicates in `{name}`"),
+                Related(other.path, other.at(other.code.at)[0], f"`{other.name}` communicates in `{name}`"),
             )
     return None
 
 
-def _caller(project: Project, function: Method) -> _Reason | None:
-    for caller, call in project.types.callers.get(function, ()):
-        if is_aside(caller.path):
-            continue
-        stage = next((g for g in call.guards if g.kind == "if" and _STAGE.search(g.text)), None)
-        if stage is not None:
-            return _Reason(
-                f"`{caller.qualname}` calls it on some pipeline stages only",
-                Related(caller.path, call.at[0], "called here"),
-            )
-        grouped = next((c for c in caller.facts.calls if _SUBGROUP.search(c.method)), None)
-        if grouped is not None:
-            return _Reason(
-                f"its caller `{caller.qualname}` works with `{grouped.target}()`",
-                Related(caller.path, call.at[0], "called here"),
-            )
+def _caller(flow: Flow, unit: Unit) -> _Reason | None:
+    for caller in flow.callers(unit):
+        for number, site in sorted(flow.result(caller).sites.items()):
+            if not any(target.unit is unit for target in site.targets):
+                continue
+            place = Place(flow, caller, number)
+            if any(c.kind == "rank" and c.axis == "pp" and c.sure for c in place.under):
+                return _Reason(
+                    f"`{caller.qualname}` calls it on some pipeline stages only",
+                    Related(caller.path, place.at[0], "called here"),
+                )
+            asked = next((p for p in _calls(flow, caller) if _of_dimension(p) - _NOT_PARALLEL), None)
+            if asked is not None:
+                return _Reason(
+                    f"its caller `{caller.qualname}` works with `{asked.text}`",
+                    Related(caller.path, place.at[0], "called here"),
+                )
     return None
 
 
-def _report(function: Method, call: Call, reason: _Reason) -> Finding:
+def _calls(flow: Flow, unit: Unit) -> Iterator[Place]:
+    return (Place(flow, unit, number) for number, value in enumerate(unit.code.values) if value.op == "call")
+
+
+def _of_dimension(call: Place) -> Axes:
+    """The parallel dimension whose rank, group or size a call of a library gives."""
+    row = next((r for o in call.operand(0).val.of("ext") if (r := call.flow.models.call(o[1])) is not None), None)
+    if row is None or row.result not in ("rank", "group", "size"):
+        return frozenset()
+    return frozenset(row.axes) if row.axes else axes_in(call.val) if call.val.of("group") else frozenset()
+
+
+def _report(call: Place, reason: _Reason) -> Finding:
+    name, unit = call.operations[0].name, call.unit
     return RULE.finding(
-        function.path,
+        unit.path,
         call.at,
-        f"`{function.qualname}` has no parameter for a process group and calls `{call.method}` on the whole job,"
-        f" but {reason.text}",
+        f"`{unit.qualname}` has no parameter for a process group and calls `{name}` on the whole job, but"
+        f" {reason.text}",
         help="give the function a `group` parameter, hand it to every collective and size query in it, and pass"
         " the group in use",
         related=[reason.related],
-        context=f"{function.qualname}:{call.method}",
+        context=f"{unit.qualname}:{name}",
     )
 
 

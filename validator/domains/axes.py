@@ -43,6 +43,23 @@ def axes_of(name: str) -> Axes:
     return frozenset(found)
 
 
+_COUNTED = frozenset({"size", "group", "mesh", "rank", "degree", "pg"})
+_SHORT = frozenset({"tp", "cp", "pp", "sp", "ep", "dp", "mp", "ring", "ulysses", "fsdp", "ddp", "hsdp"})
+
+
+@lru_cache(maxsize=4096)
+def of_parallelism(name: str) -> Axes:
+    """The axes of the group, size, rank or mesh of which a name speaks: `ring_attn_size`, `tensor_parallel_size`.
+
+    A word such as `sequence` or `data` means an axis only beside `parallel`: `sequence_size` is no size of a group.
+    """
+    words = {word.lower() for part in re.split(r"[^A-Za-z]+", name) for word in _PIECE.findall(part)}
+    if not words & _COUNTED:
+        return frozenset()
+    clear = words if "parallel" in words else words & _SHORT
+    return frozenset(_WORDS[word] for word in clear if word in _WORDS) - {WORLD, NODE, LOCAL}
+
+
 def of_dimension(name: str) -> str:
     """The axis that one mesh dimension is; a name that the vocabulary lacks is its own."""
     found = axes_of(name)

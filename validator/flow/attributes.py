@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
 from validator.domains.spmd import NONE, only, rank, unsure
-from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, join, obj
+from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, beside, group_of, join, obj
 
 if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 # Attributes that tell of what kind a value is, not what it holds.
 _SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
 _LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no name in any table
+# Attributes of a tensor (or of what `topk`, `sort` and their like give) with the same layout.
+_OF_JOB = frozenset({"process_index", "global_rank", "world_rank"})
+_VIEWS = frozenset({"data", "grad", "values", "indices"})
+_MEMBERED = frozenset({"inst", "self", "class", "module", "ext", "unit", "mesh"})
 _GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
 
@@ -24,19 +28,28 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     result = join(found) if found else UNKNOWN
     if name in _SHAPE:
         return Val(result.objs, owner.n | result.v, NONE, NONE)
+    if name in _VIEWS and not any(o[0] in _MEMBERED for o in owner.objs):
+        result = Val(result.objs | beside(owner, "tensor"), result.v, result.n | owner.n, result.p, result.state)
     known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made") for o in owner.objs)
     if not known:
         if name in at.models.ranks["attributes"]:
             axes = {"local"} if "local" in name else WHOLE
-            return Val(v=rank(axes))
+            return Val(_number(name), rank(axes))
         if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.objs):
-            return Val(v=rank(axes_of(name) - {"world"} or WHOLE, sure=False))
+            return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
-        return Val(v=rank({"local"} if "local" in name else WHOLE))
+        return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
     methods = len({o[1] for o in result.objs if o[0] in ("bound", "unit")})
     carried = only(owner.v, "data", "param", "uniform") if methods < 2 else owner.v
     placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
     return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | placed)
+
+
+def _number(name: str) -> frozenset[Obj]:
+    """What an attribute counts, where its name says it: processes of the job or of a node."""
+    if name in ("local_rank", "local_process_index"):
+        return frozenset({("ordinal", "node", frozenset({"local"}))})
+    return frozenset({("ordinal", "job", WHOLE)}) if name in _OF_JOB else frozenset()
 
 
 def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
@@ -192,6 +205,11 @@ def described(given: Any) -> Val:
     word, _, rest = str(given).partition(":")
     if word == "rank":
         return Val(v=rank({rest} if rest else WHOLE))
+    if word == "number":
+        return Val(frozenset({("ordinal", "node" if rest == "local" else "job", frozenset({rest}) if rest else WHOLE)}),
+                   rank({rest} if rest else WHOLE))  # fmt: skip
+    if word == "job size":
+        return obj("size", group_of(WHOLE))
     if word == "made":
         return Val(frozenset({("made", rest)}), state=frozenset({"?"}))
     return Val()
@@ -200,7 +218,7 @@ def described(given: Any) -> Val:
 def _of_mesh(o: Obj, name: str) -> Val:
     if name in ("mesh_dim_names", "ndim", "device_type"):
         return Val()
-    return obj("mesh method", o[1], name)
+    return obj("mesh method", (o[1], o[2]), name)
 
 
 def of_group(name: str) -> frozenset[str]:

@@ -6,25 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
-from validator.domains.axes import SOME, WHOLE, Axes, axes_of, of_dimension
+from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
+from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, only, rank, unsure
+from validator.flow import tensors
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
-    BOTTOM,
-    NONE_OBJ,
-    UNKNOWN,
-    Obj,
-    Val,
-    const,
-    elements,
-    join,
-    join2,
-    mapped,
-    obj,
-    sequence,
-   
-    tuple_of,
+    BOTTOM, NONE_OBJ, STRING, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, mapped, obj,
+    sequence, tuple_of, unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 
@@ -36,15 +26,17 @@ Arguments = list[tuple[str | None, Val]]
 _LAZY = frozenset(
     {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
 )
-_GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
+GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
     "all_gather_into_tensor", "gather_for_metrics",
 })  # fmt: skip
-_WORLD_SIZE = frozenset({("size", WHOLE)})
 _SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
+_NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
+_HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
+_SETS = frozenset({"set", "frozenset"})
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -76,9 +68,7 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
         if given is None:  # the truth of a value
             kinds = {o[0] for o in value.objs if o != NONE_OBJ}
-            given = (
-                value.n | value.p | (NONE if kinds and kinds <= {"tuple", "seq", "dict", "inst", "self"} else value.v)
-            )
+            given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
         parts.append(given if c.sure else unsure(only(given, "data", "param")))
     return combined(*parts)
 
@@ -294,20 +284,24 @@ class Calling:
     def _mesh_method(self, o: Obj, arguments: Arguments) -> Val:
         dimensions, name = o[1], o[2]
         given = arguments[0][1].constant() if arguments else None
-        if isinstance(given, str):
-            axes: Axes = frozenset({of_dimension(given)})
+        dimensions, whole = dimensions
+        if whole and dimensions is not None and (not arguments or dimensions == (given,)):
+            axes: Axes = WHOLE
+        elif isinstance(given, str):
+            axes = frozenset({of_dimension(given)})
         elif arguments or dimensions is None:
             axes = SOME
         else:
             axes = frozenset(of_dimension(d) for d in dimensions)
         if name == "get_group":
-            return obj("group", axes)
+            several = whole is not None and axes not in (WHOLE, SOME)
+            return group_of(axes, "several" if several else None)
         if name in ("get_local_rank", "get_coordinate"):
             return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
         if name == "get_rank":
             return Val(v=rank(WHOLE))
         if name == "_flatten":
-            return obj("mesh", dimensions)
+            return obj("mesh", dimensions, whole)
         return Val()
 
     # -- libraries -----------------------------------------------------------------------------------------
@@ -362,17 +356,35 @@ class Calling:
             return Val(v=(arguments[0][1] if dotted == "len" and arguments else inner).n)
         n: Causes = NONE
         objs = frozenset()
-        if dotted in ("list", "tuple", "set", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict") or name in (
+        if dotted in ("list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict") or name in (
             "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get", "tqdm",
         ):  # fmt: skip
             n = frozenset().union(*(p.n for p in parts))
             objs = self._iterates(dotted or name, arguments, receiver)
         if dotted == "range":
-            every = frozenset({("every rank",)}) if arguments and arguments[-1][1].objs == _WORLD_SIZE else frozenset()
-            return Val(sequence(Val(v=frozenset({UNIFORM}))).objs | every, NONE, v)
+            sizes = frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
+            return Val(sequence(Val(v=frozenset({UNIFORM}))).objs | sizes, NONE, v)
+        if dotted in ("int", "str") and len(arguments) == 1:
+            objs = beside(arguments[0][1], "ordinal", "size")
         if name == "chunk":
             n = n | v
-        if not n and dotted not in _SCALARS:
+        if not dotted or dotted.startswith("torch."):
+            tensor = receiver if not dotted else arguments[0][1] if arguments else BOTTOM
+            given = arguments if not dotted else arguments[1:]
+            objs |= tensors.changed(name, given, tensor, self.models)
+            table = self.models.tensors
+            if name in table["keep"] or name in table["casts"] or name in table["shaped"] or name in ("tolist", "to"):
+                n |= frozenset().union(*(p.n for p in parts))
+                if name in ("to", "type"):
+                    n |= frozenset().union(*(w.v for _, w in given if tensors.names_type(w, self.models)))
+                if tensors.is_literal(objs):
+                    n = NONE
+            if name in table["limited"]:
+                n |= tensor.n | frozenset().union(*(w.v for _, w in given))
+            if name in table["counting"]:
+                fixed = any(k == "minlength" for k, _ in arguments)
+                n |= NONE if fixed else v | tensor.n
+        if not n and dotted not in _SCALARS and not tensors.is_literal(objs):
             n = combined(*(p.n for p in parts))
         if name in _SELECTING:
             base = join(parts)
@@ -388,21 +400,25 @@ class Calling:
             return sequence(tuple_of(self.at.element(v) for v in values)).objs
         if name == "enumerate" and values:
             return sequence(tuple_of([Val(v=frozenset({UNIFORM})), self.at.element(values[0])])).objs | frozenset(
-                o for o in values[0].objs if o[0] == "generator"
+                o for o in values[0].objs if o[0] in ("generator", "unordered")
             )
-        if name in ("list", "tuple", "sorted", "set", "reversed", "iter", "islice", "itertools.islice") and values:
-            kept = frozenset(
-                o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY
-            )
+        if name in ("list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice") and values:
+            kept = frozenset(o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY)
             if name in ("list", "tuple") and len(values[0].objs) == 1 and values[0].of("tuple"):
                 return values[0].objs
-            return sequence(self.at.element(values[0])).objs | kept
+            element = self.at.element(values[0])
+            return sequence(element).objs | kept | self._order(name, values[0], element)
         if name in ("copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"):
             return values[0].objs if values else receiver.objs
         if name in ("values", "items"):
             found = [v for o in receiver.objs if o[0] == "dict" for _, v in o[1]]
             inner = join(found) if found else UNKNOWN
-            return sequence(inner if name == "values" else tuple_of([UNKNOWN, inner])).objs
+            keys = self.at.element(receiver) if receiver.of("seq") else UNKNOWN
+            held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
+            return held | beside(receiver, "unordered")
+        if name == "keys":
+            held = sequence(self.at.element(receiver)).objs if receiver.of("seq") or receiver.of("dict") else frozenset()
+            return held | beside(receiver, "unordered")
         if name == "get":
             constant = values[0].constant() if values else None
             found = [v for o in receiver.objs if o[0] == "dict" for k, v in o[1] if k == constant]
@@ -410,6 +426,15 @@ class Calling:
         if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
             return sequence(UNKNOWN).objs
         return frozenset()
+
+    @staticmethod
+    def _order(name: str, given: Val, element: Val) -> frozenset[Obj]:
+        """What is known of the order and the length of a list that is made of another."""
+        if name == "sorted":
+            return beside(given, "counted")
+        if name in _SETS:
+            return frozenset({unordered("set")}) if is_text(element) else frozenset()
+        return beside(given, "unordered", *(("counted",) if name in ("list", "tuple", "reversed") else ()))
 
     def _wrapped(self, dotted: str, function: Val) -> Val:
         """A decorator of a library: the function stays what it is."""
@@ -455,7 +480,7 @@ class Calling:
             tag = row.state[2]
             if place >= 0:
                 self.at.after[number, place] = lambda before: before.placed(tag)
-        result = self._result(row, arguments, receiver, group)
+        result = self._result(number, row, arguments, receiver, group)
         return result.placed(row.result_state) if row.result_state else result
 
     def _applies(self, row: Row, arguments: Arguments) -> bool:
@@ -466,8 +491,10 @@ class Calling:
             return given is not None and given.state == frozenset({row.arg_state[2]})
         return True
 
-    def _result(self, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
+    def _result(self, number: int, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
         word = row.result
+        if row.layout:
+            return tensors.made(row, arguments, receiver, self.models, self.flow.default_dtype)
         if isinstance(word, tuple | list):
             made = described(word)
             if row.result_state and made.objs:
@@ -479,12 +506,15 @@ class Calling:
             axes = self._axes(row, arguments)
             if not axes:
                 axes = axes_in(group) if row.group or row.rank_of else WHOLE
-            return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+            among = "node" if axes == {LOCAL} else "job" if axes == WHOLE else "group"
+            counted = frozenset({("ordinal", among, axes)}) if row.numbers else frozenset()
+            return Val(counted, rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+        if word in ("job rank", "job ranks"):
+            return self._job_rank(word, row, arguments)
         if word == "size":
-            axes = self._axes(row, arguments) or (axes_in(group) if row.rank_of or row.group else frozenset())
-            return Val(frozenset({("size", axes)})) if axes else Val()
+            return obj("size", group_of(self._axes(row, arguments)) if row.axes else group) if row.counts else Val()
         if word == "group":
-            return self._made_group(row, arguments)
+            return self._made_group(number, row, arguments)
         if word == "mesh":
             return self._made_mesh(arguments)
         if word == "uniform":
@@ -492,6 +522,8 @@ class Calling:
             return Val(frozenset(o for o in equal.objs if o[0] == "seq"), equal.v, equal.n)
         if word in ("own", "random"):
             return Val(v=data(sure=False)) if word == "own" else Val()
+        if word == "listing":
+            return Val(sequence(STRING).objs | {unordered("listing")})
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
@@ -501,6 +533,14 @@ class Calling:
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _job_rank(self, word: str, row: Row, arguments: Arguments) -> Val:
+        """The rank in the job of some member of a group: the same for the group, another for other groups."""
+        axes = axes_in(self._group(row, arguments))
+        apart = frozenset({Cause("member", UNKNOWN_AXIS)}) if axes != WHOLE else NONE
+        asked = frozenset().union(*(v.v for n, v in arguments[1:])) if word == "job rank" else NONE
+        number = Val(frozenset({("ordinal", "job", WHOLE)}), apart | asked)
+        return number if word == "job rank" else Val(sequence(number).objs, apart)
 
     def _axes(self, row: Row, arguments: Arguments) -> Axes:
         axes = frozenset(row.axes)
@@ -513,30 +553,35 @@ class Calling:
         """The group on which a collective works."""
         which = row.group or row.rank_of
         if row.world or which is None:
-            return obj("group", WHOLE)
+            return group_of(WHOLE)
         given = self._given(which, arguments)
         if given is None or given.is_const(None):
-            return obj("group", WHOLE)
+            return group_of(WHOLE)
         return given
 
-    def _made_group(self, row: Row, arguments: Arguments) -> Val:
+    def _made_group(self, number: int, row: Row, arguments: Arguments) -> Val:
         axes = self._axes(row, arguments)
         if axes:
-            return obj("group", axes)
+            return group_of(axes, "several" if axes != SOME else None)
         given = self._given(("ranks", 0), arguments)
-        whole = given is None or given.is_const(None)
-        return obj("group", WHOLE if whole else SOME)
+        backend = self._given(("backend", 2), arguments)
+        named = backend.constant() if backend is not None else None
+        named = named if isinstance(named, str) else None
+        if given is None or given.is_const(None):
+            return group_of(WHOLE, None, named)
+        ranks: object = _literal_ranks(given)
+        if ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
+            ranks = "several"
+        return group_of(SOME, ranks, named)
 
     def _made_mesh(self, arguments: Arguments) -> Val:
         given = self._given(("mesh_dim_names", 2), arguments)
-        if given is None:
-            return obj("mesh", None)
-        for o in given.objs:
+        for o in given.objs if given is not None else ():
             if o[0] == "tuple":
                 names = [v.constant() for v in o[1]]
                 if all(isinstance(n, str) for n in names):
-                    return obj("mesh", tuple(names))
-        return obj("mesh", None)
+                    return obj("mesh", tuple(names), True)
+        return obj("mesh", None, True)
 
     @staticmethod
     def _place(which: tuple[str, int], arguments: Arguments) -> int:
@@ -563,11 +608,14 @@ class Calling:
             axes = self._asked_axes(name, value, arguments)
             return Val(v=rank(axes, sure=True))
         if name == "get_group" and arguments and isinstance(dimension := arguments[0][1].constant(), str):
-            return obj("group", frozenset({of_dimension(dimension)}))
+            return group_of(frozenset({of_dimension(dimension)}))
         if name in _GATHERING:
             return self._gathered(value, arguments)
-        if name in ("parameters", "named_parameters", "state_dict", "module"):
-            return Val(frozenset({("top",)}), state=receiver.state)
+        if name in _NAMED:
+            return sequence(tuple_of([STRING, UNKNOWN.placed(*receiver.state)])).placed(*receiver.state)
+        if name in ("parameters", "state_dict", "module"):
+            keys = sequence(STRING).objs if name == "state_dict" else frozenset()
+            return Val(frozenset({("top",)}) | keys, state=receiver.state)
         if name in self.models.same_methods or name in ("numel", "size", "dim"):
             return self._same(name, arguments, receiver)
         return Val(frozenset({("top",)}), self._derived([(None, receiver), *arguments]), state=frozenset({"?"}))
@@ -626,9 +674,7 @@ class Calling:
         if operation:
             from validator.models import Row
 
-            self._note(
-                number, Site((), (Operation(operation, obj("group", WHOLE), True, Row(operation, collective=True)),))
-            )
+            self._note(number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),)))
 
     def _sharded_here(self, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is its result, or the class holds just one."""
@@ -642,11 +688,9 @@ class Calling:
         return any(held.state and held.state <= _SHARDED for held in fields)
 
     def _changes_receiver(self, number: int, name: str, arguments: Arguments) -> None:
-        """Lists that grow under a branch differ in length where the branch does."""
-        if name not in _GROWING or not arguments:
+        """Lists that grow hold what they are given; on which ways they do is seen where the ways meet."""
+        if name not in GROWING or not arguments:
             return
-        block = self.at.code.values[number].block
-        causes = self.at.conditions(self.at.unit.control.deciding(block))
         added = arguments[-1][1]
 
         def change(before: Val) -> Val:
@@ -654,7 +698,7 @@ class Calling:
                 return before
             part = elements(added) if name in ("extend", "update") else added
             grown = sequence(join2(elements(before), part))
-            n = before.n | causes | (added.n if name in ("extend", "update") else NONE)
+            n = before.n | (added.n if name in ("extend", "update") else NONE)
             return Val(grown.objs, before.v | added.v, n, before.p, before.state)
 
         self.at.after[number, -1] = change
@@ -723,6 +767,15 @@ def axes_in(group: Val) -> Axes:
         else:
             found |= SOME
     return SOME if not found or found & SOME else frozenset(found)
+
+
+def _literal_ranks(given: Val) -> tuple[int, ...] | None:
+    """The ranks of a literal list."""
+    if len(given.objs) != 1:
+        return None
+    (o,) = given.objs
+    ranks = tuple(v.constant() for v in o[1]) if o[0] == "tuple" else ()
+    return ranks if ranks and all(isinstance(r, int) for r in ranks) else None
 
 
 def _equal(value: Val, axes: Axes) -> Val:

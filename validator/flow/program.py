@@ -11,7 +11,7 @@ from validator.domains.spmd import NONE, Causes, unsure
 from validator.errors import UsageError
 from validator.flow.control import Control
 from validator.flow.solver import Solver
-from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2
+from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.ir import Code, lower
 from validator.ir.model import RawAt
 from validator.models import Models, models
@@ -263,6 +263,13 @@ class Flow:
         assert kind == "global"
         return self._global(*rest)
 
+    @cached_property
+    def default_dtype(self) -> str:
+        """The element type of tensors that are made without one: `default` where the project may change it."""
+        changes = ("set_default_dtype", "set_default_tensor_type")
+        changed = any(True for name in changes for _ in self.project.calls(name))
+        return "default" if changed else "float32"
+
     # -- effects -------------------------------------------------------------------------------------------
 
     def effectful(self) -> list[Unit]:
@@ -363,7 +370,7 @@ class Flow:
                         if site.away:
                             value = self._per_process(caller, number, value, unit, position)
                         found.append(value)
-        return join(found)
+        return join_ways(found)
 
     def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
         """An argument for code in other processes: the variable of a loop is another value in each."""
@@ -432,7 +439,7 @@ class Flow:
                 found += [value for n, value in self.get("unit", body).class_names if n == name]
         if any(_fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name)
-        return join(found)
+        return join_ways(found)
 
     @staticmethod
     def _perhaps(value: Val) -> Val:
@@ -478,7 +485,7 @@ class Flow:
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 result: Result = self.get("unit", unit)
                 found += [self.close(value, unit) for n, value in result.globals if n == name]
-        return join(found) if found else UNKNOWN
+        return join_ways(found) if found else UNKNOWN
 
     def _global_stores(self, unit: Unit) -> list[Any]:
         known = self._stores_of.get(unit)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from validator.domains.axes import Axes
+from validator.domains.axes import UNKNOWN, Axes, axes_of, meets
+from validator.domains.spmd import NONE, UNIFORM, Causes, only
 from validator.facts.model import At
 from validator.flow.calls import axes_in
 from validator.flow.program import Flow, Operation, Result, Unit
 from validator.flow.values import Val
-from validator.ir.model import Value
+from validator.ir.model import Code, Value
 from validator.project import Project
 
 
@@ -52,12 +53,28 @@ class Place(NamedTuple):
     @property
     def text(self) -> str:
         """The source, white space folded."""
-        return self.unit.text(self.value.at)
+        value = self.root.value
+        return self.hint if value.op in ("param", "free", "name", "phi") else self.unit.text(value.at)
 
     @property
     def root(self) -> Place:
         """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
         return self._replace(number=self.unit.root(self.number))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the value computes, as a tree: equal for two values that are equal where they stand."""
+        from validator.effects.keys import Keys
+
+        known: Keys | None = self.unit.__dict__.get("_keys")
+        if known is None:
+            known = self.unit.__dict__["_keys"] = Keys(self.flow, self.unit)
+        return known.of(self.number)
+
+    def seen_from(self, user: Place) -> At:
+        """Where a reader meets the value: where it is written inside its user, else at the user."""
+        first, last, here = user.at[:2], user.at[2:], self.root.at
+        return here if first <= here[:2] and here[2:] <= last else user.at
 
     def operand(self, index: int) -> Place:
         return self._replace(number=self.value.args[index])
@@ -93,6 +110,59 @@ class Place(NamedTuple):
         for operation in self.operations:
             found |= axes_in(self.flow.close(operation.group, self.unit))
         return found
+
+    @property
+    def hint(self) -> str:
+        """The name by which the source knows the value; it ranks candidates and proves nothing."""
+        value = self.root.value
+        if value.op in ("param", "free"):
+            return str(value.data[1])
+        if value.op in ("attr", "phi", "name"):
+            return str(value.data)
+        return self.root.operand(0).hint if value.op == "call" else ""
+
+    @property
+    def spanned(self) -> tuple[Axes, bool]:
+        """Of a value that is a group: its axes, and whether they are known for certain or only by its name."""
+        axes = axes_in(self.closed)
+        if UNKNOWN not in axes:
+            return axes, True
+        return axes_of(self.hint) or axes, False
+
+    @property
+    def under(self) -> Causes:
+        """Of a call with an effect: what the branches around it depend on, and those around the calls of its unit."""
+        site = self.result.sites.get(self.number)
+        here = self.flow.close(Val(v=site.under), self.unit).v if site is not None else NONE
+        called: Val = self.flow.solver.settled(("under", self.unit))
+        return here | called.v
+
+    @property
+    def sources(self) -> set[int]:
+        """The values of the unit from which this one is computed, itself among them."""
+        seen = {self.number}
+        stack = [self.number]
+        while stack:
+            for operand in self.unit.code.values[stack.pop()].args:
+                if operand not in seen:
+                    seen.add(operand)
+                    stack.append(operand)
+        return seen
+
+    def reached(self) -> Iterator[tuple[Operation, Place]]:
+        """The collectives that run when this does, nearest first: its own, and those of what it calls."""
+        queue, seen = [self], {self.unit}
+        for place in queue:
+            site = place.result.sites.get(place.number)
+            if site is None or site.away:
+                continue
+            for operation in site.operations:
+                yield operation, place
+            for target in site.targets:
+                if target.unit not in seen:
+                    seen.add(target.unit)
+                    inner = self.flow.result(target.unit).sites
+                    queue += [Place(self.flow, target.unit, number) for number in sorted(inner)]
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -145,6 +215,45 @@ class Queries:
         if callee.op not in ("name", "import"):
             return False
         return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
+
+
+def blocks_of(code: Code, header: int) -> list[int]:
+    """The blocks of a loop, those of loops inside it too, without its test."""
+    found = []
+    for number, block in enumerate(code.blocks):
+        around, seen = block.loop, set()
+        while around >= 0 and around not in seen and around != header:
+            seen.add(around)
+            around = code.blocks[_before(code, around)].loop
+        if around == header and number != header:
+            found.append(number)
+    return found
+
+
+def _before(code: Code, header: int) -> int:
+    """The block from which a loop is entered: where its iterator is made, or what leads to its test."""
+    iterator = code.loops[header].iterator
+    if iterator >= 0:
+        return code.values[iterator].block
+    return next((p for p, raised in code.blocks[header].preds if not raised and code.blocks[p].loop != header), header)
+
+
+def varying(causes: Causes) -> Causes:
+    """The causes that make ranks differ; none where a value is known to be the same on some way."""
+    return NONE if UNIFORM in causes else only(causes, "rank", "member", "data")
+
+
+def apart(causes: Causes, group: Axes) -> Causes:
+    """The causes by which ranks of one group surely differ."""
+    return frozenset(c for c in varying(causes) if meets(c.axis, group))
+
+
+def because(causes: Causes) -> str:
+    """Why a value differs between ranks, as the end of a sentence about it."""
+    kinds = {c.kind for c in causes}
+    if "rank" in kinds or "member" in kinds:
+        return "depends on the rank that calls"
+    return "depends on data that each rank has of its own"
 
 
 def users_of(unit: Unit) -> dict[int, list[int]]:

@@ -9,25 +9,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
-from validator.domains.axes import WHOLE
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, member, only, rank, unsure
+from validator.domains.axes import UNKNOWN as SOME_AXIS
+from validator.domains.axes import WHOLE, WORLD
+from validator.domains.spmd import (
+    NONE, UNIFORM, Cause, Causes, combined, data, member, only, rank, unsure,
+)  # fmt: skip
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
-from validator.flow.calls import Calling
+from validator.flow.calls import GROWING, Calling
 from validator.flow.program import Flow, Result, Site, Unit
+from validator.flow.tensors import apart
 from validator.flow.values import (
-    BOTTOM,
-    NONE_OBJ,
-    UNKNOWN,
-    Val,
-    const,
-    elements,
-    join,
-    join2,
-    obj,
-    sequence,
-   
-    tuple_of,
+    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, join_ways, obj, sequence,
+    tuple_of, unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 from validator.project import Unknown
@@ -36,7 +30,9 @@ if TYPE_CHECKING:
     pass
 
 _UNPLACED = frozenset({"?"})
-_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict"})
+_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
+_OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
+_FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
@@ -107,7 +103,7 @@ class Evaluation:
                     class_rows.append((value.data, self.vals[value.args[0]]))
         several = len(returned) > 1
         return Result(
-            tuple(self.vals), join(returned) if several else join(self._plain_returns(order)), join(yielded),
+            tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
             tuple(self._outs()), self.sites, tuple(stores), tuple(global_rows), tuple(class_rows),
             tuple(self.made.values()), tuple(self.switched.values()),
         )  # fmt: skip
@@ -290,12 +286,16 @@ class Evaluation:
                 known = [v for k, v in o[1] if k in constants]
                 found += known or [o[2] if o[2] is not None else BOTTOM]
             elif kind == "mesh":
-                names = constant if isinstance(constant, str) else None
-                found.append(obj("mesh", (names,) if names is not None else None))
+                found.append(self.mesh_part(o, key))
+            elif kind in ("unordered", "counted", "str"):
+                continue
             elif kind in ("tuple", "seq"):
                 sliced = self.code.values[value.args[1]].op == "slice"
                 found.append(Val(frozenset({("seq", elements(owner))})) if sliced else elements(owner))
-            elif kind == "top" or kind == "param":
+            elif kind == "param":
+                passed: Val = self.flow.get("argument", self.unit, o[1])
+                found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [UNKNOWN]
+            elif kind == "top":
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         v = combined(owner.v, key.v)
@@ -306,6 +306,18 @@ class Evaluation:
             bounds = self.code.values[value.args[1]].args[:2]
             n |= owner.n | frozenset().union(*(self.vals[each].v for each in bounds))
         return Val(result.objs, combined(result.v, v), n, result.p, result.state | owner.state)
+
+    @staticmethod
+    def mesh_part(mesh: Obj, key: Val) -> Val:
+        """`mesh["dp"]`, `mesh["dp", "cp"]`: a part of a mesh; of all its dimensions it is the mesh."""
+        names: list[object] = [key.constant()]
+        for o in key.of("tuple"):
+            names = [part.constant() for part in o[1]]
+        if not all(isinstance(name, str) for name in names):
+            return obj("mesh", None, None)
+        if mesh[1] is None or mesh[2] is None:
+            return obj("mesh", tuple(names), None)
+        return obj("mesh", tuple(names), mesh[2] and set(names) == set(mesh[1]))
 
     def _selects(self, number: int) -> bool:
         """Whether an index is a mask: what is left of a tensor then depends on what it holds."""
@@ -326,7 +338,11 @@ class Evaluation:
         if isinstance(name, str) and name in self.models.ranks["environment"]:
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
-            return Val(frozenset({("environment", name)}), rank({"local"} if local else {"node"} if node else WHOLE))
+            number = ("ordinal", "node", frozenset({"local"})) if local else ("ordinal", "job", WHOLE)
+            named = {("environment", name)} if node else {("environment", name), number}
+            return Val(frozenset(named), rank({"local"} if local else {"node"} if node else WHOLE))
+        if isinstance(name, str) and name in self.models.ranks["sizes"]:
+            return obj("size", group_of(WHOLE))
         return UNKNOWN
 
     def call(self, number: int, value: Instruction) -> Val:
@@ -353,6 +369,8 @@ class Evaluation:
                     objs.add(("seq", join2(elements(before), stored)))
                 else:
                     objs.add(o)
+            if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
+                objs.add(unordered("keys", apart))
             return Val(frozenset(objs), before.v | _carried(stored.v), before.n, before.p, before.state)
 
         self.after[number, 0] = change
@@ -361,12 +379,19 @@ class Evaluation:
     def binary(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
         kept = frozenset(o for o in left.objs | right.objs if o[0] in ("seq", "tuple", "dict"))
+        order = beside(left, "unordered") | beside(right, "unordered")
         if value.data == "Add" and kept:
             whole = sequence(join2(elements(left), elements(right)))
-            return Val(whole.objs, left.v | right.v, left.n | right.n)
+            return Val(whole.objs | order, left.v | right.v, left.n | right.n)
         if value.data == "Mult" and kept:
             whole = sequence(join2(elements(left), elements(right)))
-            return Val(whole.objs, left.v | right.v, left.n | right.n | (right.v if left.objs & kept else left.v))
+            n = left.n | right.n | (right.v if left.objs & kept else left.v)
+            return Val(whole.objs | repeated(left, right) | order, left.v | right.v, n)
+        if value.data in _OF_SETS and beside(left, "unordered"):
+            return Val(kept | beside(left, "unordered"), left.v | right.v, left.n | right.n | left.v | right.v)
+        if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
+            causes = folded(combined(left.v, right.v))
+            return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
         return Val(
@@ -389,10 +414,10 @@ class Evaluation:
                 return Val(v=left.p | only(left.v, "param") & left.p)
             if left.is_const(None):
                 return Val(v=right.p)
-        if _is_given_at_all(value.data, left, right):
-            return Val(v=frozenset(c for c in left.v if c.kind not in ("rank", "member")))
+        if any(c.kind == "rank" for c in left.v) and _below(value.data, right.constant()):
+            return Val(v=combined(left.p, frozenset(c for c in left.v if c.kind not in ("rank", "member"))))
         if value.data in ("In", "NotIn"):
-            if ("every rank",) in right.objs:
+            if any(("group", WHOLE) == g[:2] for o in right.of("counted") for g in o[1].objs):
                 return Val()
             if self.code.values[value.args[0]].op == "const":
                 return Val(v=right.p)
@@ -418,7 +443,9 @@ class Evaluation:
 
     def set_(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
-        return Val(sequence(join(parts)).objs, frozenset().union(*(_carried(p.v) for p in parts)))
+        texts = len(parts) > 1 and any(is_text(part) for part in parts)
+        order = frozenset({unordered("set")}) if texts else NONE
+        return Val(sequence(join(parts)).objs | order, frozenset().union(*(_carried(p.v) for p in parts)))
 
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
@@ -471,7 +498,7 @@ class Evaluation:
         return Val(result.objs, result.v | v, result.n, result.p, result.state | iterable.state)
 
     def collect(self, number: int, value: Instruction) -> Val:
-        _, count, iterators = value.data
+        kind, count, iterators = value.data
         elts = [self.vals[each] for each in value.args[:count]]
         n: Causes = NONE
         for each in value.args[count : count + iterators]:
@@ -479,7 +506,13 @@ class Evaluation:
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
         v = frozenset().union(*(_carried(e.v) for e in elts))
-        return Val(sequence(elts[-1]).objs if elts else NONE, v, n, state=elts[-1].state - _UNPLACED)
+        over = [self.vals[each] for each in value.args[count : count + iterators]]
+        order = frozenset().union(*(beside(each, "unordered") for each in over))
+        if kind == "set":
+            order = frozenset({unordered("set")}) if elts and is_text(elts[-1]) else NONE
+        if kind == "list" and len(value.args) == count + 1:
+            order |= beside(over[0], "counted")
+        return Val(sequence(elts[-1]).objs | order if elts else NONE, v, n, state=elts[-1].state - _UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
@@ -490,12 +523,13 @@ class Evaluation:
                 found.append(o[1][position])
             elif o[0] in ("tuple", "seq", "dict"):
                 found.append(elements(owner))
-            else:
+            elif o[0] not in ("unordered", "counted", "str"):
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.objs)
         v = result.v if exact else result.v | _carried(owner.v)
-        return Val(result.objs, v, result.n, result.p, result.state if exact else result.state | owner.state)
+        n = result.n if any(o[0] in ("tuple", "seq", "dict") for o in owner.objs) else result.n | only(owner.n, "rank", "data")
+        return Val(result.objs, v, n, result.p, result.state if exact else result.state | owner.state)
 
     def enter(self, number: int, value: Instruction) -> Val:
         return self.calling.enter(number, self.vals[value.args[0]])
@@ -509,12 +543,12 @@ class Evaluation:
 
     def phi(self, number: int, value: Instruction) -> Val:
         operands = [each for each in value.args if each != number]
-        result = join(self.vals[each] for each in operands)
+        result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
         roots = {self.root(each) for each in operands}
-        if (
-            len(roots) < 2
-            or len({self.vals[r].objs for r in roots}) == 1
-            and all(self.code.values[r].op == "const" for r in roots)
+        if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
+            return result.with_causes(n=self.conditions(self.unit.control.choosing(value.block)))
+        if len(roots) < 2 or len({self.vals[r].objs for r in roots}) == 1 and all(
+            self.code.values[r].op == "const" for r in roots
         ):
             return result
         causes = self.conditions(self.unit.control.choosing(value.block))
@@ -522,7 +556,21 @@ class Evaluation:
             return result
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
         n = _lengths_differ([self.vals[each] for each in operands], causes)
+        if any(o[0] == "tensor" for o in result.objs) and apart(self.vals[each] for each in operands):
+            n = causes
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
+
+    def growth(self, number: int) -> int:
+        """How often a list was appended to since it was bound."""
+        found = 0
+        value = self.code.values[number]
+        while value.op == "mut":
+            callee = self.code.values[self.code.values[value.args[1]].args[0]] if value.data == -1 else None
+            name = callee.data if callee is not None and callee.op == "attr" else ""
+            if name in GROWING and self.vals[value.args[0]].of("seq") + self.vals[value.args[0]].of("tuple"):
+                found += 1
+            value = self.code.values[value.args[0]]
+        return found
 
     def match(self, number: int, value: Instruction) -> Val:
         return Val(v=self.vals[value.args[0]].v)
@@ -545,14 +593,6 @@ def truth_of(value: Val) -> Causes:
     )
 
 
-def _is_given_at_all(op: str, left: Val, right: Val) -> bool:
-    """`rank != -1`, `rank >= 0`: no rank is negative, so this asks whether there are ranks, on all of them alike."""
-    bound = right.constant()
-    if not isinstance(bound, int) or isinstance(bound, bool) or not any(c.kind == "rank" for c in left.v):
-        return False
-    return bound < 0 or bound == 0 and op in ("GtE", "Lt")
-
-
 def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
     """What the length depends on where branches choose between values: nothing if all are known to be as long."""
     lengths: set[int | None] = set()
@@ -565,6 +605,24 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
     if not lengths or len(lengths) == 1 and None not in lengths:
         return NONE
     return causes if lengths != {None} else unsure(causes)
+def folded(causes: Causes) -> Causes:
+    """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
+    return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _below(comparison: str, number: object) -> bool:
+    """Whether a comparison only asks if there are ranks at all (`rank != -1`, `rank >= 0`): none is negative."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        return False
+    if comparison in ("Eq", "NotEq", "Gt", "LtE"):
+        return number < 0
+    return comparison in ("GtE", "Lt") and number <= 0
+
+
+def repeated(left: Val, right: Val) -> frozenset[Obj]:
+    """`[None] * size`: as long as the group whose size it is."""
+    single = any(len(o[1]) == 1 for o in left.of("tuple"))
+    return frozenset(("counted", o[1]) for o in right.of("size")) if single else NONE
 
 
 def _carried(causes: Causes) -> Causes:

@@ -10,7 +10,12 @@ Objects are tuples whose first element says what they are:
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length; `("dict", items, rest)` |
-| `("group", axes)` | a process group; `("mesh", dimensions)`: a device mesh, dimensions None where not known |
+| `("group", axes, ranks, backend)` | a process group; its ranks where they are literal, `"several"` for one of several groups that fill the job, else None |
+| `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all dimensions that were made |
+| `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
+| `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
+| `("unordered", why, value)` | beside a list, that ranks go through it in orders of their own: `set`, `listing`, `keys` |
+| `("tensor", shape, dtype)` | a tensor of a known layout: sizes (None: not known), name of the element type; `("str",)`: a text |
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("param", position)` | whatever the caller passes |
@@ -122,14 +127,19 @@ def obj(*parts: Any) -> Val:
     return Val(frozenset({parts}))
 
 
+def group_of(axes: frozenset[str], ranks: object = None, backend: str | None = None) -> Val:
+    """A process group; see the table of objects."""
+    return Val(frozenset({("group", axes, ranks, backend)}))
+
+
 def _parts(o: Obj) -> Iterable[Val]:
     """The values inside an object."""
     kind = o[0]
     if kind == "tuple":
         return o[1]  # type: ignore[no-any-return]
-    if kind in ("seq", "remote"):
+    if kind in ("seq", "remote", "size", "counted"):
         return (o[1],)
-    if kind == "bound":
+    if kind in ("bound", "unordered"):
         return (o[2],)
     if kind == "dict":
         return [*(v for _, v in o[1]), *([o[2]] if o[2] is not None else ())]
@@ -139,16 +149,17 @@ def _parts(o: Obj) -> Iterable[Val]:
 
 
 BOTTOM = Val()
+STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
 def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     """An object with each of the values inside it changed."""
     kind = o[0]
     if kind == "tuple":
         return ("tuple", tuple(change(v) for v in o[1]))
-    if kind in ("seq", "remote"):
+    if kind in ("seq", "remote", "size", "counted"):
         return (kind, change(o[1]))
-    if kind == "bound":
-        return ("bound", o[1], change(o[2]))
+    if kind in ("bound", "unordered"):
+        return (kind, o[1], change(o[2]))
     if kind == "dict":
         return ("dict", tuple((k, change(v)) for k, v in o[1]), o[2] and change(o[2]))
     if kind == "partial":
@@ -170,7 +181,7 @@ def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
     _joins.clear()
-    for value in (BOTTOM, UNKNOWN):
+    for value in (BOTTOM, UNKNOWN, STRING):
         Val._all[value.objs, value.v, value.n, value.p, value.state] = value
 
 
@@ -183,6 +194,19 @@ def join(values: Iterable[Val]) -> Val:
         else:
             result = join2(result, value)
     return result if result is not None else BOTTOM
+
+
+_EXACT = frozenset({"ordinal", "size", "counted", "tensor"})
+
+
+def join_ways(values: Iterable[Val]) -> Val:
+    """The join of what comes on several ways: what a number or list is, it is only if it is so on all of them."""
+    ways = list(values)
+    result = join(ways)
+    if any(not way.objs for way in ways) and any(o[0] in _EXACT for o in result.objs):
+        kept = frozenset(o for o in result.objs if o[0] not in _EXACT)
+        return Val(kept, result.v, result.n, result.p, result.state)
+    return result
 
 
 def join2(a: Val, b: Val) -> Val:
@@ -257,6 +281,21 @@ def elements(value: Val) -> Val:
         elif o[0] == "top":
             found.append(UNKNOWN)
     return join(found)
+
+
+def unordered(why: str, causes: Causes = NONE) -> Obj:
+    """What stands beside a list through which ranks go in orders of their own."""
+    return ("unordered", why, Val(v=causes))
+
+
+def beside(value: Val, *kinds: str) -> frozenset[Obj]:
+    """What is noted beside a list."""
+    return frozenset(o for o in value.objs if o[0] in kinds)
+
+
+def is_text(value: Val) -> bool:
+    """Whether something may be a text whose hash differs from process to process."""
+    return any(o[0] == "str" or o[0] == "const" and o[1] == "str" for o in value.objs)
 
 
 def sequence(value: Val) -> Val:

@@ -18,11 +18,21 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
+- `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
+  Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file names
+  in no order).
+- `layout`: how the result, a tensor, is laid out: `sizes` (the arguments are its sizes), `size` (the first one is),
+  `like` (as the first argument), `receiver` (sizes as given, type of the receiver), `range`, `contents`; `dtype`: of which
+  element type, if none is passed.
+- `alike = [parameter, position]`: a tensor that must have one layout on all ranks; `into = [parameter, position]`: the
+  list that such tensors are gathered in; `operation = [parameter, position]`: how it reduces.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
 `[objects]`, by name: `iterates = "data"`, `attributes = {name = result}`, `axes`, `bases = [names]`.
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
 `[states]`: a variable of a library -> the call that sets it.
+`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that take
+sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`); `dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
 """
@@ -60,6 +70,13 @@ class Row(NamedTuple):
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
     widened: dict[str, Any] = {}  # noqa: RUF012  (flag -> axes that it adds to the group)
+    numbers: bool = False
+    counts: bool = False
+    layout: str = ""
+    dtype: str = ""
+    alike: tuple[str, int] | None = None
+    into: tuple[str, int] | None = None
+    operation: tuple[str, int] | None = None
 
     @property
     def is_collective(self) -> bool:
@@ -89,6 +106,7 @@ class Models(NamedTuple):
     aliases: dict[str, str]
     files: dict[str, frozenset[str]]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
+    tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
 
     @property
     def sets(self) -> dict[str, list[str]]:
@@ -148,6 +166,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
     files: dict[str, set[str]] = {}
+    words: dict[str, dict[str, str]] = {}
     own = sorted(name for name in os.listdir(_HERE) if name.endswith(".toml"))
     for path in (*(os.path.join(_HERE, name) for name in own), *extra):
         data = load_toml(path)
@@ -169,21 +188,14 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for section, target in (("ranks", ranks), ("likely", likely), ("files", files)):
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
+        for key, values in data.get("tensors", {}).items():
+            words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files)]
     return Models(
-        calls,
-        methods,
-        objects,
-        frozenset(same),
-        tuple(modules),
-        frozenset(same_methods),
-        frozen[0],
-        frozen[1],
-        aliases,
-        frozen[2],
-        states,
+        calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
+        frozen[2], states, words,
     )
 
 
