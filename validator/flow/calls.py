@@ -365,7 +365,7 @@ class Calling:
             sizes = frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
             return Val(sequence(Val(v=frozenset({UNIFORM}))).objs | sizes, NONE, v)
         if dotted in ("int", "str") and len(arguments) == 1:
-            objs = beside(arguments[0][1], "ordinal", "size")
+            objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
         if name == "chunk":
             n = n | v
         if not dotted or dotted.startswith("torch."):
@@ -752,6 +752,12 @@ class Calling:
         site = site._replace(under=self.at.around(number))
         known = self.at.sites.get(number)
         self.at.sites[number] = known.merged(site) if known is not None else site
+
+
+def _numbered(text: Val) -> frozenset[Obj]:
+    """The rank that the text of an environment variable spells."""
+    axes = {"node": frozenset({LOCAL}), "job": WHOLE}
+    return frozenset(("ordinal", o[2], axes[o[2]]) for o in text.of("environment") if o[2])
 
 
 def axes_in(group: Val) -> Axes:

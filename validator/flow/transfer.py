@@ -338,9 +338,8 @@ class Evaluation:
         if isinstance(name, str) and name in self.models.ranks["environment"]:
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
-            number = ("ordinal", "node", frozenset({"local"})) if local else ("ordinal", "job", WHOLE)
-            named = {("environment", name)} if node else {("environment", name), number}
-            return Val(frozenset(named), rank({"local"} if local else {"node"} if node else WHOLE))
+            among = "" if node else "node" if local else "job"
+            return Val(frozenset({("environment", name, among)}), rank({"local"} if local else {"node"} if node else WHOLE))
         if isinstance(name, str) and name in self.models.ranks["sizes"]:
             return obj("size", group_of(WHOLE))
         return UNKNOWN

@@ -13,6 +13,7 @@ Objects are tuples whose first element says what they are:
 | `("group", axes, ranks, backend)` | a process group; its ranks where they are literal, `"several"` for one of several groups that fill the job, else None |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all dimensions that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
+| `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
 | `("unordered", why, value)` | beside a list, that ranks go through it in orders of their own: `set`, `listing`, `keys` |
 | `("tensor", shape, dtype)` | a tensor of a known layout: sizes (None: not known), name of the element type; `("str",)`: a text |
