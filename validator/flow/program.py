@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validator.definitions import ClassDef, Method, Module
 from validator.domains.spmd import NONE, Causes, unsure
 from validator.errors import UsageError
 from validator.flow.control import Control
-from validator.flow.solver import Solver
+from validator.flow.solver import Read, Solver
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
+from validator.flow.walk import Order
 from validator.ir import Code, lower
 from validator.ir.model import RawAt
 from validator.models import Models, models
 from validator.project import Project
+
+if TYPE_CHECKING:
+    from validator.flow.transfer import Evaluation
 
 _SELVES = ("self", "inst")
 
@@ -54,6 +58,21 @@ class Unit:
     @cached_property
     def control(self) -> Control:
         return Control(self.code)
+
+    @cached_property
+    def order(self) -> Order:
+        from validator.flow.transfer import is_evaluated
+
+        return Order(self.code, is_evaluated)
+
+    @cached_property
+    def users(self) -> dict[int, list[int]]:
+        """By value the values that have it as an operand."""
+        found: dict[int, list[int]] = {}
+        for number, value in enumerate(self.code.values):
+            for operand in dict.fromkeys(value.args):
+                found.setdefault(operand, []).append(number)
+        return found
 
     def root(self, number: int) -> int:
         """The value before the calls that were given it; of a phi the one value that all its ways lead back to."""
@@ -166,9 +185,46 @@ class Result(NamedTuple):
     class_names: tuple[tuple[str, Val], ...]
     made: tuple[tuple[ClassDef, tuple[tuple[str, Val], ...]], ...]  # objects made of classes without __init__
     switched: tuple[tuple[str, Val], ...]  # states of libraries that are set here, and how that varies
+    passed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (the calls of units, by unit)
+    stored: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (the stores, by attribute)
+
+
+class Passed(NamedTuple):
+    """What one call passes to a unit."""
+
+    site: int
+    bindings: tuple[tuple[int, Val], ...]
+    away: bool
+    under: Causes
+
+    def argument(self, position: int) -> Val | None:
+        return next((value for index, value in self.bindings if index == position), None)
 
 
 EMPTY = Result((), BOTTOM, BOTTOM, (), {}, (), (), (), (), ())
+
+
+def part_of(answer: Any, part: Any) -> Any:
+    """A part of an answer that may be asked for by itself: who asks for it is not asked again when the rest changes."""
+    if isinstance(part, str):
+        return getattr(answer, part)
+    name, which = part
+    if name == "vals":
+        return tuple(answer.vals[n] for n in which if n < len(answer.vals))
+    return getattr(answer, name).get(which, ())
+
+
+class Answer:
+    """The present result of a unit, for equations: each field that is read is remembered as read."""
+
+    __slots__ = ("_flow", "_key")
+
+    def __init__(self, flow: Flow, key: Hashable) -> None:
+        self._flow = flow
+        self._key = key
+
+    def __getattr__(self, name: str) -> Any:
+        return self._flow.part(self._key, name)
 
 
 def _joined(old: Any, new: Any) -> Any:
@@ -195,7 +251,11 @@ class Flow:
             self.models: Models = models(extra)
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read a table of collectives: {error}") from error
-        self.solver = Solver(self._equation, _joined, lambda key: EMPTY if key[0] == "unit" else BOTTOM)  # type: ignore[index]
+        bottom = lambda key: EMPTY if key[0] == "unit" else BOTTOM  # noqa: E731
+        self.solver = Solver(self._equation, _joined, bottom, part_of)
+        self._evaluations: dict[Unit, Evaluation] = {}
+        self._evaluating: list[Evaluation | None] = []
+        self._callers: dict[Unit, list[Unit]] = {}
         self._units: dict[Module, dict[str, Unit]] = {}
         self._inner: dict[Module, dict[Unit, list[Unit]]] = {}
         self.not_lowered = 0
@@ -244,14 +304,33 @@ class Flow:
         return found
 
     def get(self, *key: Any) -> Any:
-        return self.solver.get(key)
+        """The present answer to a question; of a unit an `Answer`."""
+        return Answer(self, key) if key[0] == "unit" else self.part(key, None)
 
-    def _equation(self, key: Hashable) -> Any:
-        kind, *rest = key  # type: ignore[misc]
-        if kind == "unit":
+    def part(self, key: Hashable, part: Hashable) -> Any:
+        """A part of an answer (None: all of it); the instruction for which it is asked is remembered."""
+        if self._evaluating and (evaluation := self._evaluating[-1]) is not None:
+            evaluation.reads((key, part))
+        return self.solver.get(key, part)
+
+    def _equation(self, key: Hashable, news: frozenset[Read] | None) -> Any:
+        evaluation = self._evaluation(key[1]) if key[0] == "unit" else None  # type: ignore[index]
+        self._evaluating.append(evaluation)
+        try:
+            return evaluation.run(news) if evaluation is not None else self._answer(key)
+        finally:
+            self._evaluating.pop()
+
+    def _evaluation(self, unit: Unit) -> Evaluation:
+        known = self._evaluations.get(unit)
+        if known is None:
             from validator.flow.transfer import Evaluation
 
-            return Evaluation(self, rest[0]).run()
+            known = self._evaluations[unit] = Evaluation(self, unit)
+        return known
+
+    def _answer(self, key: Hashable) -> Any:
+        kind, *rest = key  # type: ignore[misc]
         if kind == "argument":
             return self._argument(*rest)
         if kind == "field":
@@ -299,6 +378,12 @@ class Flow:
 
     def callers(self, unit: Unit) -> list[Unit]:
         """The units that may call a unit: those that mention its name."""
+        known = self._callers.get(unit)
+        if known is None:
+            known = self._callers[unit] = self._found_callers(unit)
+        return known
+
+    def _found_callers(self, unit: Unit) -> list[Unit]:
         names = [unit.name]
         if unit.name in ("__init__", "__new__", "__post_init__", "__call__") and unit.cls is not None:
             names = ["__init__", *(c.name for c in (unit.cls, *unit.cls.descendants()))]
@@ -361,16 +446,18 @@ class Flow:
             return UNKNOWN
         name = unit.code.params[position][0]
         for caller in callers:
-            result: Result = self.get("unit", caller)
-            for number, site in result.sites.items():
-                for target in site.targets:
-                    if target.unit is unit:
-                        value = target.argument(position)
-                        value = self.close(value, caller) if value is not None else self.default(unit, name)
-                        if site.away:
-                            value = self._per_process(caller, number, value, unit, position)
-                        found.append(value)
+            for passed in self.passed(caller, unit):
+                value = passed.argument(position)
+                value = self.close(value, caller) if value is not None else self.default(unit, name)
+                if passed.away:
+                    value = self._per_process(caller, passed.site, value, unit, position)
+                found.append(value)
         return join_ways(found)
+
+    def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...]:
+        """What the calls of a unit in another pass to it."""
+        found: tuple[Passed, ...] = self.part(("unit", caller), ("passed", unit))
+        return found
 
     def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
         """An argument for code in other processes: the variable of a loop is another value in each."""
@@ -395,8 +482,12 @@ class Flow:
         value = unit.outer.code.values[number]
         if value.op == "const":
             return const(value.data)
-        vals = self.get("unit", unit.outer).vals
-        return self.close(vals[number], unit.outer) if number < len(vals) else BOTTOM
+        return self.close(join(self.vals(unit.outer, (number,))), unit.outer)
+
+    def vals(self, unit: Unit, numbers: tuple[int, ...]) -> tuple[Val, ...]:
+        """Some of the values of a unit."""
+        found: tuple[Val, ...] = self.part(("unit", unit), ("vals", numbers))
+        return found
 
     def close(self, value: Val, unit: Unit) -> Val:
         """A value of a unit without its parameters: with what its callers pass."""
@@ -424,9 +515,7 @@ class Flow:
             unit = self.unit_of(method)
             if unit is None:
                 continue
-            for owner, attribute, value in self.get("unit", unit).stores:
-                if attribute != name:
-                    continue
+            for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
                 if any(o[0] in _SELVES and _related(o, family, cls) for o in owner.objs):
                     found.append(self.close(value, unit))
@@ -450,10 +539,8 @@ class Flow:
         """On what it depends whether a unit runs at all: the branches around every call of it."""
         found = []
         for caller in self.callers(unit):
-            result: Result = self.get("unit", caller)
-            for _, site in result.sites.items():
-                if any(target.unit is unit for target in site.targets):
-                    found.append(self.close(Val(v=site.under), caller).v | self.get("under", caller).v)
+            for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
+                found.append(self.close(Val(v=under), caller).v | self.get("under", caller).v)
         return Val(v=frozenset().union(*found)) if found and all(found) else BOTTOM
 
     def _state(self, name: str) -> Val:
@@ -483,8 +570,7 @@ class Flow:
         found = []
         for unit in self.units_of(module).values():
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
-                result: Result = self.get("unit", unit)
-                found += [self.close(value, unit) for n, value in result.globals if n == name]
+                found += [self.close(value, unit) for n, value in self.get("unit", unit).globals if n == name]
         return join_ways(found) if found else UNKNOWN
 
     def _global_stores(self, unit: Unit) -> list[Any]:

@@ -258,14 +258,7 @@ def because(causes: Causes) -> str:
 
 def users_of(unit: Unit) -> dict[int, list[int]]:
     """By value the values that have it as an operand."""
-    known: dict[int, list[int]] | None = unit.__dict__.get("_users")
-    if known is None:
-        known = {}
-        for number, value in enumerate(unit.code.values):
-            for operand in dict.fromkeys(value.args):
-                known.setdefault(operand, []).append(number)
-        unit.__dict__["_users"] = known
-    return known
+    return unit.users
 
 
 def _calls_of(unit: Unit) -> list[int]:

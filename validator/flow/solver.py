@@ -1,51 +1,74 @@
 """The one solver: the least solution of equations that are asked for on demand.
 
-An unknown is any hashable key; its equation is `rhs(key)`, which asks for other unknowns with `get`. Who asked is
-remembered, and asked again when an answer grows. All values come from lattices of finite height and the equations are
-monotone, so there is one least solution, whatever the order of questions. An answer in the making is never kept as
-final: `settle` runs until nothing changes.
+An unknown is any hashable key; its equation is `rhs(key, news)`, which asks for other unknowns with `get`. Who asked is
+remembered, with the *part* of the answer that was wanted, and asked again when that part changes. All values come from
+lattices of finite height and the equations are (but for a few) monotone, so there is one least solution, whatever the
+order of questions. An answer in the making is never kept as final: `settle` runs until nothing changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from heapq import heappop, heappush
 from typing import Any
 
 _PATIENCE = 40  # evaluations of one equation before its answers are joined
+_WAVERING = 5  # the same, counting only answers that take back what was said before
 _NESTED = 40  # equations that are evaluated inside each other before others wait; no influence on the solution
+
+Read = tuple[Hashable, Hashable]  # an unknown and a part of its answer
 
 
 class Solver:
-    """`rhs(key)` computes from `get`; `join(old, new)` is the least upper bound; `bottom(key)` where all starts.
+    """`rhs(key, news)` computes from `get`; `join(old, new)` is the least upper bound; `bottom(key)` where all starts.
 
-    An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are not
-    monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
+    `news`: what has changed since the equation was evaluated last, None at first. `part(answer, part)`: a part of an
+    answer. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
+    not monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
     """
 
     def __init__(
-        self, rhs: Callable[[Hashable], Any], join: Callable[[Any, Any], Any], bottom: Callable[[Hashable], Any]
+        self,
+        rhs: Callable[[Hashable, frozenset[Read] | None], Any],
+        join: Callable[[Any, Any], Any],
+        bottom: Callable[[Hashable], Any],
+        part: Callable[[Any, Hashable], Any],
     ) -> None:
         self._rhs = rhs
         self._join = join
         self._bottom = bottom
+        self._part = part
         self.values: dict[Hashable, Any] = {}
-        self._asked_by: dict[Hashable, dict[Hashable, None]] = {}
-        self._waiting: dict[Hashable, None] = {}
+        self._asked_by: dict[Hashable, dict[Hashable, dict[Hashable, None]]] = {}  # key -> part -> who asked
+        self._waiting: dict[Hashable, set[Read]] = {}
+        self._queue: list[tuple[int, int, Hashable]] = []  # (place, a number of its own, key)
+        self._place: dict[Hashable, int] = {}  # in the order in which equations were first answered
         self._stack: list[Hashable] = []
+        self._running: set[Hashable] = set()
         self._rounds: dict[Hashable, int] = {}
+        self._wavered: dict[Hashable, int] = {}
+        self._pushed = 0
         self.evaluations = 0
 
-    def get(self, key: Hashable) -> Any:
-        """The present value of an unknown; within an equation, its later values reach the asking one too."""
+    def get(self, key: Hashable, part: Hashable = None) -> Any:
+        """The present value of an unknown, or a part of it; within an equation, its later values reach the asking one."""
         if self._stack:
-            self._asked_by.setdefault(key, {})[self._stack[-1]] = None
-        if key not in self.values:
-            self.values[key] = self._bottom(key)
+            parts = self._asked_by.get(key)
+            if parts is None:
+                parts = self._asked_by[key] = {}
+            parts.setdefault(part, {})[self._stack[-1]] = None
+        value = self.values.get(key)
+        if value is None:
+            value = self.values[key] = self._bottom(key)
             if len(self._stack) < _NESTED:
                 self._evaluate(key)
+                value = self.values[key]
             else:
-                self._waiting[key] = None
-        return self.values[key]
+                self._wait(key)
+        elif key in self._waiting and key not in self._running and len(self._stack) < _NESTED:
+            self._evaluate(key)
+            value = self.values[key]
+        return value if part is None else self._part(value, part)
 
     def settled(self, key: Hashable) -> Any:
         """The value of an unknown in the solution; asked from outside of equations."""
@@ -54,22 +77,48 @@ class Solver:
         return self.values[key]
 
     def settle(self) -> None:
-        while self._waiting:
-            key = next(iter(self._waiting))
-            del self._waiting[key]
-            self._evaluate(key)
+        """Evaluate what waits, what was answered first before what asked for it."""
+        while self._queue:
+            key = heappop(self._queue)[2]
+            if key in self._waiting:
+                self._evaluate(key)
+
+    def _wait(self, key: Hashable, news: Iterable[Read] = ()) -> None:
+        known = self._waiting.get(key)
+        if known is None:
+            known = self._waiting[key] = set()
+            self._pushed += 1
+            heappush(self._queue, (self._place.get(key, 0), self._pushed, key))
+        known.update(news)
 
     def _evaluate(self, key: Hashable) -> None:
         self.evaluations += 1
+        news = self._waiting.pop(key, None)
         self._stack.append(key)
+        self._running.add(key)
         try:
-            new = self._rhs(key)
+            new = self._rhs(key, frozenset(news) if news and key in self._place else None)
         finally:
             self._stack.pop()
+            self._running.discard(key)
+        if key not in self._place:
+            self._place[key] = len(self._place) + 1
         old = self.values[key]
+        if new is old or new == old:
+            return
+        new = self._settled(key, old, new)
+        self.values[key] = new
+        for part, asking in self._asked_by.get(key, {}).items():
+            if part is None or self._part(old, part) != self._part(new, part):
+                for each in asking:
+                    self._wait(each, ((key, part),))
+
+    def _settled(self, key: Hashable, old: Any, new: Any) -> Any:
+        """The new answer, joined with the old one where an equation has changed its mind too often."""
         self._rounds[key] = rounds = self._rounds.get(key, 0) + 1
-        if rounds > _PATIENCE:
-            new = self._join(old, new)
-        if new != old:
-            self.values[key] = new
-            self._waiting.update(self._asked_by.get(key, {}))
+        if rounds <= 2:
+            return new
+        joined = self._join(old, new)
+        if joined != new:
+            self._wavered[key] = self._wavered.get(key, 0) + 1
+        return joined if rounds > _PATIENCE or self._wavered.get(key, 0) > _WAVERING else new

@@ -17,17 +17,18 @@ from validator.domains.spmd import (
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
 from validator.flow.calls import GROWING, Calling
-from validator.flow.program import Flow, Result, Site, Unit
+from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart
 from validator.flow.values import (
     BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, join_ways, obj, sequence,
     tuple_of, unordered,
 )  # fmt: skip
+from validator.flow.walk import Walk
 from validator.ir import Value as Instruction
 from validator.project import Unknown
 
 if TYPE_CHECKING:
-    pass
+    from validator.flow.solver import Read
 
 _UNPLACED = frozenset({"?"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
@@ -48,40 +49,32 @@ def is_plain(decorators: tuple[str, ...]) -> bool:
     return all(d in _BUILTIN_DECORATORS for d in decorators)
 
 
-class Evaluation:
-    """One evaluation of one unit."""
+class Evaluation(Walk):
+    """The evaluation of one unit."""
 
     def __init__(self, flow: Flow, unit: Unit) -> None:
+        super().__init__(unit)
         self.flow = flow
-        self.unit = unit
-        self.code = unit.code
         self.models = flow.models
-        count = len(unit.code.values)
-        self.vals: list[Val] = [BOTTOM] * count
         self.sites: dict[int, Site] = {}
-        self.after: dict[tuple[int, int], Callable[[Val], Val]] = {}  # (call, position) -> what the argument becomes
         self.made: dict[int, tuple[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
         self.calling = Calling(self)
 
-    def run(self) -> Result:
-        order = self.code.in_order()
-        changed = True
-        while changed:
-            changed = False
-            for block in order:
-                for number in self.code.blocks[block].values:
-                    value = self.code.values[number]
-                    transfer = _TRANSFER.get(value.op)
-                    if transfer is None:
-                        continue
-                    old = self.vals[number]
-                    new = join2(old, transfer(self, number, value))
-                    if new != old:
-                        self.vals[number] = new
-                        changed = changed or bool(self.code.loops) or len(self.code.blocks) > 1
-            changed = changed and bool(self.code.loops)
-        return self._result(order)
+    def run(self, news: frozenset[Read] | None) -> Result:
+        """The result of the unit. `news`: what has changed since it was asked for last, None at first."""
+        self.walk(news)
+        return self._result(self.order.blocks)
+
+    def evaluate(self, number: int, value: Instruction) -> Val:
+        return _TRANSFER[value.op](self, number, value)
+
+    def forget(self, number: int) -> None:
+        for noted in (self.sites, self.made, self.switched):
+            noted.pop(number, None)
+
+    def depends(self, condition: Val) -> Causes:
+        return self.truth(condition)
 
     def _result(self, order: list[int]) -> Result:
         returned, yielded, stores, global_rows, class_rows = [], [], [], [], []
@@ -102,10 +95,11 @@ class Evaluation:
                 elif value.op == "store_class":
                     class_rows.append((value.data, self.vals[value.args[0]]))
         several = len(returned) > 1
+        sites = dict(sorted(self.sites.items()))
         return Result(
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
-            tuple(self._outs()), self.sites, tuple(stores), tuple(global_rows), tuple(class_rows),
-            tuple(self.made.values()), tuple(self.switched.values()),
+            tuple(self._outs()), sites, tuple(stores), tuple(global_rows), tuple(class_rows),
+            tuple(self.made.values()), tuple(self.switched.values()), _passed(sites), _by_name(stores),
         )  # fmt: skip
 
     def _plain_returns(self, order: list[int]) -> list[Val]:
@@ -128,16 +122,6 @@ class Evaluation:
 
     def truth(self, value: Val) -> Causes:
         return truth_of(value)
-
-    def condition(self, block: int) -> Causes:
-        """What the branch at the end of a block depends on."""
-        return self.truth(self.vals[self.code.blocks[block].end[1]])
-
-    def conditions(self, blocks: frozenset[int]) -> Causes:
-        found: Causes = NONE
-        for block in blocks:
-            found |= only(self.condition(block), "rank", "data", "param", "member")
-        return found
 
     def _under(self, block: int, value: Val) -> Val:
         """A value that is returned only where branches let it: it varies as they do."""
@@ -248,10 +232,8 @@ class Evaluation:
             outer = outer.outer if outer is not None else None
         if outer is None:
             return UNKNOWN
-        result: Result = self.flow.get("unit", outer)
-        numbers = outer.code.definitions.get(name, ())
-        found = join(result.vals[n] for n in numbers if n < len(result.vals))
-        return self.flow.close(found, outer)
+        numbers = tuple(outer.code.definitions.get(name, ()))
+        return self.flow.close(join(self.flow.vals(outer, numbers)), outer)
 
     def imported(self, number: int, value: Instruction) -> Val:
         module, name, level = value.data
@@ -581,6 +563,22 @@ class Evaluation:
         return UNKNOWN
 
 
+def _passed(sites: dict[int, Site]) -> dict[Unit, tuple[Passed, ...]]:
+    found: dict[Unit, tuple[Passed, ...]] = {}
+    for number, site in sites.items():
+        for target in site.targets:
+            row = Passed(number, target.bindings, site.away, site.under)
+            found[target.unit] = (*found.get(target.unit, ()), row)
+    return found
+
+
+def _by_name(stores: list[tuple[Val, str, Val]]) -> dict[str, tuple[tuple[Val, Val], ...]]:
+    found: dict[str, tuple[tuple[Val, Val], ...]] = {}
+    for owner, name, value in stores:
+        found[name] = (*found.get(name, ()), (owner, value))
+    return found
+
+
 def truth_of(value: Val) -> Causes:
     """What a test of a value depends on: a container is tested for its length, an object for its presence."""
     kinds = {o[0] for o in value.objs if o != NONE_OBJ}
@@ -640,3 +638,8 @@ _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
     "match": Evaluation.match, "yield": Evaluation.yield_, "yield from": Evaluation.yield_,
     "caught": Evaluation.caught, "store_item": Evaluation.store_item,
 }  # fmt: skip
+
+
+def is_evaluated(op: str) -> bool:
+    """Whether instructions of a kind have a value (or an effect on others)."""
+    return op in _TRANSFER

@@ -139,13 +139,19 @@ class Code:
     def __repr__(self) -> str:
         return f"<Code {self.qualname}>"
 
-    def in_order(self) -> list[int]:
-        """The reachable blocks, each after a predecessor (reverse postorder; exceptional edges count)."""
+    def in_order(self, bodies_first: bool = False) -> list[int]:
+        """The reachable blocks, each after a predecessor (reverse postorder; exceptional edges count).
+
+        `bodies_first`: of the two ways of a branch the one where it holds comes first; so what follows a loop comes
+        after its body.
+        """
         seen: set[int] = set()
         order: list[int] = []
         stack: list[tuple[int, int]] = [(0, 0)]
         seen.add(0)
         following = [(*block.successors(), *block.handlers) for block in self.blocks]
+        if bodies_first:
+            following = [each[::-1] for each in following]
         while stack:
             block, index = stack.pop()
             if index < len(following[block]):
