@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
 from validator.domains.spmd import NONE, only, rank, unsure
-from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, beside, group_of, join, obj
+from validator.flow.values import ANYTHING, BOTTOM, MORE, UNKNOWN, Obj, Val, beside, group_of, join, join2, obj
 
 if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
@@ -26,6 +26,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     """The attribute `name` of a value."""
     found = [_of(at, number, o, name, owner) for o in sorted(owner.objs, key=lambda o: o[0])]
     result = join(found) if found else UNKNOWN
+    if MORE in owner.objs:
+        result = join2(result, ANYTHING)
     if name in _SHAPE:
         return Val(result.objs, owner.n | result.v, NONE, NONE)
     if name in _VIEWS and not any(o[0] in _MEMBERED for o in owner.objs):

@@ -13,7 +13,7 @@ from validator.flow import tensors
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, STRING, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, mapped, obj,
+    ANYTHING, BOTTOM, MORE, NONE_OBJ, STRING, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, mapped, obj,
     sequence, tuple_of, unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
@@ -100,7 +100,7 @@ class Calling:
         if instruction.op == "attr":
             self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver, arguments)
-        return join(found)
+        return join([*found, ANYTHING] if MORE in callee.objs else found)
 
     def _chosen(self, number: int, callee: Val) -> None:
         """Ranks may choose differently whom they call."""

@@ -107,6 +107,8 @@ class Solver:
         if new is old or new == old:
             return
         new = self._settled(key, old, new)
+        if new == old:
+            return
         self.values[key] = new
         for part, asking in self._asked_by.get(key, {}).items():
             if part is None or self._part(old, part) != self._part(new, part):

@@ -175,6 +175,7 @@ def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
     return frozenset(mapped(o, lambda part: part if part.depth < _DEEP else UNKNOWN) for o in objs)
 
 
+ANYTHING = Val(_ANYTHING, state=frozenset({"?"}))
 _joins: dict[tuple[int, int], Val] = {}
 
 
@@ -182,7 +183,7 @@ def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
     _joins.clear()
-    for value in (BOTTOM, UNKNOWN, STRING):
+    for value in (BOTTOM, UNKNOWN, ANYTHING, STRING):
         Val._all[value.objs, value.v, value.n, value.p, value.state] = value
 
 
@@ -281,6 +282,8 @@ def elements(value: Val) -> Val:
             found += [const(key) for key, _ in o[1]]
         elif o[0] == "top":
             found.append(UNKNOWN)
+        elif o[0] == "more":
+            found.append(ANYTHING)
     return join(found)
 
 
