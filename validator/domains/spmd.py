@@ -17,8 +17,9 @@ class Cause(NamedTuple):
     """Why a value varies.
 
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
-    (what the process holds for itself), `param` (as the caller's argument does: `axis` is then the parameter's
-    position and `facet` v, n or p), `uniform` (it is known to be the same, on some way). `sure`: certain, not likely.
+    (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
+    does: `axis` is then the parameter's position and `facet` v, n or p), `uniform` (it is known to be the same, on some
+    way). `sure`: certain, not likely.
     """
 
     kind: str

@@ -12,7 +12,7 @@ from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
 from validator.effects.keys import Key, decided
 from validator.effects.trace import (
-    BREAK, NEXT, RAISE, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
+    BREAK, NEXT, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts, raises,
 )  # fmt: skip
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
@@ -38,6 +38,8 @@ def varying(causes: Causes) -> Causes:
 def sees(op: Issued, causes: Causes) -> bool:
     """Whether the group of a collective holds ranks that what varies by `causes` tells apart."""
     axes = op.axes
+    if any(cause.kind == "failure" for cause in causes):
+        return True  # one rank alone: whatever the group, the others of it wait
     if UNKNOWN in axes:
         hinted = axes_of(op.group) - {WORLD}
         if not hinted:
@@ -79,7 +81,7 @@ class Comparison:
                 return None
             a, b = self._next(a, if_a), self._next(b, if_b)
             (one, frame_a), (two, frame_b) = a, b
-            if (one is two and frame_a is frame_b and if_a == if_b) or one is RAISE or two is RAISE:
+            if (one is two and frame_a is frame_b and if_a == if_b) or raises(one) or raises(two):
                 return None  # a rank that raises ends the job with a message; that is no silent hang
             if isinstance(one, Fork | Choice):
                 return self._split(a, b, if_a, if_b)
@@ -128,6 +130,8 @@ class Comparison:
                 trace = way
             elif trace is RETURN and frame.caller is not None:
                 trace, frame = frame.after, frame.caller
+            elif frame.caller is not None and isinstance(trace, End) and trace.kind == "raise":
+                trace, frame = self.traces.caught(frame.caller.unit, frame.site, trace), frame.caller
             else:
                 return trace, frame
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
@@ -27,6 +27,7 @@ _GATHERING = frozenset({
     "all_gather_into_tensor", "gather_for_metrics",
 })  # fmt: skip
 _SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
+_OUTPUTS = frozenset(f"output of {state}" for state in _SHARDED)
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -110,8 +111,11 @@ class Calling:
             found.append(self._unknown(number, value, name, receiver, arguments))
         if instruction.op == "attr":
             self._changes_receiver(number, name, arguments)
-        self._on_state(number, value, name, callee, receiver, arguments)
-        return join(found)
+        self._on_state(number, value, name, callee, receiver)
+        result = join(found)
+        if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
+            return result.placed(*(f"output of {state}" for state in callee.state))
+        return result
 
     # -- by what is called ---------------------------------------------------------------------------------
 
@@ -605,25 +609,24 @@ class Calling:
             found |= unsure(only(value.v, "data", "param"))
         return frozenset(found)
 
-    def _on_state(
-        self, number: int, value: Instruction, name: str, callee: Val, receiver: Val, arguments: Arguments
-    ) -> None:
+    def _on_state(self, number: int, value: Instruction, name: str, callee: Val, receiver: Val) -> None:
         """Models whose parameters are sharded issue collectives where they run."""
         operation = ""
         if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
             operation = "forward"
         elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"}:
             operation = name
-        elif name == "backward" and self._sharded_here(receiver):
+        elif name == "backward" and self._sharded_here(value.args[0], receiver):
             operation = name
         if operation:
             from validator.models import Row
 
             self._note(number, Site((), (Operation(operation, obj("group", WHOLE), True, Row(operation, collective=True)),)))
 
-    def _sharded_here(self, loss: Val) -> bool:
-        """Whether a backward pass goes through a sharded model: the loss is its result, or the class holds just one."""
-        if loss.state and loss.state <= _SHARDED:
+    def _sharded_here(self, callee: int, loss: Val) -> bool:
+        """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
+        one."""
+        if any(state <= _OUTPUTS for state in self._states_of(self.at.code.values[callee].args[:1])):
             return True
         cls = self._own_class()
         if cls is None or any(o[0] not in ("top", "param") for o in loss.objs):
@@ -631,6 +634,22 @@ class Calling:
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
         fields = (self.flow.get("field", cls, name, False) for name in names)
         return any(held.state and held.state <= _SHARDED for held in fields)
+
+    def _states_of(self, numbers: tuple[int, ...]) -> Iterator[frozenset[str]]:
+        """How the values are placed of which others are computed, back to what callers pass."""
+        stack, seen = list(numbers), set(numbers)
+        while stack:
+            number = stack.pop()
+            value, state = self.at.code.values[number], self.at.vals[number].state
+            if value.op == "param" and not (value.data[0] == 0 and self.at.unit.has_receiver):
+                state = self.flow.get("argument", self.at.unit, value.data[0]).state
+            if state - {"?"}:
+                yield state
+            parts = value.args if value.op in ("binary", "unary", "mut", "phi", "item", "attr", "unpack") else value.args[:1]
+            for part in parts if value.op != "name" else ():
+                if part >= 0 and part not in seen:
+                    seen.add(part)
+                    stack.append(part)
 
     def _changes_receiver(self, number: int, name: str, arguments: Arguments) -> None:
         """Lists that grow under a branch differ in length where the branch does."""

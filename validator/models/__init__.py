@@ -22,6 +22,10 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 
 `[objects]`, by name: `iterates = "data"`, `attributes = {name = result}`, `axes`, `bases = [names]`.
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
+`[failures]`: what may fail on one rank while the others go on. `own`: exceptions that by their nature happen to one
+rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
+of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`: only
+where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
 `[states]`: a variable of a library -> the call that sets it.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
@@ -88,6 +92,10 @@ class Models(NamedTuple):
     likely: dict[str, frozenset[str]]
     aliases: dict[str, str]
     files: dict[str, frozenset[str]]
+    failures: dict[str, frozenset[str]]
+    raises: dict[str, frozenset[str]]
+    raises_of_data: dict[str, frozenset[str]]
+    exceptions: dict[str, str]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
 
     @property
@@ -148,6 +156,10 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
     files: dict[str, set[str]] = {}
+    failures: dict[str, set[str]] = {}
+    raises: dict[str, set[str]] = {}
+    raises_of_data: dict[str, set[str]] = {}
+    exceptions: dict[str, str] = {}
     own = sorted(name for name in os.listdir(_HERE) if name.endswith(".toml"))
     for path in (*(os.path.join(_HERE, name) for name in own), *extra):
         data = load_toml(path)
@@ -163,15 +175,20 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         same.update(pure.get("calls", ()))
         modules += pure.get("modules", ())
         same_methods.update(pure.get("methods", ()))
-        for section, target in (("ranks", ranks), ("likely", likely), ("files", files)):
+        exceptions.update(data.get("exceptions", {}))
+        for section, target in (
+            ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
+            ("raises_of_data", raises_of_data),
+        ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
-    frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files)]
+    sections = (ranks, likely, files, failures, raises, raises_of_data)
+    frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
-        frozen[2], states,
+        frozen[2], frozen[3], frozen[4], frozen[5], exceptions, states,
     )
 
 
