@@ -47,6 +47,11 @@ def member(causes: Causes) -> Causes:
     return frozenset(c._replace(kind="member") if c.kind == "rank" else c for c in causes)
 
 
+def held(causes: Causes) -> Causes:
+    """What each rank has for itself by who it is: random numbers from a seed that tells the rank."""
+    return frozenset(c._replace(kind="data") if c.kind in ("rank", "member") else c for c in causes)
+
+
 def unsure(causes: Causes) -> Causes:
     return frozenset(c._replace(sure=False) for c in causes)
 

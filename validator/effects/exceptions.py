@@ -213,7 +213,7 @@ class Failures:
             edge = self._branch(unit, block)
             if not classes or edge is None:
                 continue
-            causes = self._varying(unit, Val(v=self._tested(unit, edge[0])))
+            causes = self._tested(unit, edge[0])
             if not causes and self.is_own(classes):
                 causes = FAILURE
             if causes:
@@ -231,7 +231,7 @@ class Failures:
             block = preds[0]
 
     def _tested(self, unit: Unit, branch: int) -> Causes:
-        """What a branch, and those around it, depend on."""
+        """By which causes ranks differ about a branch, or about those around it."""
         from validator.flow.transfer import truth_of
 
         vals, blocks = self.flow.result(unit).vals, unit.code.blocks
@@ -240,7 +240,8 @@ class Failures:
         while above is not None and above[0] not in around:
             around.append(above[0])
             above = self._branch(unit, above[0])
-        return frozenset().union(*(truth_of(vals[blocks[b].end[1]]) for b in around))
+        tests = (truth_of(vals[blocks[b].end[1]]) for b in around)
+        return frozenset().union(*(self._varying(unit, Val(v=test)) for test in tests))
 
     def _varying(self, unit: Unit, value: Val) -> Causes:
         """By which causes a value differs between ranks, with what callers pass; none where it is known to be the same."""

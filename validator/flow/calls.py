@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
 from validator.domains.axes import SOME, WHOLE, Axes, axes_of, of_dimension
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, equalled, only, rank, unsure
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, equalled, held, only, rank, unsure
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
@@ -94,6 +94,7 @@ class Calling:
         self.flow = at.flow
         self.models = at.flow.models
         self._certain = True  # whether what is called is known for certain
+        self._receiver = BOTTOM  # of the call in hand
 
     def call(self, number: int, value: Instruction) -> Val:
         callee = self.at.vals[value.args[0]]
@@ -102,6 +103,7 @@ class Calling:
         instruction = self.at.code.values[value.args[0]]
         name = instruction.data if instruction.op in ("attr", "name") else ""
         receiver = self.at.vals[instruction.args[0]] if instruction.op == "attr" else BOTTOM
+        self._receiver = receiver
         objs = sorted(callee.objs, key=lambda o: o[0])
         self._certain = not any(o[0] == "top" for o in objs)
         found = [self.apply(number, o, arguments, name) for o in objs]
@@ -337,6 +339,8 @@ class Calling:
         row = self.models.method(owner, method)
         if row is not None:
             return self._row(number, row, arguments, BOTTOM)
+        if self.models.library(owner).generates:
+            return Val(v=held(self._receiver.v | frozenset().union(*(v.v for _, v in arguments))))
         return self._plain(number, dotted, arguments)
 
     def _plain(self, number: int, dotted: str, arguments: Arguments) -> Val:
@@ -454,7 +458,26 @@ class Calling:
             if place >= 0:
                 self.at.after[number, place] = lambda before: before.placed(tag)
         result = self._result(row, arguments, receiver, group)
+        if row.mixes is not None:
+            drawn = self._drawn(row, arguments)
+            self._then(number, self._place(row.mixes, arguments), lambda before: before.with_causes(v=drawn))
+        if row.seed is not None:
+            seed = self._given(row.seed, arguments)
+            causes = held(seed.v) if seed is not None and not seed.is_const(None) else data(sure=False)
+            self._then(number, -1, lambda before: Val(before.objs, causes, before.n, before.p, before.state))
+            result = result.with_causes(v=causes) if result.objs else result
         return result.placed(row.result_state) if row.result_state else result
+
+    def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:
+        """What the argument at a place (-1: the receiver) becomes; of a place that holds nothing it does not matter."""
+        self.at.after[number, place] = change
+
+    def _drawn(self, row: Row, arguments: Arguments) -> Causes:
+        """How random numbers differ between ranks: as the seed of their generator does."""
+        generator = next((v for name, v in arguments if name == "generator" and not v.is_const(None)), None)
+        if generator is not None:
+            return held(generator.v)
+        return held(self._receiver.v) if not row.draws else self.flow.get("random", row.draws).v
 
     def _applies(self, row: Row, arguments: Arguments) -> bool:
         if row.when and not any(name in row.when for name, _ in arguments):
@@ -485,8 +508,11 @@ class Calling:
         if word == "uniform":
             equal = _equal(join(v for _, v in arguments), axes_in(group))
             return Val(frozenset(o for o in equal.objs if o[0] == "seq"), equal.v, equal.n)
-        if word in ("own", "random"):
-            return Val(v=data(sure=False)) if word == "own" else Val()
+        if word == "own":
+            return Val(v=data(sure=False))
+        if word == "drawn":
+            given = (v.v for name, v in arguments if name != "generator")
+            return Val(v=self._drawn(row, arguments) | frozenset().union(*given))
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
