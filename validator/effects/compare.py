@@ -225,7 +225,7 @@ class Comparison:
     def _against_end(self, a: Cursor, b: Cursor, assumed: Assumed) -> Difference | None:
         (end, rest), first = ((a[0], b), True) if isinstance(a[0], End) else ((b[0], a), False)
         assert isinstance(end, End)
-        op = self._first(rest, assumed)
+        op = self.first(rest, assumed)
         if op is None:
             return None
         return (end, op) if first else (op, end)
@@ -235,14 +235,14 @@ class Comparison:
         loop, frame = a if isinstance(a[0], Repeat) else b
         other = b if isinstance(a[0], Repeat) else a
         assert isinstance(loop, Repeat)
-        op = self._first((loop.body, frame), if_a if loop is a[0] else if_b)
+        op = self.first((loop.body, frame), if_a if loop is a[0] else if_b)
         if op is None:
             rest = (loop.rest, frame)
             return self.differ(rest, b, if_a, if_b) if loop is a[0] else self.differ(a, rest, if_a, if_b)
         meeting = self.traces.issued(other[0], other[1]) if isinstance(other[0], Op) else RETURN
         return (op, meeting) if loop is a[0] else (meeting, op)
 
-    def _first(self, cursor: Cursor, assumed: Assumed | None = None) -> Issued | None:
+    def first(self, cursor: Cursor, assumed: Assumed | None = None) -> Issued | None:
         """The first operation that a trace reaches; one that no optional arm decides about, where there is one."""
         known = assumed or {}
         while True:
@@ -255,23 +255,23 @@ class Comparison:
             if isinstance(trace, Op):
                 return self.traces.issued(trace, frame)
             if isinstance(trace, Repeat):
-                found = self._first((trace.body, frame), known)
+                found = self.first((trace.body, frame), known)
                 if found is not None:
                     return found
                 cursor = trace.rest, frame
             elif isinstance(trace, Choice):
-                every = [self._first((way, frame), known) for way in trace.ways]
+                every = [self.first((way, frame), known) for way in trace.ways]
                 if self.every and not all(every):
                     return None
                 return next((op for op in every if op is not None), None)
             else:
                 assert isinstance(trace, Fork)
                 key = frame.key(trace.key, self.traces)
-                found = self._first((trace.no, frame), {**known, key: not trace.positive})
+                found = self.first((trace.no, frame), {**known, key: not trace.positive})
                 if self.every:
-                    return found and self._first((trace.yes, frame), {**known, key: trace.positive})
+                    return found and self.first((trace.yes, frame), {**known, key: trace.positive})
                 if found is None:
-                    found = self._first((trace.yes, frame), {**known, key: trace.positive})
+                    found = self.first((trace.yes, frame), {**known, key: trace.positive})
                     if found is not None:
                         self.chosen[key] = trace.positive
                 return found
@@ -280,11 +280,11 @@ class Comparison:
         """Leaving a loop on some ranks while the others go round again."""
         if a is b or self.around is None:
             return None
-        again = self._first((self.around.body, self.frame))
+        again = self.first((self.around.body, self.frame))
         if again is not None and NEXT in (a, b):
             return (again, b) if a is NEXT else (a, again)
         if RETURN in (a, b):
-            later = self._first((self.around.after, self.frame))
+            later = self.first((self.around.after, self.frame))
             if later is not None:
                 return (later, b) if b is RETURN else (a, later)
         return None

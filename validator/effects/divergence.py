@@ -16,10 +16,12 @@ from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.trace import (
     BREAK, NEXT, RETURN, Call, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
 )  # fmt: skip
+from validator.effects.exceptions import FAILURE
 from validator.effects.keys import Key
 from validator.facts.model import At
 from validator.finding import Related, Severity
 from validator.flow.program import Flow, Target, Unit
+from validator.flow.queries import Place
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
 from validator.project import Project
@@ -134,6 +136,15 @@ class Divergences:
         for unit, frame, first in self._contexts():
             found += self._of(unit, frame, first)
         return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.unit.path, d.place, d.op.path, d.op.at)))
+
+    def following(self, place: Place) -> Issued | None:
+        """The first collective that may follow a value in its unit, called there or below."""
+        if place.unit not in self.traces.effectful:
+            return None
+        frame = Frame(place.unit, None, None, RETURN, -1)
+        tracer = self.traces.tracer(place.unit)
+        rest = tracer.leaving(tracer.before(place.number, False), place.value.block, -1)
+        return Comparison(self.traces, FAILURE, None, frame).first((rest, frame)) if rest is not None else None
 
     # -- contexts ------------------------------------------------------------------------------------------
 
@@ -304,7 +315,7 @@ class Divergences:
         """A loop whose number of rounds differs between ranks, with a collective in each round."""
         trace = repeat.body
         comparison = Comparison(self.traces, causes, None, frame, every=True)
-        op = comparison._first((trace, frame))
+        op = comparison.first((trace, frame))
         if op is not None and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]

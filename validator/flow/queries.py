@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.domains.axes import Axes
+from validator.domains.spmd import NONE, UNIFORM, Causes, only
 from validator.facts.model import At
 from validator.flow.calls import axes_in
 from validator.flow.program import Flow, Operation, Result, Unit
+from validator.flow.transfer import truth_of
 from validator.flow.values import Val
 from validator.ir.model import Value
 from validator.project import Project
@@ -83,6 +85,43 @@ class Place(NamedTuple):
         """The name by which something is called: of an attribute, a global or local name."""
         callee = self.unit.code.values[self.value.args[0]]
         return str(callee.data) if callee.op in ("attr", "name") else ""
+
+    @property
+    def under(self) -> Causes:
+        """By which causes ranks differ about whether they get here: the branches around, and around calls of the unit."""
+        vals, blocks = self.result.vals, self.unit.code.blocks
+        found: Causes = self.flow.solver.settled(("under", self.unit)).v
+        for branch in self.unit.control.deciding(self.value.block):
+            test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
+            found |= NONE if UNIFORM in test else test
+        return only(found, "rank", "member", "data")
+
+    @property
+    def words(self) -> Iterator[str]:
+        """The names and texts of which an expression is made; they rank candidates and prove nothing."""
+        values, stack, seen = self.unit.code.values, [self.number], {self.number}
+        while stack:
+            value = values[stack.pop()]
+            if value.op in ("attr", "name", "const") and isinstance(value.data, str):
+                yield value.data
+            elif value.op in ("param", "free"):
+                yield str(value.data[1])
+            for part in value.args:
+                if part >= 0 and part not in seen:
+                    seen.add(part)
+                    stack.append(part)
+
+    @property
+    def tests(self) -> Iterator[Place]:
+        """The conditions around the value, in its unit and in those that hold it."""
+        unit: Unit | None = self.unit
+        block = self.value.block
+        while unit is not None:
+            for branch in sorted(unit.control.deciding(block)):
+                yield Place(self.flow, unit, unit.code.blocks[branch].end[1])
+            name, unit = unit.qualname, unit.outer
+            made = (v for v in unit.code.values if v.op == "closure" and v.data == name) if unit is not None else ()
+            block = next((v.block for v in made), 0)
 
     @property
     def users(self) -> list[Place]:
