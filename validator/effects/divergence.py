@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.domains.axes import WHOLE, axes_of
-from validator.domains.spmd import Cause, Causes, data, only, rank
+from validator.domains.spmd import Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.trace import (
     BREAK, NEXT, RETURN, Call, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts,
@@ -174,20 +173,12 @@ class Divergences:
 
     def _assumed(self, unit: Unit) -> Target:
         """What is assumed of parameters that no known call fills: names say what is likely, never what is certain."""
-        models = self.flow.models
         bindings = []
-        for position, (name, _) in enumerate(unit.code.params):
+        for position, _ in enumerate(unit.code.params):
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))
-            value = Val()
-            if passed is BOTTOM or passed is UNKNOWN:
-                if name in models.ranks["names"]:
-                    value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
-                elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
-                    value = Val(v=data(sure=False))
-                if name in models.likely["optional"]:
-                    value = value.with_causes(p=data(sure=False))
+            value = self.flow.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
             bindings.append((position, value))
         return Target(unit, tuple(bindings))
 

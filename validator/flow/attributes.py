@@ -32,6 +32,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             return Val(v=rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
         return Val(v=rank({"local"} if "local" in name else WHOLE))
+    if known and result == UNKNOWN and name in at.models.ranks["names"]:
+        return Val(v=rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     carried = only(owner.v, "data", "param", "uniform")
     return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | owner.state)
 

@@ -373,6 +373,19 @@ class Flow:
 
         return instantiated(value, lambda position: self.get("argument", unit, position))
 
+    def assumed(self, unit: Unit, position: int) -> Val:
+        """What is likely of a parameter that no known call fills: what its name says, never for certain."""
+        from validator.domains.axes import WHOLE, axes_of
+        from validator.domains.spmd import data, rank
+
+        name, models = unit.code.params[position][0], self.models
+        value = Val()
+        if name in models.ranks["names"]:
+            value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
+        elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
+            value = Val(v=data(sure=False))
+        return value.with_causes(p=data(sure=False)) if name in models.likely["optional"] else value
+
     # -- fields and globals --------------------------------------------------------------------------------
 
     @cached_property

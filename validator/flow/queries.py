@@ -13,10 +13,10 @@ from typing import NamedTuple
 from validator.domains.axes import Axes
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
 from validator.facts.model import At
-from validator.flow.calls import axes_in
+from validator.flow.calls import axes_in, instantiated
 from validator.flow.program import Flow, Operation, Result, Unit
 from validator.flow.transfer import truth_of
-from validator.flow.values import Val
+from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Value
 from validator.project import Project
 
@@ -46,6 +46,16 @@ class Place(NamedTuple):
     def closed(self) -> Val:
         """What the value may be with what callers pass."""
         return self.flow.close(self.val, self.unit)
+
+    @property
+    def likely(self) -> Val:
+        """What the value may be with what callers pass; a parameter of unknown callers is what its name says."""
+
+        def argument(position: int) -> Val:
+            passed: Val = self.flow.solver.settled(("argument", self.unit, position))
+            return self.flow.assumed(self.unit, position) if passed in (BOTTOM, UNKNOWN) else passed
+
+        return instantiated(self.val, argument)
 
     @property
     def at(self) -> At:
@@ -99,17 +109,29 @@ class Place(NamedTuple):
     @property
     def words(self) -> Iterator[str]:
         """The names and texts of which an expression is made; they rank candidates and prove nothing."""
-        values, stack, seen = self.unit.code.values, [self.number], {self.number}
-        while stack:
-            value = values[stack.pop()]
+        for place in self.sources:
+            value = place.value
             if value.op in ("attr", "name", "const") and isinstance(value.data, str):
                 yield value.data
             elif value.op in ("param", "free"):
                 yield str(value.data[1])
-            for part in value.args:
+
+    @property
+    def sources(self) -> Iterator[Place]:
+        """The values of the unit from which this one is computed, itself among them."""
+        values, stack, seen = self.unit.code.values, [self.number], {self.number}
+        while stack:
+            number = stack.pop()
+            yield self._replace(number=number)
+            for part in values[number].args:
                 if part >= 0 and part not in seen:
                     seen.add(part)
                     stack.append(part)
+
+    def varies(self, *kinds: str) -> Causes:
+        """By which causes of some kinds the value differs between ranks; none where it is known to be the same."""
+        causes = self.likely.v
+        return NONE if UNIFORM in causes else only(causes, *kinds)
 
     @property
     def tests(self) -> Iterator[Place]:
@@ -161,6 +183,13 @@ class Queries:
         for unit in self.units:
             for number, site in sorted(self.flow.result(unit).sites.items()):
                 if any(not names or o.name in names for o in site.operations):
+                    yield Place(self.flow, unit, number)
+
+    def instructions(self, *ops: str) -> Iterator[Place]:
+        """The values of some kinds of instruction."""
+        for unit in self.units:
+            for number, value in enumerate(unit.code.values):
+                if value.op in ops:
                     yield Place(self.flow, unit, number)
 
     def calls(self, *dotted: str) -> Iterator[Place]:

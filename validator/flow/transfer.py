@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
+from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WHOLE, axes_of, of_dimensions
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, member, only, rank, unsure
 from validator.facts.model import Import
@@ -357,7 +358,10 @@ class Evaluation:
             return Val(whole.objs, left.v | right.v, left.n | right.n | (right.v if left.objs & kept else left.v))
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
-        return Val(kept, left.v | right.v, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
+        v = left.v | right.v
+        if value.data == "FloorDiv":  # `rank // tp_size` is the same within a tensor-parallel group
+            v = frozenset(c._replace(axis=UNKNOWN_AXIS) if c.kind == "rank" and c.axis in WHOLE else c for c in v)
+        return Val(kept, v, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
