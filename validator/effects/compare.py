@@ -58,16 +58,21 @@ def sees(op: Issued, causes: Causes) -> bool:
 class Comparison:
     """One comparison of two arms; remembers under which shared conditions they differ.
 
-    `every`: whether the arms must differ whatever the conditions that the ranks share.
+    `every`: whether the arms must differ whatever the conditions that the ranks share. `lasting`: the conditions that
+    hold in each round of the loop around.
     """
 
-    def __init__(self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False) -> None:
+    def __init__(
+        self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False,
+        lasting: Assumed | None = None,
+    ) -> None:  # fmt: skip
         self.traces = traces
         self.flow = traces.flow
         self.causes = causes
         self.around = around
         self.frame = frame
         self.every = every
+        self.lasting = lasting or {}
         self.budget = _BUDGET
         self.chosen: Assumed = {}
         self.given: set[Key] = set()
@@ -280,11 +285,11 @@ class Comparison:
         """Leaving a loop on some ranks while the others go round again."""
         if a is b or self.around is None:
             return None
-        again = self.first((self.around.body, self.frame))
+        again = self.first((self.around.body, self.frame), self.lasting)
         if again is not None and NEXT in (a, b):
             return (again, b) if a is NEXT else (a, again)
         if RETURN in (a, b):
-            later = self.first((self.around.after, self.frame))
+            later = self.first((self.around.after, self.frame), self.lasting)
             if later is not None:
                 return (later, b) if b is RETURN else (a, later)
         return None

@@ -254,9 +254,10 @@ class Divergences:
     def _branch(
         self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame
     ) -> Divergence | None:
-        comparison = Comparison(self.traces, causes, around, frame)
-        key = frame.key(fork.key, self.traces)
         shared = self._assumptions(unit, fork.block, frame)
+        lasting = {key: holds for key, holds in shared.items() if not _made_in_loop(unit, key)}
+        comparison = Comparison(self.traces, causes, around, frame, lasting=lasting)
+        key = frame.key(fork.key, self.traces)
         yes, no = {**shared, key: fork.positive}, {**shared, key: not fork.positive}
         found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
         if found is None or fork.about is None:
@@ -311,6 +312,13 @@ class Divergences:
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]
             yield Divergence(unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header)
+
+
+def _made_in_loop(unit: Unit, key: Key) -> bool:
+    """Whether a condition is about something that a loop of the unit makes anew in each round."""
+    if key[0] == "value":
+        return key[2] != unit.qualname or unit.code.blocks[unit.code.values[key[3]].block].loop >= 0
+    return key[0] in ("attr", "passed") or any(_made_in_loop(unit, part) for part in key if isinstance(part, tuple) and part)
 
 
 __all__ = ["BREAK", "NEXT", "Cause", "Divergence", "Divergences", "Report", "only", "report"]

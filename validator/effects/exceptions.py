@@ -189,8 +189,8 @@ class Failures:
         for o in sorted(callee.objs, key=lambda o: o[0]):
             if o[0] != "ext":
                 continue
-            rows = self._by_call.get(o[1]) or self._by_call.get(self.models.named(o[1]), ())
-            given = Val(v=frozenset().union(*(result.vals[a].v for a in value.args[1:])))
+            rows = self._by_call.get(o[1]) or self._by_call.get(self.models.named(o[1])) or []
+            given = Val(v=frozenset().union(*(result.vals[a].v | result.vals[a].n for a in value.args[1:])))
             for classes, of_data in rows:
                 causes = self._varying(unit, given) if of_data else FAILURE
                 if causes:
