@@ -36,6 +36,10 @@ class Keys:
             self._known[number] = known
         return known
 
+    def _root(self, number: int) -> int:
+        value = self.unit.code.values[number]
+        return self._root(value.args[0]) if value.op == "mut" else number
+
     def test(self, number: int) -> tuple[Key, bool]:
         """The key of a condition and whether the condition holds where the key does."""
         value = self.unit.code.values[number]
@@ -66,6 +70,8 @@ class Keys:
             return ("name", value.data)
         if op == "mut":
             return self.of(value.args[0])
+        if op == "phi" and len(kept := {self._root(a) for a in value.args} - {number}) == 1:
+            return self.of(kept.pop())  # a variable that some way only passed to a call
         if op == "attr":
             return ("attr", self.of(value.args[0]), value.data)
         if op in ("item", "unary", "binary", "unpack"):

@@ -68,11 +68,8 @@ class Place(NamedTuple):
 
     @property
     def root(self) -> Place:
-        """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
-        number = self.number
-        while self.unit.code.values[number].op == "mut":
-            number = self.unit.code.values[number].args[0]
-        return self._replace(number=number)
+        """The value before the calls that were given it: `x` for `x` behind `f(x)`, also where only some way has the call."""
+        return self._replace(number=_root(self.unit, self.number))
 
     def operand(self, index: int) -> Place:
         return self._replace(number=self.value.args[index])
@@ -216,6 +213,23 @@ class Queries:
         if callee.op not in ("name", "import"):
             return False
         return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
+
+
+def _root(unit: Unit, number: int) -> int:
+    value = unit.code.values[number]
+    while value.op == "mut":
+        number = value.args[0]
+        value = unit.code.values[number]
+    if value.op == "phi":
+        kept = {_before(unit, each) for each in value.args} - {number}
+        return _root(unit, kept.pop()) if len(kept) == 1 else number
+    return number
+
+
+def _before(unit: Unit, number: int) -> int:
+    while unit.code.values[number].op == "mut":
+        number = unit.code.values[number].args[0]
+    return number
 
 
 def users_of(unit: Unit) -> dict[int, list[int]]:

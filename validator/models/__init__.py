@@ -18,6 +18,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own, which
   `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
   position]`: of a call that makes or seeds a generator (its result, its receiver).
+- `reads = [parameter, position]`, `writes`: the path of a file that the call reads or writes; `mode`: the parameter that
+  says which (`open`).
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
@@ -70,6 +72,9 @@ class Row(NamedTuple):
     draws: str = ""
     mixes: tuple[str, int] | None = None
     seed: tuple[str, int] | None = None
+    reads: tuple[str, int] | None = None
+    writes: tuple[str, int] | None = None
+    mode: tuple[str, int] | None = None
     widened: dict[str, Any] = {}  # noqa: RUF012  (flag -> axes that it adds to the group)
 
     @property
