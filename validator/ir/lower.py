@@ -236,7 +236,8 @@ class _Statements(Expressions):
             self._jumps.pop()
 
         otherwise = (lambda: self.body(node.orelse)) if node.orelse else None
-        self.rounds(node, self.expression(node.iter), node.target, isinstance(node, ast.AsyncFor), body, otherwise)
+        iterable = self.expression(node.iter)
+        self.rounds(node, iterable, place(node.iter), node.target, isinstance(node, ast.AsyncFor), body, otherwise)
 
     _AsyncFor = _For
 
