@@ -18,20 +18,18 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from validator.analysis.collectives import Collective
-from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside, is_for_debugging
-from validator.analysis.rank_guards import RankGuards
-from validator.facts.model import Call
-from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.analysis.places import is_aside
+from validator.domains.spmd import only
+from validator.effects.divergence import Divergences
+from validator.effects.trace import Issued
+from validator.finding import Finding, Related, Severity
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
-
-if TYPE_CHECKING:
-    from validator.analysis.conditions import Taint
 
 RULE = Rule(
     "MP520",
@@ -42,12 +40,13 @@ RULE = Rule(
     fix="safe",
 )
 
-_DEBUGGERS = frozenset({
+_DEBUGGERS = (
     "breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace", "pdb.post_mortem", "ray.util.pdb.set_trace",
     "ray.util.rpdb.set_trace", "remote_pdb.set_trace", "remote_pdb.RemotePdb", "web_pdb.set_trace", "rpdb.set_trace",
     "debugpy.breakpoint", "debugpy.wait_for_client", "code.interact", "IPython.embed", "torch.distributed.breakpoint",
-})  # fmt: skip
-_ASKING = "input"
+)  # fmt: skip
+# a condition that says it serves debugging
+_DEBUGGING = re.compile(r"debug|breakpoint|interactive|isatty|__main__", re.IGNORECASE)
 HELP = (
     "remove it; to look into a sharded model, stop before or after its forward, on every rank or on rank 0 with"
     " `dist.barrier()` for all behind it (`torch.distributed.breakpoint()` does both; raise the group's time-out above"
@@ -56,58 +55,33 @@ HELP = (
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
-    for function in project.functions():
-        if is_aside(function.path) or function.name == "<class>":
+    queries, divergences = project.analysis(Queries), project.analysis(Divergences)
+    for place in queries.calls(*_DEBUGGERS, "input"):
+        if is_aside(place.unit.path) or place.unit.code.kind == "class":
             continue
-        for call in function.facts.calls:
-            name = _debugger(project, function, call)
-            if not name or is_for_debugging(function, call.guards):
-                continue
-            after = _next_collective(effects, function, call)
-            if name == _ASKING and after is None:
-                continue
-            yield _report(project, function, call, name, after)
+        if any(_DEBUGGING.search(word) for test in place.tests for word in test.words):
+            continue
+        after = divergences.following(place)
+        if place.method != "input" or after is not None:
+            yield _report(place, after)
 
 
-def _debugger(project: Project, function: Method, call: Call) -> str:
-    """The full name of the debugger that a call starts, or empty."""
-    if call.method not in _LAST:
-        return ""
-    name = project.dotted(function, call.target)
-    return name if name in _DEBUGGERS or name == _ASKING else ""
-
-
-_LAST = frozenset(name.rpartition(".")[2] for name in _DEBUGGERS) | {_ASKING}
-
-
-def _next_collective(effects: Effects, function: Method, call: Call) -> tuple[Call, str] | None:
-    """The first collective after a place, called here or in a function called here."""
-    direct: dict[Any, tuple[Call, Collective]] = effects.direct.get(function, {})
-    rows = [(c, row.name) for c, row in direct.values()]
-    rows += [(c, c.method) for c, _ in effects.reaching.get(function, {}).values()]
-    later = sorted((c.at, c, name) for c, name in rows if c.at[:2] > call.at[2:])
-    return (later[0][1], later[0][2]) if later else None
-
-
-def _report(project: Project, function: Method, call: Call, name: str, after: tuple[Call, str] | None) -> Finding:
-    taint: Taint | None = project.analysis(RankGuards).of(function, call.guards)
-    where = f"in `{function.qualname}`" if function.qualname != "<module>" else "at module level"
-    if name == "torch.distributed.breakpoint":
-        message, severity = f"`{call.target}()` is left {where}; it stops the job until somebody answers", "note"
-    elif taint is not None and after is not None:
-        message = (
-            f"`{call.target}()` {where} stops only some ranks, told apart by `{taint.why}`;"
-            f" the others wait in `{after[1]}`"
-        )
-        severity = "error"
+def _report(place: Place, after: Issued | None) -> Finding:
+    unit = place.unit
+    name = place.operand(0).text
+    where = f"in `{unit.qualname}`" if unit.qualname != "<module>" else "at module level"
+    severity: Severity = "warning"
+    if any(o == ("ext", "torch.distributed.breakpoint") for o in place.operand(0).val.objs):
+        message, severity = f"`{name}()` is left {where}; it stops the job until somebody answers", "note"
+    elif after is not None and (apart := only(place.under, "rank", "member")):
+        message = f"`{name}()` {where} stops only some ranks; the others wait in `{after.name}`"
+        severity = "error" if any(c.sure for c in apart) else "warning"
     else:
-        message, severity = f"`{call.target}()` is left {where}; it stops every rank that gets here", "warning"
-    related = [Related(function.path, after[0].at[0], f"`{after[1]}` follows here")] if after is not None else []
+        message = f"`{name}()` is left {where}; it stops every rank that gets here"
+    related = [Related(after.path, after.at[0], f"`{after.name}` follows here")] if after is not None else []
     return RULE.finding(
-        function.path, call.at, message, help=HELP, related=related, context=f"{function.qualname}:{call.target}",
-        severity=severity,  # type: ignore[arg-type]
-    )  # fmt: skip
+        unit.path, place.at, message, help=HELP, related=related, context=f"{unit.qualname}:{name}", severity=severity
+    )
 
 
 def fix(node: Any, finding: Finding) -> Any:

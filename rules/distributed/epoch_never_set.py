@@ -15,47 +15,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.binding import bind
 from validator.analysis.places import is_aside
-from validator.facts.model import Argument
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.flow.queries import Place, Queries
+from validator.flow.values import const_obj
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler",))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    if project.calls("set_epoch"):
+    queries = project.analysis(Queries)
+    if next(queries.named("set_epoch"), None) is not None:
         return
-    for function, call in project.calls("DistributedSampler"):
-        if is_aside(function.path) or not _shuffles(project, function, call.keyword("shuffle")):
-            continue
-        if project.dotted(function, call.target).startswith("torch."):
+    for place in queries.calls("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"):
+        if not is_aside(place.unit.path) and _shuffles(place):
             yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{function.qualname}` makes a shuffling `DistributedSampler`, and nothing in the project calls"
+                place.unit.path,
+                place.at,
+                f"`{place.unit.qualname}` makes a shuffling `DistributedSampler`, and nothing in the project calls"
                 " `set_epoch`",
                 help="call `sampler.set_epoch(epoch)` at the start of every epoch, or pass `shuffle=False` where"
                 " order does not matter",
-                context=function.qualname,
+                context=place.unit.qualname,
             )
 
 
-def _shuffles(project: Project, function: Method, argument: Argument | None) -> bool:
-    if argument is None or argument.value == "True":
-        return True
-    param = next((p for p in function.facts.params if p.name == argument.value), None)
-    if param is None or any(row.target == param.name for row in function.facts.assigns):
+def _shuffles(place: Place) -> bool:
+    """Whether a sampler shuffles: by default, or because some caller says so; a parameter without callers its default."""
+    if "**" in place.value.data.names:
         return False
-    name = function.cls.name if function.cls is not None and function.name == "__init__" else function.name
-    calls = [call for _, call in project.calls(name)]  # by name: a strategy's methods are called on untyped objects
-    given = [bind(function, call).get(param.name) for call in calls]
-    unpacked = any(a.keyword in ("*", "**") for call in calls for a in call.args)
-    if param.default == "True" and (not calls or None in given) and not unpacked:
+    argument = place.argument("shuffle", 3)
+    if argument is None:
         return True
-    return any(each is not None and each.value == "True" for each in given)
+    value = argument.root.value
+    passed = argument.closed.objs
+    if value.op == "param" and const_obj(True) not in passed and const_obj(False) not in passed:
+        passed = place.flow.default(place.unit, value.data[1]).objs
+    return const_obj(True) in passed
 
 
 INCORRECT = [

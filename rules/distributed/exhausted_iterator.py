@@ -15,16 +15,14 @@ References
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from validator.analysis.bodies import Bodies
-from validator.analysis.places import is_aside, text_of
-from validator.facts.control import terminates
-from validator.facts.text import path_of
+from validator.analysis.places import is_aside
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP534", "exhausted-iterator", "error", "0.1.0", tokens=("torch", "Itera"))
@@ -34,110 +32,100 @@ _LISTS = re.compile(r"\b(Sequence|list|List|tuple|Tuple|Collection|Dataset|DataL
 _GENERATORS = frozenset({"filter", "map", "zip", "iter", "enumerate"})
 _MAKERS = frozenset({"parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules"})
 _CONSUMING = frozenset({"list", "tuple", "sum", "max", "min", "any", "all", "set", "sorted", "dict"})
-_Loop = ast.For | ast.comprehension
+_HANDED = frozenset({"clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    bodies = project.analysis(Bodies)
-    for function in project.functions():
-        if is_aside(function.path):
+    for unit in project.analysis(Queries).units:
+        if is_aside(unit.path):
             continue
-        names = _iterators(function)
-        text = text_of(function) if names else ""
-        names = {name: line for name, line in names.items() if text.count(name) > 2}
-        node = bodies.node(function) if names else None
-        if node is None:
-            continue
-        for name, start in names.items():
-            uses = _passes(node, name, start)
-            pair = next(((a, b) for i, a in enumerate(uses) for b in uses[i + 1 :] if not _apart(node, a, b)), None)
-            if pair is not None and not _rebound(node, name, start):
-                yield _report(function, name, *pair)
+        passes: dict[int, list[Place]] = {}
+        for number in range(len(unit.code.values)):
+            place = Place(project.analysis(Queries).flow, unit, number)
+            for each in _gone_through(place):
+                passes.setdefault(each.root.number, []).append(place)
+        for source, places in passes.items():
+            origin = places[0]._replace(number=source)
+            pair = _one_after_the_other(places) if len(places) > 1 and _is_iterator(origin) else None
+            if pair is not None:
+                yield _report(origin, *pair)
 
 
-def _iterators(function: Method) -> dict[str, int]:
-    """Names that hold an iterator, with the line from which they do."""
-    found = {}
-    for param in function.facts.params:
-        if (
-            param.kind in ("any", "kw", "pos")
-            and _ANNOTATED.search(param.annotation)
-            and not _LISTS.search(param.annotation)
-        ):
-            found[param.name] = 0
-    for row in function.facts.assigns:
-        if row.kind == "call" and "." not in row.target and "[" not in row.target:
-            last = row.value.rpartition(".")[2]
-            if row.value in _GENERATORS or (last in _MAKERS and "." in row.value):
-                found[row.target] = row.at[2]
-        elif row.kind == "other" and row.target in found:
-            del found[row.target]
-    return found
+def _gone_through(place: Place) -> Iterator[Place]:
+    """The values that an instruction goes through to the end."""
+    value = place.value
+    if value.op in ("iter", "yield from"):
+        yield place.operand(0)
+    elif value.op == "call":
+        name = place.method
+        if name in _CONSUMING | (_GENERATORS - {"iter"}) and place.receiver is None or name in _HANDED:
+            yield from (place._replace(number=n) for n in value.args[1:])
 
 
-def _passes(node: ast.AST, name: str, start: int) -> list[ast.AST]:
-    """The places that go through the name, in the order of the source."""
-    found: list[ast.AST] = []
-    for each in ast.walk(node):
-        if isinstance(each, _Loop) and _is(each.iter, name):
-            found.append(each.iter)
-        elif isinstance(each, ast.Call):
-            arguments = [*each.args, *(k.value for k in each.keywords)]
-            target = path_of(each.func)
-            plain = target in _CONSUMING or (target in _GENERATORS and target != "iter")
-            handed = target.rpartition(".")[2] in ("clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm")
-            if plain or handed:
-                found += [a for a in arguments if _is(a, name)]
-    return sorted((n for n in found if n.lineno > start), key=lambda n: (n.lineno, n.col_offset))  # type: ignore[attr-defined]
+def _is_iterator(place: Place) -> bool:
+    """Whether a value can be gone through only once."""
+    value = place.value
+    if value.op == "param":
+        method = place.unit.method
+        rows = method.facts.params if method is not None else ()
+        return any(
+            p.name == value.data[1]
+            and p.kind in ("any", "kw", "pos")
+            and _ANNOTATED.search(p.annotation) is not None
+            and not _LISTS.search(p.annotation)
+            for p in rows
+        )
+    if value.op == "collect":
+        return bool(value.data[0] == "generator")
+    if value.op != "call":
+        return False
+    if place.val.objs and all(o[0] == "generator" for o in place.val.objs):
+        return True
+    return place.method in (_GENERATORS if place.receiver is None else _MAKERS)
 
 
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+def _one_after_the_other(places: list[Place]) -> tuple[Place, Place] | None:
+    """Two of the places of which one leads to the other."""
+    for first in places:
+        for second in places:
+            if first.number != second.number and _leads(first.unit, first.number, second.number):
+                return first, second
+    return None
 
 
-def _rebound(node: ast.AST, name: str, start: int) -> bool:
-    """Whether the name is bound again, so that which value is gone through cannot be told."""
-    stores = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
-    return len(stores) > (1 if start else 0)
-
-
-def _apart(node: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    """Whether two places never run one after the other: arms of one branch, or the first leaves the function."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.If | ast.IfExp):
-            body = each.body if isinstance(each, ast.If) else [each.body]
-            other = each.orelse if isinstance(each, ast.If) else [each.orelse]
-            in_body, in_else = _holds(body, first), _holds(other, first)
-            if (in_body and _holds(other, second)) or (in_else and _holds(body, second)):
-                return True
-            if isinstance(each, ast.If) and in_body and not _holds(body, second) and terminates(each.body):
-                return True
-            if isinstance(each, ast.If) and in_else and not _holds(other, second) and terminates(each.orelse):
-                return True
-        if isinstance(each, ast.FunctionDef | ast.Lambda) and each is not node:
-            body = each.body if isinstance(each, ast.FunctionDef) else [each.body]
-            if _holds(body, first) != _holds(body, second):
-                return True
-        if isinstance(each, ast.Return) and _holds([each], first) and not _holds([each], second):
-            return True
+def _leads(unit: Unit, first: int, second: int) -> bool:
+    blocks, values = unit.code.blocks, unit.code.values
+    start, end = values[first].block, values[second].block
+    if start == end and blocks[start].values.index(first) < blocks[end].values.index(second):
+        return True
+    stack, seen = [start], set()
+    while stack:
+        for following in blocks[stack.pop()].successors():
+            if following == end:
+                return values[first].at < values[second].at
+            if following not in seen:
+                seen.add(following)
+                stack.append(following)
     return False
 
 
-def _holds(block: Sequence[ast.AST], place: ast.AST) -> bool:
-    return any(inner is place for each in block for inner in ast.walk(each))
-
-
-def _report(function: Method, name: str, first: ast.AST, second: ast.AST) -> Finding:
-    text = function.module.source_text
+def _report(origin: Place, first: Place, second: Place) -> Finding:
+    unit, value = origin.unit, origin.value
+    name = str(value.data[1]) if value.op == "param" else _name(first) or origin.text
     return RULE.finding(
-        function.path,
-        text.at(first),
-        f"`{function.qualname}` goes through `{name}` twice; if it is a generator (`model.parameters()`), the"
+        unit.path,
+        first.at,
+        f"`{unit.qualname}` goes through `{name}` twice; if it is a generator (`model.parameters()`), the"
         " second pass sees nothing",
         help=f"begin with `{name} = list({name})`",
-        related=[Related(function.path, text.at(second)[0], f"`{name}` is gone through again here")],
-        context=f"{function.qualname}:{name}",
+        related=[Related(unit.path, second.at[0], f"`{name}` is gone through again here")],
+        context=f"{unit.qualname}:{name}",
     )
+
+
+def _name(place: Place) -> str:
+    """The variable that an instruction goes through, as the source has it."""
+    return place.text if place.value.op == "iter" and place.text.isidentifier() else ""
 
 
 INCORRECT = [

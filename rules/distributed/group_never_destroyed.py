@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.places import Words
+from validator.analysis.uses import is_test
 from validator.finding import Finding
+from validator.flow.program import Unit
+from validator.flow.queries import Queries
 from validator.project import Project
 from validator.rule import Rule
 
@@ -25,20 +27,23 @@ RULE = Rule("MP539", "group-never-destroyed", "note", "0.1.0", tokens=("init_pro
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    if project.analysis(Words).anywhere("destroy_process_group"):
+    queries = project.analysis(Queries)
+    if any(not is_test(place.unit.path) for place in queries.named("destroy_process_group")):
         return
-    for function in project.functions():
-        if not any(g.text.startswith("__name__ ==") for call in function.module.top.facts.calls for g in call.guards):
-            continue
-        for call in function.facts.calls:
-            if project.dotted(function, call.target) == "torch.distributed.init_process_group":
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{function.qualname}` makes a process group that nothing in the project destroys",
-                    help="end with `dist.barrier()` and `dist.destroy_process_group()`, also after an error",
-                    context=function.qualname,
-                )
+    for place in queries.calls("torch.distributed.init_process_group"):
+        if _is_script(queries.flow.units_of(place.unit.module).get("<module>")):
+            yield RULE.finding(
+                place.unit.path,
+                place.at,
+                f"`{place.unit.qualname}` makes a process group that nothing in the project destroys",
+                help="end with `dist.barrier()` and `dist.destroy_process_group()`, also after an error",
+                context=place.unit.qualname,
+            )
+
+
+def _is_script(top: Unit | None) -> bool:
+    """Whether a module tests `__name__`, as scripts do."""
+    return top is not None and any(v.op == "name" and v.data == "__name__" for v in top.code.values)
 
 
 INCORRECT = [

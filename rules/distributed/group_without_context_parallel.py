@@ -115,7 +115,7 @@ def _split_inside(queries: Queries, manager: Place) -> Iterator[Finding]:
 def _buffers(manager: Place) -> set[int]:
     """The variables that a context manager splits: what it, or the function that made it, was given."""
     found: set[int] = set()
-    for number in manager.sources:
+    for number in (each.number for each in manager.sources):
         made = manager._replace(number=number)
         if made.value.op == "call" and ("made", _SPLITTING) in made.val.objs:
             for operand in _operands(made):

@@ -50,7 +50,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _chosen(names: Place) -> bool:
     """Whether names are collected one by one, under a test of their size."""
     code = names.unit.code
-    for number in names.sources:
+    for number in (each.number for each in names.sources):
         value = code.values[number]
         if value.op == "mut" and value.data == -1 and names._replace(number=value.args[1]).method == "append":
             for branch, way in names.unit.control.arms.get(code.values[value.args[1]].block, ()):
@@ -85,7 +85,7 @@ def _is_asked_for(used: Place, name: str) -> bool:
         return True
     for block in unit.control.deciding(used.value.block):
         test = used._replace(number=unit.code.blocks[block].end[1])
-        if any(_speaks_of(test._replace(number=source), name) for source in test.sources):
+        if any(_speaks_of(source, name) for source in test.sources):
             return True
     return False
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
 from validator.finding import Finding
+from validator.flow.queries import Queries
 from validator.project import Project
 from validator.rule import Rule
 
@@ -27,20 +28,22 @@ _EVALUATING = re.compile(r"eval|valid|test", re.IGNORECASE)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls("DistributedSampler"):
-        shuffle = call.keyword("shuffle")
-        if shuffle is None or shuffle.value != "False" or is_aside(function.path):
+    queries = project.analysis(Queries)
+    for place in queries.calls("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"):
+        shuffle = place.argument("shuffle", 3)
+        if shuffle is None or not shuffle.val.is_const(False) or is_aside(place.unit.path):
             continue
-        names = [function.name, *(argument.value for argument in call.args[:1])]
-        if call.keyword("drop_last") is None and any(_EVALUATING.search(name) for name in names):
+        dataset = place.argument("dataset", 0)
+        names = [place.unit.name, *(dataset.words if dataset is not None else ())]
+        if place.argument("drop_last", 5) is None and any(_EVALUATING.search(name) for name in names):
             yield RULE.finding(
-                function.path,
-                call.at,
-                f"`DistributedSampler` in `{function.qualname}` repeats samples until all ranks have as many:"
+                place.unit.path,
+                place.at,
+                f"`DistributedSampler` in `{place.unit.qualname}` repeats samples until all ranks have as many:"
                 " metrics count them twice",
                 help="divide evaluation data by `dataset[rank::world_size]`, or cut gathered results to the"
                 " length of the dataset",
-                context=function.qualname,
+                context=place.unit.qualname,
             )
 
 

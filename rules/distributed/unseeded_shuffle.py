@@ -1,11 +1,11 @@
 """A shuffle that every rank does for itself, before taking its own part.
 
 What it does
-    Reports `random.shuffle`, `random.sample`, `torch.randperm` without a generator and `numpy.random.permutation` in
-    a function that then takes a part by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a
-    stretch (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`) or a shard of a data
-    set. Silent where the function seeds, or the project seeds that generator with a number that names no rank; a
-    generator that the function itself seeds with its rank (`manual_seed(seed + rank)`) is reported.
+    Reports random numbers, or a shuffle, that differ between ranks, where a part of what they order is then taken by
+    rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch (`[rank * n : …]`), one of equal
+    pieces (`np.array_split(order, world_size)[rank]`). A generator whose seed tells the rank is an error; one that
+    nothing in the project seeds a warning. Silent where the seed is the same on the ranks among which is divided, and
+    where a collective makes the order equal.
 
 Why is this bad
     The parts belong to different orders: some samples are seen twice, others never, differently in each run.
@@ -16,79 +16,72 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside, text_of
-from validator.facts.model import Call
+from validator.analysis.places import is_aside
+from validator.domains.axes import meets
+from validator.domains.spmd import NONE, Causes, held, only
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP532", "unseeded-shuffle", "error", "0.1.0", tokens=("shuffle", "randperm", "permutation", "sample"))
 
-# what shuffles, and the generator that it draws from
-_SHUFFLES = {
-    "random.shuffle": "random.seed",
-    "random.sample": "random.seed",
-    "torch.randperm": "torch.manual_seed",
-    "numpy.random.permutation": "numpy.random.seed",
-    "numpy.random.shuffle": "numpy.random.seed",
-}
-_SEEDS = frozenset({"manual_seed", "seed", "Random", "RandomState", "default_rng"})
-_BY_RANK = re.compile(r"rank(\(\))?($|[^\w(\s/]|\s+[^/\s])")
-_SEEDING_ALL = ("set_seed", "seed_everything", "set_random_seed", "enable_full_determinism", "set_global_seed")
-_RANK = r"[\w.]*rank(\(\))?"
-_SIZE = r"[\w.]*(\bworld|world_size|_size|num_replicas|num_processes|num_shards|num_ranks|num_gpus)(\(\))?"
-_PART = re.compile(
-    rf"\[\s*{_RANK}\s*:[^\]\n]*:\s*{_SIZE}\s*\]"
-    rf"|\[\s*{_RANK}\s*\*[^\]\n:]*:"
-    rf"|(array_split|tensor_split|chunk|split)\([^\n]*{_SIZE}\)\[\s*{_RANK}\s*\]"
-    rf"|\.shard\([^\n]*{_RANK}[^\n]*\)|split_dataset_by_node\("
-)
-
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls(*{name.rpartition(".")[2] for name in _SHUFFLES}):
-        seeding = _SHUFFLES.get(project.dotted(function, call.target))
-        if _seeds_by_rank(function, call) and not is_aside(function.path) and _divides(function, call):
-            yield _report(function, call, "every rank seeds its own shuffle")
+    seen = set()
+    for part in project.analysis(Queries).instructions("item"):
+        if is_aside(part.unit.path):
             continue
-        if seeding is None or call.keyword("generator") is not None or is_aside(function.path):
+        divided = _first(part.operand(1)).varies("rank")
+        if not divided:
             continue
-        text = text_of(function)
-        if "seed" in text or "broadcast" in text or not _divides(function, call) or _seeded(project, seeding):
-            continue
-        yield _report(function, call, "every rank shuffles for itself")
+        for draw in part.operand(0).sources:
+            apart = frozenset(c for c in _drawn(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
+            if apart and (draw.unit.path, draw.at) not in seen:
+                seen.add((draw.unit.path, draw.at))
+                yield _report(draw, apart)
 
 
-def _report(function: Method, call: Call, what: str) -> Finding:
+def _first(key: Place) -> Place:
+    """Of a slice where it begins, else the index."""
+    return key.operand(0) if key.value.op == "slice" else key
+
+
+def _drawn(place: Place) -> Causes:
+    """How the random numbers that a call draws, or the order that it makes, differ between ranks: as its generator."""
+    models = place.flow.models
+    for o in place.operand(0).val.objs if place.value.op == "call" else ():
+        if o[0] != "ext":
+            continue
+        owner, _, name = o[1].rpartition(".")
+        row = models.call(o[1]) or models.method(owner, name)
+        if row is None and not models.library(owner).generates:
+            continue
+        if row is not None and row.result != "drawn" and row.mixes is None:
+            continue
+        generator = place.argument("generator") or (place.receiver if row is None or not row.draws else None)
+        if generator is not None:
+            return held(generator.varies("rank", "member", "data"))
+        if row is not None and row.draws:
+            drawn: Causes = place.flow.solver.settled(("random", row.draws)).v
+            return only(drawn, "data")
+    return NONE
+
+
+def _report(call: Place, apart: Causes) -> Finding:
+    name = call.operand(0).text
+    sure = any(c.sure for c in apart)
+    what = "every rank seeds its own shuffle" if sure else "every rank shuffles for itself"
     return RULE.finding(
-        function.path,
+        call.unit.path,
         call.at,
-        f"{what} in `{function.qualname}` (`{call.target}`), then takes its part of its own order",
+        f"{what} in `{call.unit.qualname}` (`{name}`), then takes its part of its own order",
         help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide by rank",
-        context=f"{function.qualname}:{call.target}",
+        context=f"{call.unit.qualname}:{name}",
+        severity="error" if sure else "warning",
     )
-
-
-def _seeds_by_rank(function: Method, call: Call) -> bool:
-    """Whether the function seeds with its rank before it shuffles."""
-    seeds = (c for c in function.facts.calls if c.method in _SEEDS and c.at < call.at)
-    return any(_BY_RANK.search(a.value) for c in seeds for a in c.args)
-
-
-def _divides(function: Method, call: Call) -> bool:
-    """Whether a part is taken behind the shuffle; what a rank does with its own part before is its own affair."""
-    lines = function.module.source_text.lines[call.at[0] - 1 : function.facts.at[2]]
-    return _PART.search("\n".join(lines)) is not None
-
-
-def _seeded(project: Project, seeding: str) -> bool:
-    """Whether the project gives all ranks the same seed for a generator."""
-    calls = [c for f, c in project.calls(seeding.rpartition(".")[2]) if project.dotted(f, c.target) == seeding]
-    calls += [c for _, c in project.calls(*_SEEDING_ALL)]
-    return any(c.args and not any("rank" in a.value or "process_index" in a.value for a in c.args) for c in calls)
 
 
 INCORRECT = [

@@ -17,8 +17,9 @@ class Cause(NamedTuple):
     """Why a value varies.
 
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
-    (what the process holds for itself), `param` (as the caller's argument does: `axis` is then the parameter's
-    position and `facet` v, n or p), `uniform` (it is known to be the same, on some way). `sure`: certain, not likely.
+    (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
+    does: `axis` is then the parameter's position and `facet` v, n or p), `uniform` (it is known to be the same, on some
+    way). `sure`: certain, not likely.
     """
 
     kind: str
@@ -44,6 +45,11 @@ def data(axes: Iterable[str] = (WORLD,), sure: bool = True) -> Causes:
 def member(causes: Causes) -> Causes:
     """What a test of membership (`rank in ranks`) depends on, for a rank that depends on `causes`."""
     return frozenset(c._replace(kind="member") if c.kind == "rank" else c for c in causes)
+
+
+def held(causes: Causes) -> Causes:
+    """What each rank has for itself by who it is: random numbers from a seed that tells the rank."""
+    return frozenset(c._replace(kind="data") if c.kind in ("rank", "member") else c for c in causes)
 
 
 def unsure(causes: Causes) -> Causes:

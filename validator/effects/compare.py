@@ -12,21 +12,7 @@ from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
 from validator.effects.keys import Key, decided
 from validator.effects.trace import (
-    BREAK,
-    NEXT,
-    RAISE,
-    RETURN,
-    Call,
-    Choice,
-    End,
-    Fork,
-    Frame,
-    Issued,
-    Op,
-    Repeat,
-    Trace,
-    Traces,
-    parts,
+    BREAK, NEXT, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts, raises,
 )  # fmt: skip
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
@@ -52,6 +38,8 @@ def varying(causes: Causes) -> Causes:
 def sees(op: Issued, causes: Causes) -> bool:
     """Whether the group of a collective holds ranks that what varies by `causes` tells apart."""
     axes = op.axes
+    if any(cause.kind == "failure" for cause in causes):
+        return True  # one rank alone: whatever the group, the others of it wait
     if UNKNOWN in axes:
         hinted = axes_of(op.group) - {WORLD}
         if not hinted:
@@ -72,18 +60,21 @@ def sees(op: Issued, causes: Causes) -> bool:
 class Comparison:
     """One comparison of two arms; remembers under which shared conditions they differ.
 
-    `every`: whether the arms must differ whatever the conditions that the ranks share.
+    `every`: whether the arms must differ whatever the conditions that the ranks share. `lasting`: the conditions that
+    hold in each round of the loop around.
     """
 
     def __init__(
-        self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False
-    ) -> None:
+        self, traces: Traces, causes: Causes, around: Around | None, frame: Frame, every: bool = False,
+        lasting: Assumed | None = None,
+    ) -> None:  # fmt: skip
         self.traces = traces
         self.flow = traces.flow
         self.causes = causes
         self.around = around
         self.frame = frame
         self.every = every
+        self.lasting = lasting or {}
         self.budget = _BUDGET
         self.chosen: Assumed = {}
         self.given: set[Key] = set()
@@ -97,7 +88,7 @@ class Comparison:
                 return None
             a, b = self._next(a, if_a), self._next(b, if_b)
             (one, frame_a), (two, frame_b) = a, b
-            if (one is two and frame_a is frame_b and if_a == if_b) or one is RAISE or two is RAISE:
+            if (one is two and frame_a is frame_b and if_a == if_b) or raises(one) or raises(two):
                 return None  # a rank that raises ends the job with a message; that is no silent hang
             if isinstance(one, Fork | Choice):
                 return self._split(a, b, if_a, if_b)
@@ -146,6 +137,8 @@ class Comparison:
                 trace = way
             elif trace is RETURN and frame.caller is not None:
                 trace, frame = frame.after, frame.caller
+            elif frame.caller is not None and isinstance(trace, End) and trace.kind == "raise":
+                trace, frame = self.traces.caught(frame.caller.unit, frame.site, trace), frame.caller
             else:
                 return trace, frame
 
@@ -213,7 +206,7 @@ class Comparison:
         if causes and {c.kind for c in causes} & {c.kind for c in self.causes}:
             # judged where it stands; here any agreement between the sides will do, but for a way that ends the job
             for way, rest, value in ((fork.yes, fork.no, not fork.positive), (fork.no, fork.yes, fork.positive)):
-                if self._next((way, frame), {**if_a, key: not value})[0] is RAISE:
+                if raises(self._next((way, frame), {**if_a, key: not value})[0]):
                     return self.differ((rest, frame), b, {**if_a, key: value}, if_b)
             first = self.differ((fork.yes, frame), b, {**if_a, key: fork.positive}, if_b)
             return first and self.differ((fork.no, frame), b, {**if_a, key: not fork.positive}, if_b)
@@ -242,7 +235,7 @@ class Comparison:
     def _against_end(self, a: Cursor, b: Cursor, assumed: Assumed) -> Difference | None:
         (end, rest), first = ((a[0], b), True) if isinstance(a[0], End) else ((b[0], a), False)
         assert isinstance(end, End)
-        op = self._first(rest, assumed)
+        op = self.first(rest, assumed)
         if op is None:
             return None
         return (end, op) if first else (op, end)
@@ -252,14 +245,14 @@ class Comparison:
         loop, frame = a if isinstance(a[0], Repeat) else b
         other = b if isinstance(a[0], Repeat) else a
         assert isinstance(loop, Repeat)
-        op = self._first((loop.body, frame), if_a if loop is a[0] else if_b)
+        op = self.first((loop.body, frame), if_a if loop is a[0] else if_b)
         if op is None:
             rest = (loop.rest, frame)
             return self.differ(rest, b, if_a, if_b) if loop is a[0] else self.differ(a, rest, if_a, if_b)
         meeting = self.traces.issued(other[0], other[1]) if isinstance(other[0], Op) else RETURN
         return (op, meeting) if loop is a[0] else (meeting, op)
 
-    def _first(self, cursor: Cursor, assumed: Assumed | None = None) -> Issued | None:
+    def first(self, cursor: Cursor, assumed: Assumed | None = None) -> Issued | None:
         """The first operation that a trace reaches; one that no optional arm decides about, where there is one."""
         known = assumed or {}
         while True:
@@ -272,23 +265,23 @@ class Comparison:
             if isinstance(trace, Op):
                 return self.traces.issued(trace, frame)
             if isinstance(trace, Repeat):
-                found = self._first((trace.body, frame), known)
+                found = self.first((trace.body, frame), known)
                 if found is not None:
                     return found
                 cursor = trace.rest, frame
             elif isinstance(trace, Choice):
-                every = [self._first((way, frame), known) for way in trace.ways]
+                every = [self.first((way, frame), known) for way in trace.ways]
                 if self.every and not all(every):
                     return None
                 return next((op for op in every if op is not None), None)
             else:
                 assert isinstance(trace, Fork)
                 key = frame.key(trace.key, self.traces)
-                found = self._first((trace.no, frame), {**known, key: not trace.positive})
+                found = self.first((trace.no, frame), {**known, key: not trace.positive})
                 if self.every:
-                    return found and self._first((trace.yes, frame), {**known, key: trace.positive})
+                    return found and self.first((trace.yes, frame), {**known, key: trace.positive})
                 if found is None:
-                    found = self._first((trace.yes, frame), {**known, key: trace.positive})
+                    found = self.first((trace.yes, frame), {**known, key: trace.positive})
                     if found is not None:
                         self.chosen[key] = trace.positive
                 return found
@@ -297,11 +290,11 @@ class Comparison:
         """Leaving a loop on some ranks while the others go round again."""
         if a is b or self.around is None:
             return None
-        again = self._first((self.around.body, self.frame))
+        again = self.first((self.around.body, self.frame), self.lasting)
         if again is not None and NEXT in (a, b):
             return (again, b) if a is NEXT else (a, again)
         if RETURN in (a, b):
-            later = self._first((self.around.after, self.frame))
+            later = self.first((self.around.after, self.frame), self.lasting)
             if later is not None:
                 return (later, b) if b is RETURN else (a, later)
         return None

@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
-from validator.domains.axes import WHOLE, axes_of
-from validator.domains.spmd import Cause, Causes, data, only, rank
+from validator.domains.spmd import Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
+from validator.effects.exceptions import FAILURE
 from validator.effects.keys import Key
 from validator.effects.trace import (
     BREAK,
@@ -34,6 +34,7 @@ from validator.effects.trace import (
 from validator.facts.model import At
 from validator.finding import Related, Severity
 from validator.flow.program import Flow, Target, Unit
+from validator.flow.queries import Place
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
 from validator.project import Project
@@ -150,6 +151,15 @@ class Divergences:
             found += self._of(unit, frame, first)
         return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.unit.path, d.place, d.op.path, d.op.at)))
 
+    def following(self, place: Place) -> Issued | None:
+        """The first collective that may follow a value in its unit, called there or below."""
+        if place.unit not in self.traces.effectful:
+            return None
+        frame = Frame(place.unit, None, None, RETURN, -1)
+        tracer = self.traces.tracer(place.unit)
+        rest = tracer.leaving(tracer.before(place.number, False), place.value.block, -1)
+        return Comparison(self.traces, FAILURE, None, frame).first((rest, frame)) if rest is not None else None
+
     # -- contexts ------------------------------------------------------------------------------------------
 
     def _contexts(self) -> Iterator[tuple[Unit, Frame, bool]]:
@@ -184,20 +194,12 @@ class Divergences:
 
     def _assumed(self, unit: Unit) -> Target:
         """What is assumed of parameters that no known call fills: names say what is likely, never what is certain."""
-        models = self.flow.models
         bindings = []
-        for position, (name, _) in enumerate(unit.code.params):
+        for position, _ in enumerate(unit.code.params):
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))
-            value = Val()
-            if passed is BOTTOM or passed is UNKNOWN:
-                if name in models.ranks["names"]:
-                    value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
-                elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
-                    value = Val(v=data(sure=False))
-                if name in models.likely["optional"]:
-                    value = value.with_causes(p=data(sure=False))
+            value = self.flow.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
             bindings.append((position, value))
         return Target(unit, tuple(bindings))
 
@@ -280,9 +282,10 @@ class Divergences:
                 yield from self._loop(unit, repeat, causes, frame)
 
     def _branch(self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame) -> Divergence | None:
-        comparison = Comparison(self.traces, causes, around, frame)
-        key = frame.key(fork.key, self.traces)
         shared = self._assumptions(unit, fork.block, frame)
+        lasting = {key: holds for key, holds in shared.items() if not _made_in_loop(unit, key)}
+        comparison = Comparison(self.traces, causes, around, frame, lasting=lasting)
+        key = frame.key(fork.key, self.traces)
         yes, no = {**shared, key: fork.positive}, {**shared, key: not fork.positive}
         found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
         if found is None or fork.about is None:
@@ -345,13 +348,20 @@ class Divergences:
         """A loop whose number of rounds differs between ranks, with a collective in each round."""
         trace = repeat.body
         comparison = Comparison(self.traces, causes, None, frame, every=True)
-        op = comparison._first((trace, frame))
+        op = comparison.first((trace, frame))
         if op is not None and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]
             yield Divergence(
                 unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header
             )
+
+
+def _made_in_loop(unit: Unit, key: Key) -> bool:
+    """Whether a condition is about something that a loop of the unit makes anew in each round."""
+    if key[0] == "value":
+        return key[2] != unit.qualname or unit.code.blocks[unit.code.values[key[3]].block].loop >= 0
+    return key[0] in ("attr", "passed") or any(_made_in_loop(unit, part) for part in key if isinstance(part, tuple) and part)
 
 
 __all__ = ["BREAK", "NEXT", "Cause", "Divergence", "Divergences", "Report", "only", "report"]

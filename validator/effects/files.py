@@ -1,4 +1,4 @@
-"""Tests for files that ranks answer differently: what one rank makes or removes, another has not seen yet.
+"""Files that ranks read and write: who does, under which names, and tests for files that ranks answer differently.
 
 Storage counts as shared: a checkpoint that lies there is there for every rank. But where one rank also creates or
 removes what all ask for, with no collective between, the quick rank changes the answer of the slow ones.
@@ -6,11 +6,15 @@ removes what all ask for, with no collective between, the quick rank changes the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
-from validator.domains.spmd import Causes, data
+from validator.domains.spmd import NONE, Causes, data
 from validator.effects.keys import Key
-from validator.flow.program import Unit
+from validator.flow.program import Flow, Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 
 if TYPE_CHECKING:
     from validator.effects.trace import Traces
@@ -32,8 +36,8 @@ def raced(traces: Traces, unit: Unit, number: int) -> Causes:
         tests = [result.vals[unit.code.blocks[b].end[1]] for b in deciding]
         if not any(c.kind in _RANKS for test in tests for c in test.v | test.p):
             continue  # all ranks write it
-        follows = block in deciding and _reaches(traces, unit, number, site)
-        if follows or (block != value.block and _reaches(traces, unit, site, number)):
+        follows = block in deciding and reaches(traces, unit, number, site)
+        if follows or (block != value.block and reaches(traces, unit, site, number)):
             return data()
     return frozenset()
 
@@ -57,7 +61,7 @@ def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:
     return None
 
 
-def _reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
+def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
     """Whether a way leads from one value to another without a collective between."""
     code, sites = unit.code, traces.flow.result(unit).sites
     seen: set[int] = set()
@@ -77,3 +81,140 @@ def _reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
                     seen.add(following)
                     stack.append((following, 0))
     return False
+
+
+class Piece(NamedTuple):
+    """A piece of a path: a text, a value that tells the rank (`apart`), a parameter, or anything else (`*`)."""
+
+    kind: str  # text, rank, param, any
+    text: str = ""
+    apart: Causes = NONE
+    position: int = -1
+
+
+_ANY = Piece("any")
+_SLASH = Piece("text", "/")
+
+
+class Access(NamedTuple):
+    """A file that is read or written. `under`: by which causes ranks differ about whether they do it."""
+
+    place: Place
+    kind: str
+    path: tuple[Piece, ...]
+    under: Causes
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its folder, `*` for what varies; empty where no text stands in it."""
+        whole = "".join(p.text if p.kind == "text" else "{rank}" if p.kind == "rank" else "*" for p in self.path)
+        last = whole.rpartition("/")[2].replace("**", "*")
+        return last if last.replace("{rank}", "").strip("*._-") else ""
+
+    @property
+    def apart(self) -> Causes:
+        """By which causes ranks have files of their own here."""
+        return frozenset(c for p in self.path for c in p.apart)
+
+
+class Files:
+    """Reads and writes of files in a project; asked for with `project.analysis(Files)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.flow: Flow = project.analysis(Queries).flow
+        self.units = project.analysis(Queries).units
+
+    @cached_property
+    def accesses(self) -> list[Access]:
+        """Each read and write with the path that callers pass, once for each way to it that names a file."""
+        found: dict[tuple[Unit, int, str, tuple[Piece, ...], Causes], Access] = {}
+        callers = self._callers
+        queue = [access for unit in self.units for access in self._own(unit)]
+        while queue:
+            access = queue.pop()
+            key = (access.place.unit, access.place.number, access.kind, access.path, access.under)
+            if key in found:
+                continue
+            found[key] = access
+            if any(p.kind == "param" for p in access.path):
+                for call in callers.get(access.place.unit, ()):
+                    path = self._passed(call, access)
+                    if path is not None and len(path) <= _LONG:
+                        queue.append(Access(call, access.kind, path, access.under | call.under))
+        return sorted(found.values(), key=lambda a: (a.place.unit.path, a.place.at, a.kind, a.path))
+
+    @cached_property
+    def _callers(self) -> dict[Unit, list[Place]]:
+        found: dict[Unit, list[Place]] = {}
+        for unit in self.units:
+            for number, site in self.flow.result(unit).sites.items():
+                for target in site.targets if unit.code.values[number].op == "call" else ():
+                    found.setdefault(target.unit, []).append(Place(self.flow, unit, number))
+        return found
+
+    def _own(self, unit: Unit) -> Iterator[Access]:
+        for number, value in enumerate(unit.code.values):
+            if value.op != "call":
+                continue
+            place = Place(self.flow, unit, number)
+            for kind, path in self._paths(place):
+                yield Access(place, kind, tuple(self._pieces(path)), place.under)
+
+    def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
+        models = self.flow.models
+        for o in place.operand(0).val.objs:
+            row = models.call(o[1]) if o[0] == "ext" else None
+            which = row and (row.reads or row.writes)
+            path = place.argument(*which) if which else None
+            if row is not None and path is not None:
+                mode = place.argument(*row.mode) if row.mode else None
+                letters = mode.val.constant() if mode is not None else None
+                if mode is not None and not isinstance(letters, str):
+                    continue
+                wrote = row.writes is not None or not set("wxa").isdisjoint(str(letters or ""))
+                yield "write" if wrote else "read", path
+                return
+        receiver = place.receiver
+        if receiver is not None and place.method in ("write_text", "write_bytes"):
+            yield "write", receiver
+        elif receiver is not None and place.method in models.files["reads_methods"]:
+            yield "read", receiver
+
+    def _passed(self, call: Place, access: Access) -> tuple[Piece, ...] | None:
+        """A path in the terms of a caller."""
+        unit = access.place.unit
+        shift = 1 if unit.has_receiver else 0
+        found: list[Piece] = []
+        for piece in access.path:
+            if piece.kind != "param":
+                found.append(piece)
+                continue
+            given = call.argument(unit.code.params[piece.position][0], piece.position - shift)
+            found += self._pieces(given) if given is not None else [_ANY]
+        return tuple(found)
+
+    def _pieces(self, place: Place) -> list[Piece]:
+        place = place.root
+        value, val = place.value, place.val
+        constant = val.constant()
+        if isinstance(constant, str):
+            return [Piece("text", constant)]
+        if value.op == "join":
+            return [p for i in range(len(value.args)) for p in self._pieces(place.operand(i))]
+        if value.op == "binary" and value.data in ("Add", "Div"):
+            between = [_SLASH] if value.data == "Div" else []
+            return [*self._pieces(place.operand(0)), *between, *self._pieces(place.operand(1))]
+        if value.op == "call" and place.method in ("join", "Path", "str", "joinpath", "PurePath", "abspath", "fspath"):
+            parts = [place.operand(i) for i in range(1, len(value.args))]
+            receiver = [place.receiver] if place.method == "joinpath" and place.receiver is not None else []
+            pieces = [self._pieces(part) for part in (*receiver, *parts)]
+            return [p for i, each in enumerate(pieces) for p in ([_SLASH] if i else []) + each]
+        if value.op == "param" and place.unit in self._callers and not (value.data[0] == 0 and place.unit.has_receiver):
+            return [Piece("param", position=value.data[0])]
+        apart = place.varies("rank", "member")
+        if apart:
+            return [Piece("rank", apart=apart)]
+        return [_ANY]
+
+
+_LONG = 24

@@ -36,6 +36,10 @@ class Keys:
             self._known[number] = known
         return known
 
+    def _root(self, number: int) -> int:
+        value = self.unit.code.values[number]
+        return self._root(value.args[0]) if value.op == "mut" else number
+
     def test(self, number: int) -> tuple[Key, bool]:
         """The key of a condition and whether the condition holds where the key does."""
         value = self.unit.code.values[number]

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from validator.domains.axes import Axes
 from validator.domains.spmd import Causes
+from validator.effects import exceptions
+from validator.effects.exceptions import Classes
 from validator.effects.keys import Key, Keys, substituted
 from validator.facts.model import At
 from validator.flow.calls import _causes as instantiated_causes
@@ -63,13 +65,18 @@ class Repeat(NamedTuple):
 
 
 class End(NamedTuple):
-    """`return` (also the end of the unit), `next` (of an iteration), `break`, `raise`."""
+    """`return` (also the end of the unit), `next` (of an iteration), `break`, `raise` (of a class and its bases)."""
 
     kind: str
+    raised: Classes = ()
 
 
 Trace = Op | Call | Fork | Choice | Repeat | End
 RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
+
+
+def raises(trace: Trace) -> bool:
+    return isinstance(trace, End) and trace.kind == "raise"
 
 
 class Frame:
@@ -181,6 +188,10 @@ class Traces:
         if unit not in self._made:
             self._made[unit] = _Tracer(self, unit)
         return self._made[unit]
+
+    def caught(self, unit: Unit, site: int, end: End) -> Trace:
+        """How it goes on in a unit where a call there raises: in a handler, or with the exception."""
+        return self.tracer(unit).raised(unit.code.values[site].block, end.raised)
 
     def frame(self, caller: Frame, call: Call) -> Frame:
         """The frame of a call; one for each call on one way."""
@@ -347,7 +358,9 @@ class _Tracer:
         end = self.code.blocks[block].end
         if end[0] == "return":
             return RETURN
-        if end[0] == "raise" or end[0] == "open":
+        if end[0] == "raise":
+            return self.raised(block, exceptions.raised(self.traces.flow, self.unit, end[1]))
+        if end[0] == "open":
             return RAISE
         if end[0] == "jump":
             return self._to(block, end[1])
@@ -359,6 +372,58 @@ class _Tracer:
         fork = Fork(block, key, positive, causes, yes, no, self.code.tests.get(block))
         self.forks.append((fork, self.code.blocks[block].loop))
         return fork
+
+    def raised(self, block: int, classes: Classes) -> Trace:
+        """How it goes on where a block raises: in the first handler, or `finally`, that an exception comes to."""
+        blocks = self.code.blocks
+        for handler in blocks[block].handlers:
+            taken = exceptions.takes(exceptions.handler(self.traces.flow, self.unit, handler), classes)
+            if taken and blocks[handler].loop == blocks[block].loop:
+                return self._from(handler)
+            if taken or taken is None:
+                break  # it leaves a loop, or nobody knows whether this handler takes it
+        return End("raise", classes) if classes else RAISE
+
+    def before(self, number: int, with_it: bool) -> Trace:
+        """What is left to do at a value: `with_it` what happens at it, too."""
+        block = self.code.values[number].block
+        trace = self._memo.get(block, RETURN)
+        if isinstance(trace, Repeat) and trace.header == block:
+            trace = trace.body
+        order = self.code.blocks[block].values
+        past = set(order[: order.index(number) + (0 if with_it else 1)])
+        while True:
+            if isinstance(trace, Op | Call) and trace.site in past:
+                trace = trace.rest
+            elif isinstance(trace, Choice) and isinstance(way := trace.ways[0], Call) and way.site in past:
+                trace = way.rest
+            else:
+                return trace
+
+    def at(self, block: int) -> Trace:
+        """What is left to do at the beginning of a block."""
+        return self._memo.get(block, RETURN)
+
+    def way(self, block: int, target: int) -> Trace:
+        """What follows over an edge of the graph."""
+        return self._to(block, target)
+
+    def leaving(self, trace: Trace, block: int, loop: int) -> Trace | None:
+        """A trace that begins in a block, in the terms of a loop further out (-1: of the unit): the end of a round is
+        more rounds and what follows them. None where a loop on the way issues nothing, and so has no trace."""
+        around = self.code.blocks[block].loop
+        while around != loop:
+            repeat = next((r for r in self.repeats if r.header == around), None)
+            if around < 0:
+                return None
+            after: Trace = repeat if repeat is not None else self.at(self.code.loops[around].done)
+            trace = _ending(trace, after, repeat.rest if repeat is not None else after, {})
+            around = self._outside(around)
+        return trace
+
+    def _outside(self, header: int) -> int:
+        """The loop around a loop, or -1."""
+        return self.code.blocks[self.code.loops[header].after].loop
 
     def _truth(self, number: int) -> Causes:
         from validator.effects.files import raced
@@ -386,6 +451,24 @@ class _Tracer:
             for operation in site.operations:
                 trace = Op(operation, number, trace)
         return trace
+
+
+def _ending(trace: Trace, following: Trace, after: Trace, known: dict[int, Trace]) -> Trace:
+    """A trace of a round of a loop with what comes after the round, or after the loop, at its ends."""
+    if trace is NEXT or trace is BREAK:
+        return following if trace is NEXT else after
+    if isinstance(trace, End):
+        return trace
+    if id(trace) not in known:
+        known[id(trace)] = trace
+        if isinstance(trace, Fork):
+            yes, no = (_ending(t, following, after, known) for t in (trace.yes, trace.no))
+            known[id(trace)] = trace._replace(yes=yes, no=no)
+        elif isinstance(trace, Choice):
+            known[id(trace)] = Choice(tuple(_ending(t, following, after, known) for t in trace.ways))
+        else:
+            known[id(trace)] = trace._replace(rest=_ending(trace.rest, following, after, known))
+    return known[id(trace)]
 
 
 def _has_operations(trace: Trace) -> bool:

@@ -41,6 +41,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
+    if known and result == UNKNOWN and name in at.models.ranks["names"]:
+        return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     methods = len({o[1] for o in result.objs if o[0] in ("bound", "unit")})
     carried = only(owner.v, "data", "param", "uniform") if methods < 2 else owner.v
     placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it

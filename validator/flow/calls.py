@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, only, rank, unsure
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
 from validator.flow import tensors
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
@@ -37,6 +37,7 @@ _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all",
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
 _SETS = frozenset({"set", "frozenset"})
+_OUTPUTS = frozenset(f"output of {state}" for state in _SHARDED)
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -81,6 +82,7 @@ class Calling:
         self.flow = at.flow
         self.models = at.flow.models
         self._certain = True  # whether what is called is known for certain
+        self._receiver = BOTTOM  # of the call in hand
 
     def call(self, number: int, value: Instruction) -> Val:
         callee = self.at.vals[value.args[0]]
@@ -89,6 +91,7 @@ class Calling:
         instruction = self.at.code.values[value.args[0]]
         name = instruction.data if instruction.op in ("attr", "name") else ""
         receiver = self.at.vals[instruction.args[0]] if instruction.op == "attr" else BOTTOM
+        self._receiver = receiver
         objs = sorted(callee.objs, key=lambda o: o[0])
         self._certain = not any(o[0] == "top" for o in objs)
         found = [self.apply(number, o, arguments, name) for o in objs]
@@ -99,8 +102,11 @@ class Calling:
             found.append(self._unknown(number, value, name, receiver, arguments))
         if instruction.op == "attr":
             self._changes_receiver(number, name, arguments)
-        self._on_state(number, value, name, callee, receiver, arguments)
-        return join([*found, ANYTHING] if MORE in callee.objs else found)
+        self._on_state(number, value, name, callee, receiver)
+        result = join([*found, ANYTHING] if MORE in callee.objs else found)
+        if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
+            return result.placed(*(f"output of {state}" for state in callee.state))
+        return result
 
     def _chosen(self, number: int, callee: Val) -> None:
         """Ranks may choose differently whom they call."""
@@ -332,6 +338,8 @@ class Calling:
         row = self.models.method(owner, method)
         if row is not None:
             return self._row(number, row, arguments, BOTTOM)
+        if self.models.library(owner).generates:
+            return Val(v=held(self._receiver.v | frozenset().union(*(v.v for _, v in arguments))))
         return self._plain(number, dotted, arguments)
 
     def _plain(self, number: int, dotted: str, arguments: Arguments) -> Val:
@@ -481,7 +489,26 @@ class Calling:
             if place >= 0:
                 self.at.after[number, place] = lambda before: before.placed(tag)
         result = self._result(number, row, arguments, receiver, group)
+        if row.mixes is not None:
+            drawn = self._drawn(row, arguments)
+            self._then(number, self._place(row.mixes, arguments), lambda before: before.with_causes(v=drawn))
+        if row.seed is not None:
+            seed = self._given(row.seed, arguments)
+            causes = held(seed.v) if seed is not None and not seed.is_const(None) else data(sure=False)
+            self._then(number, -1, lambda before: Val(before.objs, causes, before.n, before.p, before.state))
+            result = result.with_causes(v=causes) if result.objs else result
         return result.placed(row.result_state) if row.result_state else result
+
+    def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:
+        """What the argument at a place (-1: the receiver) becomes; of a place that holds nothing it does not matter."""
+        self.at.after[number, place] = change
+
+    def _drawn(self, row: Row, arguments: Arguments) -> Causes:
+        """How random numbers differ between ranks: as the seed of their generator does."""
+        generator = next((v for name, v in arguments if name == "generator" and not v.is_const(None)), None)
+        if generator is not None:
+            return held(generator.v)
+        return held(self._receiver.v) if not row.draws else self.flow.get("random", row.draws).v
 
     def _applies(self, row: Row, arguments: Arguments) -> bool:
         if row.when and not any(name in row.when for name, _ in arguments):
@@ -520,10 +547,13 @@ class Calling:
         if word == "uniform":
             equal = _equal(join(v for _, v in arguments), axes_in(group))
             return Val(frozenset(o for o in equal.objs if o[0] == "seq"), equal.v, equal.n)
-        if word in ("own", "random"):
-            return Val(v=data(sure=False)) if word == "own" else Val()
+        if word == "own":
+            return Val(v=data(sure=False))
         if word == "listing":
             return Val(sequence(STRING).objs | {unordered("listing")})
+        if word == "drawn":
+            given = (v.v for name, v in arguments if name != "generator")
+            return Val(v=combined(self._drawn(row, arguments), *given))
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
@@ -662,23 +692,24 @@ class Calling:
             found |= unsure(only(value.v, "data", "param"))
         return frozenset(found)
 
-    def _on_state(
-        self, number: int, value: Instruction, name: str, callee: Val, receiver: Val, arguments: Arguments
-    ) -> None:
+    def _on_state(self, number: int, value: Instruction, name: str, callee: Val, receiver: Val) -> None:
         """Models whose parameters are sharded issue collectives where they run."""
         operation = ""
         if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
             operation = "forward"
-        elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"} or name == "backward" and self._sharded_here(receiver):
+        elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"}:
+            operation = name
+        elif name == "backward" and self._sharded_here(value.args[0], receiver):
             operation = name
         if operation:
             from validator.models import Row
 
             self._note(number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),)))
 
-    def _sharded_here(self, loss: Val) -> bool:
-        """Whether a backward pass goes through a sharded model: the loss is its result, or the class holds just one."""
-        if loss.state and loss.state <= _SHARDED:
+    def _sharded_here(self, callee: int, loss: Val) -> bool:
+        """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
+        one."""
+        if any(state <= _OUTPUTS for state in self._states_of(self.at.code.values[callee].args[:1])):
             return True
         cls = self._own_class()
         if cls is None or any(o[0] not in ("top", "param") for o in loss.objs):
@@ -686,6 +717,22 @@ class Calling:
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
         fields = (self.flow.get("field", cls, name, False) for name in names)
         return any(held.state and held.state <= _SHARDED for held in fields)
+
+    def _states_of(self, numbers: tuple[int, ...]) -> Iterator[frozenset[str]]:
+        """How the values are placed of which others are computed, back to what callers pass."""
+        stack, seen = list(numbers), set(numbers)
+        while stack:
+            number = stack.pop()
+            value, state = self.at.code.values[number], self.at.vals[number].state
+            if value.op == "param" and not (value.data[0] == 0 and self.at.unit.has_receiver):
+                state = self.flow.get("argument", self.at.unit, value.data[0]).state
+            if state - {"?"}:
+                yield state
+            parts = value.args if value.op in ("binary", "unary", "mut", "phi", "item", "attr", "unpack") else value.args[:1]
+            for part in parts if value.op != "name" else ():
+                if part >= 0 and part not in seen:
+                    seen.add(part)
+                    stack.append(part)
 
     def _changes_receiver(self, number: int, name: str, arguments: Arguments) -> None:
         """Lists that grow hold what they are given; on which ways they do is seen where the ways meet."""

@@ -240,7 +240,8 @@ class Flow:
 
     `("unit", unit)` a `Result`; `("argument", unit, position)`, `("field", class, name, exact)`,
     `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
-    `("state", name)` (as `p`: whether a library was set up) a `Val` in closed form, that is without parameters.
+    `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the random numbers of a
+    library differ between ranks) a `Val` in closed form, that is without parameters.
     """
 
     def __init__(self, project: Project) -> None:
@@ -339,6 +340,8 @@ class Flow:
             return self._under(*rest)
         if kind == "state":
             return self._state(*rest)
+        if kind == "random":
+            return self._random(*rest)
         assert kind == "global"
         return self._global(*rest)
 
@@ -495,6 +498,19 @@ class Flow:
 
         return instantiated(value, lambda position: self.get("argument", unit, position))
 
+    def assumed(self, unit: Unit, position: int) -> Val:
+        """What is likely of a parameter that no known call fills: what its name says, never for certain."""
+        from validator.domains.axes import WHOLE, axes_of
+        from validator.domains.spmd import data, rank
+
+        name, models = unit.code.params[position][0], self.models
+        value = Val()
+        if name in models.ranks["names"]:
+            value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
+        elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
+            value = Val(v=data(sure=False))
+        return value.with_causes(p=data(sure=False)) if name in models.likely["optional"] else value
+
     # -- fields and globals --------------------------------------------------------------------------------
 
     @cached_property
@@ -551,6 +567,27 @@ class Flow:
             if unit is not None:
                 found += [self.close(value, unit) for n, value in self.get("unit", unit).switched if n == name]
         return join(found)
+
+    def _random(self, library: str) -> Val:
+        """How random numbers that a library draws from its own state differ: as the seeds do, surely where all seeds
+        tell the rank; where nothing seeds they are likely to."""
+        from validator.domains.spmd import data, held
+
+        wanted, found = self.models.seeds[library], []
+        for method, _ in self.project.calls(*{name.rpartition(".")[2] for name in wanted}):
+            unit = self.unit_of(method)
+            if unit is None:
+                continue
+            vals = self.get("unit", unit).vals
+            for value in unit.code.values if vals else ():
+                if value.op == "call" and len(value.args) > 1:
+                    objs = vals[value.args[0]].objs
+                    if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in objs):
+                        found.append(held(self.close(vals[value.args[1]], unit).v))
+        if not found:
+            return Val(v=data(sure=False))
+        causes = frozenset().union(*found)
+        return Val(v=causes if all(found) else unsure(causes))
 
     def _constructed(self, cls: ClassDef, name: str) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from validator.domains.axes import UNKNOWN, Axes, axes_of, meets
+from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
+from validator.domains.axes import Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
 from validator.facts.model import At
-from validator.flow.calls import axes_in
+from validator.flow.calls import axes_in, instantiated
 from validator.flow.program import Flow, Operation, Result, Unit
-from validator.flow.values import Val
+from validator.flow.transfer import truth_of
+from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
 from validator.project import Project
 
@@ -45,6 +47,16 @@ class Place(NamedTuple):
     def closed(self) -> Val:
         """What the value may be with what callers pass."""
         return self.flow.close(self.val, self.unit)
+
+    @property
+    def likely(self) -> Val:
+        """What the value may be with what callers pass; a parameter of unknown callers is what its name says."""
+
+        def argument(position: int) -> Val:
+            passed: Val = self.flow.solver.settled(("argument", self.unit, position))
+            return self.flow.assumed(self.unit, position) if passed in (BOTTOM, UNKNOWN) else passed
+
+        return instantiated(self.val, argument)
 
     @property
     def at(self) -> At:
@@ -99,6 +111,55 @@ class Place(NamedTuple):
         return str(callee.data) if callee.op in ("attr", "name") else ""
 
     @property
+    def under(self) -> Causes:
+        """By which causes ranks differ about whether they get here: the branches around, and around calls of the unit."""
+        vals, blocks = self.result.vals, self.unit.code.blocks
+        found: Causes = self.flow.solver.settled(("under", self.unit)).v
+        for branch in self.unit.control.deciding(self.value.block):
+            test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
+            found |= NONE if UNIFORM in test else test
+        return only(found, "rank", "member", "data")
+
+    @property
+    def words(self) -> Iterator[str]:
+        """The names and texts of which an expression is made; they rank candidates and prove nothing."""
+        for place in self.sources:
+            value = place.value
+            if value.op in ("attr", "name", "const") and isinstance(value.data, str):
+                yield value.data
+            elif value.op in ("param", "free"):
+                yield str(value.data[1])
+
+    @property
+    def sources(self) -> Iterator[Place]:
+        """The values of the unit from which this one is computed, itself among them."""
+        values, stack, seen = self.unit.code.values, [self.number], {self.number}
+        while stack:
+            number = stack.pop()
+            yield self._replace(number=number)
+            for part in values[number].args:
+                if part >= 0 and part not in seen:
+                    seen.add(part)
+                    stack.append(part)
+
+    def varies(self, *kinds: str) -> Causes:
+        """By which causes of some kinds the value differs between ranks; none where it is known to be the same."""
+        causes = self.likely.v
+        return NONE if UNIFORM in causes else only(causes, *kinds)
+
+    @property
+    def tests(self) -> Iterator[Place]:
+        """The conditions around the value, in its unit and in those that hold it."""
+        unit: Unit | None = self.unit
+        block = self.value.block
+        while unit is not None:
+            for branch in sorted(unit.control.deciding(block)):
+                yield Place(self.flow, unit, unit.code.blocks[branch].end[1])
+            name, unit = unit.qualname, unit.outer
+            made = (v for v in unit.code.values if v.op == "closure" and v.data == name) if unit is not None else ()
+            block = next((v.block for v in made), 0)
+
+    @property
     def users(self) -> list[Place]:
         """The values that have this one as an operand."""
         return [self._replace(number=n) for n in users_of(self.unit).get(self.number, ())]
@@ -125,29 +186,9 @@ class Place(NamedTuple):
     def spanned(self) -> tuple[Axes, bool]:
         """Of a value that is a group: its axes, and whether they are known for certain or only by its name."""
         axes = axes_in(self.closed)
-        if UNKNOWN not in axes:
+        if UNKNOWN_AXIS not in axes:
             return axes, True
         return axes_of(self.hint) or axes, False
-
-    @property
-    def under(self) -> Causes:
-        """Of a call with an effect: what the branches around it depend on, and those around the calls of its unit."""
-        site = self.result.sites.get(self.number)
-        here = self.flow.close(Val(v=site.under), self.unit).v if site is not None else NONE
-        called: Val = self.flow.solver.settled(("under", self.unit))
-        return here | called.v
-
-    @property
-    def sources(self) -> set[int]:
-        """The values of the unit from which this one is computed, itself among them."""
-        seen = {self.number}
-        stack = [self.number]
-        while stack:
-            for operand in self.unit.code.values[stack.pop()].args:
-                if operand not in seen:
-                    seen.add(operand)
-                    stack.append(operand)
-        return seen
 
     def reached(self) -> Iterator[tuple[Operation, Place]]:
         """The collectives that run when this does, nearest first: its own, and those of what it calls."""
@@ -189,6 +230,13 @@ class Queries:
         for unit in self.units:
             for number, site in sorted(self.flow.result(unit).sites.items()):
                 if any(not names or o.name in names for o in site.operations):
+                    yield Place(self.flow, unit, number)
+
+    def instructions(self, *ops: str) -> Iterator[Place]:
+        """The values of some kinds of instruction."""
+        for unit in self.units:
+            for number, value in enumerate(unit.code.values):
+                if value.op in ops:
                     yield Place(self.flow, unit, number)
 
     def calls(self, *dotted: str) -> Iterator[Place]:

@@ -281,7 +281,7 @@ class Expressions(Builder):
             self._inner_names.append(
                 {n.id: f"{n.id}@{n.lineno}:{n.col_offset}" for n in ast.walk(first.target) if isinstance(n, ast.Name)}
             )
-            iterators.append(self.rounds(node, iterable, first.target, bool(first.is_async), body))
+            iterators.append(self.rounds(node, iterable, place(first.iter), first.target, bool(first.is_async), body))
 
         depth = len(self._inner_names)
         rounds(node.generators)  # type: ignore[attr-defined]
@@ -290,11 +290,11 @@ class Expressions(Builder):
         return self.emit("collect", (*values, *iterators, *conditions), shape, place(node))
 
     def rounds(
-        self, node: ast.AST, iterable: int, target: ast.expr, is_async: bool, body: Callable[[], None],
+        self, node: ast.AST, iterable: int, at: RawAt, target: ast.expr, is_async: bool, body: Callable[[], None],
         otherwise: Callable[[], None] | None = None,
     ) -> int:  # fmt: skip
-        """A loop over an iterable; the value of its iterator."""
-        iterator = self.emit("iter", (iterable,), is_async, self._of(node, iterable))
+        """A loop over an iterable, which stands at a place; the value of its iterator."""
+        iterator = self.emit("iter", (iterable,), is_async, at)
         before, header = self.loop, self.new_block()
         after = self.new_block()
         done = self.new_block() if otherwise is not None else after
@@ -304,8 +304,8 @@ class Expressions(Builder):
         self.code.loops[header] = Loop(header, first, done, after, place(node), iterator)
         self.jump(header)
         self.start(header, seal=False)
-        test = Test("for", place(node), self._of(node, iterable), False)
-        self._branch(self.emit("more", (iterator,), None, self._of(node, iterable)), first, done, test)
+        test = Test("for", place(node), at, False)
+        self._branch(self.emit("more", (iterator,), None, at), first, done, test)
         self.start(first)
         self.assign(target, self.emit("next", (iterator,), None, place(target)))
         body()
@@ -318,9 +318,6 @@ class Expressions(Builder):
             self.jump(after)
         self.start(after)
         return iterator
-
-    def _of(self, node: ast.AST, value: int) -> RawAt:
-        return place(node.iter) if isinstance(node, ast.For | ast.AsyncFor) else self.code.values[value].at
 
     # -- targets -------------------------------------------------------------------------------------------
 

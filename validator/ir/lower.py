@@ -236,7 +236,8 @@ class _Statements(Expressions):
             self._jumps.pop()
 
         otherwise = (lambda: self.body(node.orelse)) if node.orelse else None
-        self.rounds(node, self.expression(node.iter), node.target, isinstance(node, ast.AsyncFor), body, otherwise)
+        iterable = self.expression(node.iter)
+        self.rounds(node, iterable, place(node.iter), node.target, isinstance(node, ast.AsyncFor), body, otherwise)
 
     _AsyncFor = _For
 
@@ -311,6 +312,9 @@ class _Statements(Expressions):
     # -- with and try --------------------------------------------------------------------------------------
 
     def _With(self, node: ast.With | ast.AsyncWith) -> None:
+        if (as_try := _suppressing(node)) is not None:
+            self._Try(as_try)
+            return
         depth = len(self._cleanups)
         for item in node.items:
             manager = self.expression(item.context_expr)
@@ -362,9 +366,8 @@ class _Statements(Expressions):
 
     def _handler(self, node: ast.ExceptHandler) -> None:
         names = ast.unparse(node.type) if node.type is not None else "*"
-        if node.type is not None:
-            self.expression(node.type)
-        value = self.emit("caught", (), names, place(node))
+        types = (self.expression(node.type),) if node.type is not None else ()
+        value = self.emit("caught", types, names, place(node))
         if node.name:
             self.bind(node.name, value, node)
         self.body(node.body)
@@ -382,6 +385,22 @@ def _ends_process(callee: ast.expr) -> bool:
     if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
         return (callee.value.id, callee.attr) in _ENDING
     return isinstance(callee, ast.Name) and ("", callee.id) in _ENDING
+
+
+def _suppressing(node: ast.With | ast.AsyncWith) -> ast.Try | None:
+    """`with contextlib.suppress(E): body` as the `try: body except E: pass` that it is."""
+    call = node.items[0].context_expr
+    if len(node.items) > 1 or not isinstance(call, ast.Call) or not call.args or call.keywords:
+        return None
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name != "suppress":
+        return None
+    types: ast.expr = call.args[0] if len(call.args) == 1 else ast.Tuple(call.args, ast.Load())
+    handler = ast.ExceptHandler(types, None, [ast.Pass()])
+    made = ast.Try(node.body, [handler], [], [])
+    for each in (types, handler, handler.body[0]):
+        ast.copy_location(each, call)
+    return ast.copy_location(made, node)
 
 
 def void(_: object) -> None:

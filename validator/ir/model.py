@@ -27,7 +27,7 @@ within their unit, operands are such numbers.
 | `unpack` | a tuple | (position, how many targets, position of a starred target or -1) |
 | `enter`, `leave` | a context manager; `leave`: the manager | – |
 | `await`, `yield`, `yield from` | a value | – |
-| `caught` | – | the names of the exceptions that the handler catches |
+| `caught` | the class or tuple of classes that the handler catches; none for all | their source, `*` for all |
 | `phi` | one operand for each predecessor | the variable's name |
 | `undefined` | – | the variable's name |
 | `match` | subject | – (whether a pattern fits) |

@@ -15,6 +15,11 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`.
 - `handle = parameter`: with it, the result is a handle that must be waited for; `waits = true`.
 - `state = [parameter, position, tag]`: how an argument is placed afterwards; `result_state = tag`.
+- `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own, which
+  `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
+  position]`: of a call that makes or seeds a generator (its result, its receiver).
+- `reads = [parameter, position]`, `writes`: the path of a file that the call reads or writes; `mode`: the parameter that
+  says which (`open`).
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
@@ -28,8 +33,13 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   list that such tensors are gathered in; `operation = [parameter, position]`: how it reduces.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
-`[objects]`, by name: `iterates = "data"`, `attributes = {name = result}`, `axes`, `bases = [names]`.
+`[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
+`[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes = {name = result}`, `axes`, `bases = [names]`.
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
+`[failures]`: what may fail on one rank while the others go on. `own`: exceptions that by their nature happen to one
+rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
+of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`: only
+where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that take
 sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`); `dtypes`.
@@ -69,6 +79,12 @@ class Row(NamedTuple):
     length: str = ""
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
+    draws: str = ""
+    mixes: tuple[str, int] | None = None
+    seed: tuple[str, int] | None = None
+    reads: tuple[str, int] | None = None
+    writes: tuple[str, int] | None = None
+    mode: tuple[str, int] | None = None
     widened: dict[str, Any] = {}  # noqa: RUF012  (flag -> axes that it adds to the group)
     numbers: bool = False
     counts: bool = False
@@ -90,6 +106,7 @@ class Library(NamedTuple):
     attributes: dict[str, Any] = {}  # noqa: RUF012
     bases: tuple[str, ...] = ()
     shards: bool = False
+    generates: bool = False
 
 
 class Models(NamedTuple):
@@ -105,6 +122,11 @@ class Models(NamedTuple):
     likely: dict[str, frozenset[str]]
     aliases: dict[str, str]
     files: dict[str, frozenset[str]]
+    failures: dict[str, frozenset[str]]
+    raises: dict[str, frozenset[str]]
+    raises_of_data: dict[str, frozenset[str]]
+    exceptions: dict[str, str]
+    seeds: dict[str, frozenset[str]]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
 
@@ -167,6 +189,11 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     states: dict[str, str] = {}
     files: dict[str, set[str]] = {}
     words: dict[str, dict[str, str]] = {}
+    failures: dict[str, set[str]] = {}
+    raises: dict[str, set[str]] = {}
+    raises_of_data: dict[str, set[str]] = {}
+    exceptions: dict[str, str] = {}
+    seeds: dict[str, set[str]] = {}
     own = sorted(name for name in os.listdir(_HERE) if name.endswith(".toml"))
     for path in (*(os.path.join(_HERE, name) for name in own), *extra):
         data = load_toml(path)
@@ -176,26 +203,29 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             methods[name] = _row(name.rpartition(".")[2], row)
         for name, row in data.get("objects", {}).items():
             objects[name] = Library(
-                row.get("iterates", ""),
-                row.get("attributes", {}),
-                tuple(row.get("bases", ())),
-                row.get("shards", False),
+                row.get("iterates", ""), row.get("attributes", {}), tuple(row.get("bases", ())), row.get("shards", False),
+                row.get("generates", False),
             )
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))
         modules += pure.get("modules", ())
         same_methods.update(pure.get("methods", ()))
-        for section, target in (("ranks", ranks), ("likely", likely), ("files", files)):
+        exceptions.update(data.get("exceptions", {}))
+        for section, target in (
+            ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
+            ("raises_of_data", raises_of_data), ("seeds", seeds),
+        ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
         for key, values in data.get("tensors", {}).items():
             words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
-    frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files)]
+    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds)
+    frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
-        frozen[2], states, words,
+        frozen[2], frozen[3], frozen[4], frozen[5], exceptions, frozen[6], states, words,
     )
 
 

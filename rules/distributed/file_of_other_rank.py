@@ -1,0 +1,202 @@
+"""A file that ranks read and that nobody has written for them, or not yet.
+
+What it does
+    Follows the paths of files that are written and read (`torch.save`, `open(…, "w")`, `save_file`, `write_text`; also
+    in functions that get the path) and takes them for one file by the name in the source. Reported: a name that carries
+    the rank, written under a test that leaves out some of these ranks and read by all; a name that carries one rank
+    where it is written and another where it is read (the global rank and the local one); a file that one rank writes
+    and all read afterwards in the same function with no collective between. Silent where another place writes the file
+    without the test.
+
+Why is this bad
+    The ranks that wrote nothing fail when the run is resumed, hours later, or start from other states than the first.
+    Without a barrier the others read a file that is not there yet, or half of it.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.places import is_aside
+from validator.domains.axes import meets
+from validator.domains.spmd import Causes, only
+from validator.effects.divergence import Divergences
+from validator.effects.files import Access, Files, reaches
+from validator.finding import Finding, Related
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP581", "file-of-other-rank", "error", "0.3.0", tokens=("open", "load", "save", "read_"))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    by_name: dict[str, list[Access]] = {}
+    for access in project.analysis(Files).accesses:
+        if access.name and not is_aside(access.place.unit.path):
+            by_name.setdefault(access.name, []).append(access)
+    for name, accesses in by_name.items():
+        writes = [a for a in accesses if a.kind == "write"]
+        reads = [a for a in accesses if a.kind == "read"]
+        if writes and reads:
+            found = _not_written(name, writes, reads) or _other_rank(name, writes, reads)
+            if found is not None:
+                yield found
+    yield from _too_early(project, [a for rows in by_name.values() for a in rows])
+
+
+def _tests(access: Access) -> Causes:
+    return only(access.under, "rank", "member")
+
+
+def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
+    """Files of ranks that a test of the rank keeps from writing them."""
+    everywhere = [r for r in reads if r.apart and not _tests(r)]
+    if not everywhere or any(not _leaves_out(w) for w in writes) or len({w.place.unit for w in writes}) < len(writes):
+        return None
+    write, read = writes[0], everywhere[0]
+    return _finding(
+        write,
+        read,
+        f"only some ranks write `{name}`, though each rank reads its own",
+        "write it on every rank that reads one, outside of the test",
+        all(c.sure for c in (*_tests(write), *write.apart)),
+    )
+
+
+def _leaves_out(write: Access) -> bool:
+    """Whether a test around a write tells apart the ranks that have files of their own."""
+    return any(meets(test.axis, frozenset({own.axis})) for test in _tests(write) for own in write.apart)
+
+
+def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
+    """Names that carry one rank where the file is written and another where it is read."""
+    wrote = {c.axis for w in writes for c in w.apart}
+    read = next((r for r in reads if r.apart and {c.axis for c in r.apart}.isdisjoint(wrote) and wrote), None)
+    if read is None or "?" in wrote | {c.axis for c in read.apart}:
+        return None
+    mine, other = sorted(wrote), sorted({c.axis for c in read.apart})
+    return _finding(
+        writes[0],
+        read,
+        f"`{name}` carries the {' and '.join(mine)} rank where it is written and the {' and '.join(other)} rank where it is read",
+        "build the name in one function that both call",
+        all(c.sure for c in (*writes[0].apart, *read.apart)),
+    )
+
+
+def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
+    """Files that one rank writes and the others read with nothing in between that makes them wait."""
+    traces = None
+    for write in accesses:
+        if write.kind != "write" or not _tests(write) or write.apart:
+            continue
+        for read in accesses:
+            same = read.kind == "read" and read.place.unit is write.place.unit and read.path == write.path
+            if not same or _tests(read):
+                continue
+            traces = traces or project.analysis(Divergences).traces
+            if reaches(traces, write.place.unit, write.place.number, read.place.number):
+                message = f"some ranks write `{write.name}` and all read it, with nothing in between that makes them wait"
+                sure = all(c.sure for c in _tests(write))
+                yield _finding(write, read, message, "call `dist.barrier()` between", sure)
+
+
+def _finding(write: Access, read: Access, message: str, help_: str, sure: bool) -> Finding:
+    place = write.place
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"{message} (`{place.unit.qualname}`)",
+        help=help_,
+        related=[Related(read.place.unit.path, read.place.at[0], "read here")],
+        context=f"{place.unit.qualname}:{write.name}",
+        severity="error" if sure else "warning",
+    )
+
+
+INCORRECT = [
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def save(state, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        torch.save(state, os.path.join(folder, f"rng_{rank}.pt"))  # error: MP581
+
+def load(folder):
+    return torch.load(os.path.join(folder, f"rng_{dist.get_rank()}.pt"))
+""",
+    """
+import json
+import os
+import torch
+import torch.distributed as dist
+
+def name_of(folder, rank):
+    return f"{folder}/optimizer_{rank}.pt"
+
+def write(state, path):
+    torch.save(state, path)
+
+def save(state, folder):
+    write(state, f"{folder}/optimizer_{dist.get_rank()}.pt")  # error: MP581
+
+def load(folder):
+    local = int(os.environ["LOCAL_RANK"])
+    return torch.load(f"{folder}/optimizer_{local}.pt")
+
+def share(table, folder):
+    path = os.path.join(folder, "table.json")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:  # error: MP581
+            json.dump(table, file)
+    with open(path) as file:
+        return json.load(file)
+""",
+]
+
+CORRECT = [
+    """
+import os
+import torch
+import torch.distributed as dist
+from megatron.core import mpu
+
+def save(state, shard, folder):
+    rank = dist.get_rank()
+    torch.save(state, os.path.join(folder, f"rng_{rank}.pt"))
+    if mpu.get_data_parallel_rank() == 0:
+        torch.save(shard, os.path.join(folder, f"model_{mpu.get_tensor_model_parallel_rank()}.pt"))
+
+def load(folder):
+    shard = torch.load(os.path.join(folder, f"model_{mpu.get_tensor_model_parallel_rank()}.pt"))
+    return shard, torch.load(os.path.join(folder, f"rng_{dist.get_rank()}.pt"))
+""",
+    """
+import json
+import os
+import torch
+import torch.distributed as dist
+
+def save(state, folder):
+    if dist.get_rank() == 0:
+        torch.save(state, os.path.join(folder, "model.pt"))
+
+def load(folder):
+    return torch.load(os.path.join(folder, "model.pt"))
+
+def share(table, folder):
+    path = os.path.join(folder, "table.json")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            json.dump(table, file)
+    dist.barrier()
+    with open(path) as file:
+        return json.load(file)
+""",
+]
