@@ -101,7 +101,7 @@ def _plain(place: Place) -> Place:
 def _bound(rank: Place) -> _Bound | None:
     """What keeps a rank below the processes of a node; None where nothing is known to."""
     value = rank.value
-    if any(o[:2] == ("ordinal", "node") for o in rank.closed.objs):
+    if any(o[:2] == ("ordinal", "node") or (o[0], o[-1]) == ("environment", "node") for o in rank.closed.objs):
         return _Bound(None, "the number on its node")
     if value.op == "binary" and value.data == "Mod":
         per_node = rank.operand(1)

@@ -194,11 +194,14 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     raises_of_data: dict[str, set[str]] = {}
     exceptions: dict[str, str] = {}
     seeds: dict[str, set[str]] = {}
+    raw: dict[str, dict[str, Any]] = {}
     own = sorted(name for name in os.listdir(_HERE) if name.endswith(".toml"))
     for path in (*(os.path.join(_HERE, name) for name in own), *extra):
         data = load_toml(path)
         for name, row in data.get("calls", {}).items():
-            calls[name] = _row(name.rpartition(".")[2], row)
+            known = raw.setdefault(name, {})  # several files may each know something of one call
+            known.update(row)
+            calls[name] = _row(name.rpartition(".")[2], known)
         for name, row in data.get("methods", {}).items():
             methods[name] = _row(name.rpartition(".")[2], row)
         for name, row in data.get("objects", {}).items():
