@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
+from validator.domains.placement import inherited
 from validator.domains.spmd import NONE, only, rank, unsure
 from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, join, obj
 
@@ -33,7 +34,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
         return Val(v=rank({"local"} if "local" in name else WHOLE))
     carried = only(owner.v, "data", "param", "uniform")
-    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | owner.state)
+    state = inherited(result.state, owner.state)
+    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
 
 
 def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
@@ -83,7 +85,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         return obj("class", cls)
     receiver = Val(frozenset({o}))
     found: list[Val] = []
-    held: Val = at.flow.get("field", cls, name, exact)
+    held = at.flow.field(cls, name, exact, at.unit)
     if held != BOTTOM:
         found.append(held)
     for method in _methods(cls, name, exact):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
 from validator.domains.axes import WHOLE, axes_of, of_dimensions
+from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, data, member, only, rank, unsure
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
@@ -24,7 +25,6 @@ from validator.project import Unknown
 if TYPE_CHECKING:
     from validator.models import Row
 
-_UNPLACED = frozenset({"?"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict"})
 _TESTED_FOR_PRESENCE = frozenset({"inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
@@ -53,6 +53,8 @@ class Evaluation:
         self.vals: list[Val] = [BOTTOM] * count
         self.sites: dict[int, Site] = {}
         self.after: dict[tuple[int, int], Callable[[Val], Val]] = {}  # (call, position) -> what the argument becomes
+        self.steps: dict[tuple[int, int], tuple[str, ...]] = {}  # (call, position) -> how the argument is placed by it
+        self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, tuple[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
         self.calling = Calling(self)
@@ -77,7 +79,9 @@ class Evaluation:
         return self._result(order)
 
     def _result(self, order: list[int]) -> Result:
-        returned, yielded, stores, global_rows, class_rows = [], [], [], [], []
+        returned, yielded, global_rows, class_rows = [], [], [], []
+        stores = []
+        placings, placed = self._placed_in_place(order)
         for block in order:
             end = self.code.blocks[block].end
             if end[0] == "return":
@@ -89,7 +93,9 @@ class Evaluation:
                 elif value.op == "yield from":
                     yielded.append(elements(self.vals[value.args[0]]))
                 elif value.op == "store_attr":
-                    stores.append((self.vals[value.args[0]], value.data, self._kept(number, value, order)))
+                    kept = self._kept(number, value, order)
+                    kept = kept.placed(placed[number]) if number in placed else kept
+                    stores.append((self.vals[value.args[0]], value.data, kept))
                 elif value.op == "store_global":
                     global_rows.append((value.data, self._stored(block, self.vals[value.args[0]])))
                 elif value.op == "store_class":
@@ -98,8 +104,37 @@ class Evaluation:
         return Result(
             tuple(self.vals), join(returned) if several else join(self._plain_returns(order)), join(yielded),
             tuple(self._outs()), self.sites, tuple(stores), tuple(global_rows), tuple(class_rows),
-            tuple(self.made.values()), tuple(self.switched.values()),
+            tuple(self.made.values()), tuple(self.switched.values()), tuple(placings),
+            {**self.wrapped, **self.steps},
         )  # fmt: skip
+
+    def _placed_in_place(self, order: list[int]) -> tuple[list[tuple[Val, str, str]], dict[int, frozenset[str]]]:
+        """Attributes that a call places otherwise where they are (`fully_shard(self.model)`).
+
+        Where the attribute was stored here before, that store is what is left: by its number, how it is placed.
+        """
+        placings: list[tuple[Val, str, str]] = []
+        placed: dict[int, frozenset[str]] = {}
+        values = self.code.values
+        for block in order:
+            for number in self.code.blocks[block].values:
+                value = values[number]
+                steps = self.steps.get((value.args[1], value.data)) if value.op == "mut" else None
+                if not steps:
+                    continue
+                root = self.root(number)
+                if values[root].op == "attr":
+                    placings += [(self.vals[values[root].args[0]], values[root].data, step) for step in steps]
+                for each in self._stored_of(root):
+                    always = self.unit.control.deciding(block) <= self.unit.control.deciding(values[each].block)
+                    if each < number:
+                        placed[each] = self.vals[number].state | (frozenset() if always else self.vals[root].state)
+        return placings, placed
+
+    def _stored_of(self, root: int) -> list[int]:
+        """The stores in attributes of a value, or of what calls have made of it."""
+        values = self.code.values
+        return [n for n, v in enumerate(values) if v.op == "store_attr" and self.root(v.args[1]) == root]
 
     def _plain_returns(self, order: list[int]) -> list[Val]:
         ends = (self.code.blocks[block].end for block in order)
@@ -191,7 +226,7 @@ class Evaluation:
         if unit.method is not None and kind not in ("*", "**"):
             objs |= self._annotated(name)
         causes = [frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp"]
-        return Val(frozenset(objs), *causes, _UNPLACED)
+        return Val(frozenset(objs), *causes, of_parameter(position))
 
     def _annotated(self, name: str) -> set[tuple[object, ...]]:
         """The project classes that the annotation of a parameter names."""
@@ -293,7 +328,7 @@ class Evaluation:
             n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | _carried(owner.v | key.v)
         elif self.code.values[value.args[1]].op == "slice":
             n |= owner.n | key.v
-        return Val(result.objs, result.v | v, n, result.p, result.state | owner.state)
+        return Val(result.objs, result.v | v, n, result.p, inherited(result.state, owner.state))
 
     def _selects(self, number: int) -> bool:
         """Whether an index is a mask: what is left of a tensor then depends on what it holds."""
@@ -357,11 +392,11 @@ class Evaluation:
             return Val(whole.objs, left.v | right.v, left.n | right.n | (right.v if left.objs & kept else left.v))
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
-        return Val(kept, left.v | right.v, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
+        return Val(kept, left.v | right.v, left.n | right.n, state=(left.state | right.state) - UNPLACED)
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
-        return Val(v=self.truth(operand)) if value.data == "Not" else Val(v=operand.v, n=operand.n)
+        return Val(v=self.truth(operand)) if value.data == "Not" else Val(v=operand.v, n=operand.n, state=operand.state)
 
     def compare(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
@@ -445,7 +480,7 @@ class Evaluation:
         result = join(found)
         if not result.objs and not result.v:
             result = UNKNOWN
-        return Val(result.objs, result.v | v, result.n, result.p, result.state | iterable.state)
+        return Val(result.objs, result.v | v, result.n, result.p, inherited(result.state, iterable.state))
 
     def collect(self, number: int, value: Instruction) -> Val:
         _, count, iterators = value.data
@@ -456,7 +491,7 @@ class Evaluation:
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
         v = frozenset().union(*(_carried(e.v) for e in elts))
-        return Val(sequence(elts[-1]).objs if elts else NONE, v, n, state=elts[-1].state - _UNPLACED)
+        return Val(sequence(elts[-1]).objs if elts else NONE, v, n, state=elts[-1].state - UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
@@ -472,7 +507,7 @@ class Evaluation:
         result = join(found) if found else UNKNOWN
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.objs)
         v = result.v if exact else result.v | _carried(owner.v)
-        return Val(result.objs, v, result.n, result.p, result.state if exact else result.state | owner.state)
+        return Val(result.objs, v, result.n, result.p, inherited(result.state, owner.state))
 
     def enter(self, number: int, value: Instruction) -> Val:
         return self.calling.enter(number, self.vals[value.args[0]])

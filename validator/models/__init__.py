@@ -13,15 +13,22 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
 - `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`.
-- `handle = parameter`: with it, the result is a handle that must be waited for; `waits = true`.
-- `state = [parameter, position, tag]`: how an argument is placed afterwards; `result_state = tag`.
+- `handle = parameter`: with it, the result is a handle that must be waited for; `starts = true`: it always is. Until
+  then the tensor in `writes` (or `equal`) is written, that in `reads` read. `waits = true`: waits for all of them.
+- `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
+  result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
+- `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
-`[objects]`, by name: `iterates = "data"`, `attributes = {name = result}`, `axes`, `bases = [names]`.
+`[objects]`, by name: `iterates = "data"`, `attributes = {name = result}`, `axes`, `bases = [names]`, `inside = step`
+(of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
+`[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
+receiver is. `[steps]`: methods that place their receiver, with the step, and the one to take where they are called with
+False. `[dtypes]`: floating-point types, `half` and `full`.
 `[states]`: a variable of a library -> the call that sets it.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
@@ -49,9 +56,14 @@ class Row(NamedTuple):
     root: tuple[str, int] | None = None
     root_is: str = "global"
     handle: str = ""
+    starts: bool = False
+    ring: bool = False
+    writes: tuple[str, int] | None = None
+    reads: tuple[str, int] | None = None
     waits: bool = False
     state: tuple[str, int, str] | None = None
     result_state: str = ""
+    wraps: tuple[str, int] | None = None
     when: tuple[str, ...] = ()
     on: tuple[str, ...] | None = None
     on_state: tuple[str, ...] = ()
@@ -70,6 +82,7 @@ class Library(NamedTuple):
     """An object that a library makes."""
 
     iterates: str = ""
+    inside: str = ""  # how what is made inside such a context manager is placed
     attributes: dict[str, Any] = {}  # noqa: RUF012
     bases: tuple[str, ...] = ()
     shards: bool = False
@@ -83,12 +96,21 @@ class Models(NamedTuple):
     objects: dict[str, Library]
     same: frozenset[str]  # functions whose result is one of their arguments' alone
     same_modules: tuple[str, ...]
+    making: tuple[str, ...]  # modules whose classes make modules of a network
     same_methods: frozenset[str]  # methods whose result is a function of receiver and arguments
     ranks: dict[str, frozenset[str]]
     likely: dict[str, frozenset[str]]
     aliases: dict[str, str]
     files: dict[str, frozenset[str]]
+    placed: frozenset[str]  # methods whose result is placed as the receiver is
+    steps: dict[str, list[str]]  # methods that place their receiver: [step, step where called with False]
+    dtypes: dict[str, frozenset[str]]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
+
+    @property
+    def starting(self) -> frozenset[str]:
+        """The names of the calls whose result must be waited for."""
+        return frozenset(row.name for row in self.calls.values() if row.starts)
 
     @property
     def sets(self) -> dict[str, list[str]]:
@@ -142,11 +164,15 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     objects: dict[str, Library] = {}
     same: set[str] = set()
     modules: list[str] = []
+    making: list[str] = []
     same_methods: set[str] = set()
     ranks: dict[str, set[str]] = {}
     likely: dict[str, set[str]] = {}
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
+    placed: set[str] = set()
+    steps: dict[str, list[str]] = {}
+    dtypes: dict[str, set[str]] = {}
     files: dict[str, set[str]] = {}
     own = sorted(name for name in os.listdir(_HERE) if name.endswith(".toml"))
     for path in (*(os.path.join(_HERE, name) for name in own), *extra):
@@ -157,21 +183,25 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             methods[name] = _row(name.rpartition(".")[2], row)
         for name, row in data.get("objects", {}).items():
             objects[name] = Library(
-                row.get("iterates", ""), row.get("attributes", {}), tuple(row.get("bases", ())), row.get("shards", False)
-            )
+                row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
+                row.get("shards", False),
+            )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))
         modules += pure.get("modules", ())
+        making += pure.get("making", ())
         same_methods.update(pure.get("methods", ()))
-        for section, target in (("ranks", ranks), ("likely", likely), ("files", files)):
+        placed.update(pure.get("placed", ()))
+        steps.update(data.get("steps", {}))
+        for section, target in (("ranks", ranks), ("likely", likely), ("files", files), ("dtypes", dtypes)):
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
-    frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files)]
+    frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files, dtypes)]
     return Models(
-        calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
-        frozen[2], states,
+        calls, methods, objects, frozenset(same), tuple(modules), tuple(making), frozenset(same_methods), frozen[0],
+        frozen[1], aliases, frozen[2], frozenset(placed), steps, frozen[3], states,
     )
 
 
