@@ -150,8 +150,8 @@ def _report_meta(optimizer: Optimizer) -> Finding:
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.method}` in `{call.unit.qualname}` gets the parameters of `{optimizer.model.root.text}` on the meta device,"
-        " which are others once the model has storage",
+        f"`{call.method}` in `{call.unit.qualname}` gets the parameters of `{optimizer.model.root.text}` on the meta"
+        " device, which are others once the model has storage",
         help="make the optimizer when the model has its storage (`to_empty`)",
         context=f"{call.unit.qualname}:{optimizer.model.root.text}",
     )

@@ -51,6 +51,7 @@ class Holders:
         self.escapes = False
         self.gathered = False
         self.attributes: dict[str, None] = {}
+        self._filled: set[tuple[Unit, int, int]] = set()
         self._queue: list[Held] = []
         self._at: dict[Held, frozenset[int] | None] = {}  # of tuples: at which positions it lies; None: anywhere
         self._add(unit, number)
@@ -115,8 +116,9 @@ class Holders:
                 self.called.append((unit, call, value.data))
                 if value.data in _TAKING:
                     self._add(unit, call)
-            elif made.op in ("call", "store_attr", "list", "tuple", "dict"):
-                self.called.append((unit, call, value.data))  # a bound method that is kept: it may be called
+            else:  # a part of it, or a method that is called later
+                self.called.append((unit, call, value.data))
+                self._add(unit, attr)
 
     def _kept_in(self, name: str) -> None:
         self.attributes[name] = None
@@ -126,6 +128,9 @@ class Holders:
     def _into(self, unit: Unit, container: int, by: int) -> None:
         """It lies in a container: all other names of that hold it too."""
         self.gathered = True
+        if (unit, container, by) in self._filled:
+            return
+        self._filled.add((unit, container, by))
         for user in users_of(unit).get(by, ()):
             if unit.code.values[user].op == "mut":
                 self._add(unit, user)

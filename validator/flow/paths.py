@@ -14,8 +14,11 @@ Path = tuple[int | str, ...]
 ELEMENT = "*"
 _SAME_CONTENT = frozenset({"data"})  # attributes that are another view of the same tensor
 _VIEWS = frozenset({
-    "view", "view_as", "reshape", "flatten", "detach", "contiguous", "squeeze", "unsqueeze", "transpose", "permute",
+    "view", "view_as", "detach", "squeeze", "unsqueeze", "transpose", "permute",
     "t", "expand", "requires_grad_", "narrow", "chunk", "split", "unbind",
+})  # fmt: skip
+_INDICES = frozenset({  # what names one element or a slice; by a tensor, elements are copied
+    "const", "slice", "next", "unpack", "phi", "param", "binary", "unary", "name", "free", "attr",
 })  # fmt: skip
 _MEMBERS = frozenset({
     "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children",
@@ -53,7 +56,7 @@ class Paths:
         if op == "attr":
             owner = self._of(args[0], whole)
             return owner if value.data in _SAME_CONTENT else (*owner, f".{value.data}")
-        if op == "item":
+        if op == "item" and self.values[args[1]].op in _INDICES:
             return (*self._of(args[0], whole), self._key(args[1]))
         if op == "unpack":
             return self._part(number, value, whole)
