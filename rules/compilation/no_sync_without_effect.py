@@ -17,60 +17,66 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.places import every_guard, is_aside
-from validator.analysis.sharding import Sharding
+from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
-from validator.project import ClassDef, Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.placed import Placings, asks_first, decided_by
+from validator.flow.program import Unit
+from validator.flow.queries import Place
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP605", "no-sync-without-effect", "warning", "0.1.0", tokens=("no_sync", "no_grad_sync"))
 
 _NAMES = frozenset({"no_sync", "maybe_no_sync", "no_grad_sync"})
+_NOTHING = frozenset({"contextlib.nullcontext"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding = project.analysis(Sharding)
-    for cls in sharding.classes:
-        if is_aside(cls.path):
+    placings = project.analysis(Placings)
+    for unit in placings.queries.units:
+        if unit.name in _NAMES and unit.cls is not None and not is_aside(unit.path) and _does_nothing(placings, unit):
+            shard = next(placings.of_class(unit, "fsdp2"), None)
+            if shard is not None:
+                yield _empty(unit, shard[0])
+    for call in placings.queries.named("no_sync"):
+        model = call.receiver
+        state = model.closed.state if model is not None and not is_aside(call.unit.path) else frozenset()
+        if model is None or not mostly(state, "fsdp2") or may(state, "ddp", "fsdp1", "deepspeed"):
             continue
-        for name in sorted(_NAMES & set(cls.methods)):
-            if _does_nothing(cls.methods[name]):
-                yield _empty(sharding, cls, cls.methods[name])
-        for attribute, (where, shard) in sharding.models(cls).items():
-            for method in cls.every_method():
-                for call in method.facts.calls:
-                    told = any(g.kind in ("if", "try") for g in every_guard(method, call.guards))
-                    if call.target == f"self.{attribute}.no_sync" and not told:
-                        yield RULE.finding(
-                            method.path,
-                            call.at,
-                            f"`{method.qualname}` asks `self.{attribute}` for `no_sync`, which a model sharded by"
-                            f" `{shard.method}` does not have",
-                            help=f"call `self.{attribute}.set_requires_gradient_sync(last)` before each forward"
-                            " instead",
-                            related=[Related(where.path, shard.at[0], "the model is sharded here")],
-                            context=f"{method.qualname}:no_sync",
-                        )
+        if not asks_first(call) and not list(decided_by(call)):
+            yield _absent(call, model, placings.where(model, "fsdp2"))
 
 
-def _does_nothing(method: Method) -> bool:
-    facts = method.facts
-    if facts.is_generator:
-        return not facts.calls and not facts.assigns
-    kinds = {row.value.rpartition(".")[2] for row in facts.returns if row.kind == "call"}
-    return kinds == {"nullcontext"} and len(facts.returns) == 1 and len(facts.calls) == 1
+def _does_nothing(placings: Placings, unit: Unit) -> bool:
+    calls = list(placings.queries.calls_in(unit))
+    if unit.code.is_generator:
+        return not calls and not any(v.op in ("store_attr", "store_item", "enter") for v in unit.code.values)
+    empty = [c for c in calls if any(o[0] == "ext" and o[1] in _NOTHING for o in c.operand(0).val.objs)]
+    return len(calls) == len(empty) == 1
 
 
-def _empty(sharding: Sharding, cls: ClassDef, method: Method) -> Finding:
-    where, shard = next((m, sharding.calls[m][0]) for m in cls.every_method() if m in sharding.calls)
+def _empty(unit: Unit, shard: Place) -> Finding:
     return RULE.finding(
-        method.path,
-        method.facts.name_at,
-        f"`{method.qualname}` does nothing: a model sharded by `{shard.method}` still reduces gradients in every"
+        unit.path,
+        unit.method.facts.name_at if unit.method is not None else unit.at(unit.code.at),
+        f"`{unit.qualname}` does nothing: a model sharded by `{shard.method}` still reduces gradients in every"
         " micro-batch",
         help="call `model.set_requires_gradient_sync(False)` for all but the last micro-batch",
-        related=[Related(where.path, shard.at[0], "the model is sharded here")],
-        context=method.qualname,
+        related=[Related(shard.unit.path, shard.at[0], "the model is sharded here")],
+        context=unit.qualname,
+    )
+
+
+def _absent(call: Place, model: Place, shard: Place | None) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.unit.qualname}` asks `{model.text}` for `no_sync`, which a model sharded by `fully_shard` does"
+        " not have",
+        help=f"call `{model.text}.set_requires_gradient_sync(last)` before each forward instead",
+        related=[Related(shard.unit.path, shard.at[0], "the model is sharded here")] if shard is not None else [],
+        context=f"{call.unit.qualname}:no_sync",
     )
 
 

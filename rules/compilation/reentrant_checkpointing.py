@@ -19,16 +19,17 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from validator.analysis.places import is_aside
-from validator.analysis.sharding import Sharding
-from validator.analysis.wrapped import FSDP, SHARDED, Wrapped
-from validator.facts.model import Call
+from validator.domains.placement import may
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.holders import Index
+from validator.flow.placed import Placings
+from validator.flow.program import Unit
+from validator.flow.queries import Place
+from validator.flow.values import Val
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
@@ -39,96 +40,113 @@ RULE = Rule(
     tokens=("gradient_checkpointing_enable", "use_reentrant", "REENTRANT"),
 )
 
-_WRAPPERS = frozenset({"FSDP", "FullyShardedDataParallel", "fully_shard"})
-_COMPILING = frozenset({"torch.compile"})
-_RING = re.compile(
-    r"^(zigzag_|stripe_)?ring_flash_attn|^setup_ring_attn$|^substitute_hf_flash_attn$|^context_parallel$"
-)
-_REENTRANT = re.compile(r"""['"]use_reentrant['"]: True|use_reentrant=True""")
-
-
+_SHARDING = ("fsdp1", "fsdp2")
 _HELP = {
     "checkpoint": "pass `use_reentrant=False`",
     "checkpoint_wrapper": "pass `checkpoint_impl=CheckpointImpl.NO_REENTRANT`",
 }
 
 
-class Taken(NamedTuple):
-    """The call that takes a model, and the function that it stands in."""
-
-    function: Method
-    call: Call
-
-
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls("gradient_checkpointing_enable", "checkpoint", "checkpoint_wrapper"):
-        if is_aside(function.path):
+    placings = project.analysis(Placings)
+    index = Index(placings.flow)
+    for call in placings.queries.named("gradient_checkpointing_enable", "checkpoint", "checkpoint_wrapper"):
+        if is_aside(call.unit.path):
             continue
-        if call.method == "gradient_checkpointing_enable" and not call.args and "super()" not in call.target:
-            wrap = _wrapping(project, function, call)
+        if call.method == "gradient_checkpointing_enable" and not call.value.data.names and not _is_super(call):
+            wrap = _wrapping(placings, call)
             if wrap is not None:
-                yield _report(function, call, wrap, f"`{call.target}()` asks for no kind of checkpointing")
-        if _asks_for_reentrant(function, call):
-            wrap = _unfit(project, function, call)
+                yield _report(call, wrap, f"`{call.text}` asks for no kind of checkpointing")
+        elif _asks_for_reentrant(call):
+            wrap = _wrapping(placings, call) or _unfit(placings, call.unit)
             if wrap is None and call.method == "checkpoint_wrapper":  # in a helper that a list of steps calls
-                callers = (caller for caller, _ in project.types.callers.get(function, ()))
-                wrap = next((w for caller in callers if (w := _unfit(project, caller, call)) is not None), None)
+                callers = dict.fromkeys(caller for caller, _, _ in index.sites(call.unit))
+                wrap = next((w for caller in callers if (w := _takes(placings, caller))), None)
             if wrap is not None:
-                yield _report(function, call, wrap, f"`{call.target}` asks for the reentrant kind of checkpointing")
+                yield _report(call, wrap, f"`{call.text}` asks for the reentrant kind of checkpointing")
 
 
-def _asks_for_reentrant(function: Method, call: Call) -> bool:
+def _is_super(call: Place) -> bool:
+    return call.receiver is not None and bool(call.receiver.val.of("super"))
+
+
+def _asks_for_reentrant(call: Place) -> bool:
     if call.method == "checkpoint":
-        reentrant = call.keyword("use_reentrant")
-        return reentrant is not None and reentrant.value == "True"
+        given = call.argument("use_reentrant")
+        return given is not None and given.closed.is_const(True)
     if call.method == "checkpoint_wrapper":
-        kind = call.keyword("checkpoint_impl") or (call.positional[1] if len(call.positional) > 1 else None)
-        return kind is not None and kind.value.rpartition(".")[2] == "REENTRANT"
-    options = call.keyword("gradient_checkpointing_kwargs") or (call.positional[0] if call.positional else None)
-    if options is None:
-        return False
-    rows = [row.value for row in function.facts.assigns if row.target == options.value and row.at < call.at]
-    return bool(_REENTRANT.search(rows[0] if len(rows) == 1 else options.value))
+        given = call.argument("checkpoint_impl", 1)
+        objs = given.closed.objs if given is not None else ()
+        return bool(objs) and all(o[0] == "ext" and o[1].endswith(".REENTRANT") for o in objs)
+    given = call.argument("gradient_checkpointing_kwargs", 0)
+    return given is not None and _reentrant_in(given.closed)
 
 
-def _unfit(project: Project, function: Method, call: Call) -> Taken | None:
-    """The call in a function with which the reentrant kind does not go."""
-    return _wrapping(project, function, call) or _compiling(project, function) or _ringing(function)
+def _reentrant_in(options: Val) -> bool:
+    rows = [dict(o[1]).get("use_reentrant") for o in options.of("dict")]
+    return bool(rows) and all(row is not None and row.is_const(True) for row in rows)
 
 
-def _wrapping(project: Project, function: Method, call: Call) -> Taken | None:
-    """The call that shards the model, in the same function or where an attribute gets it."""
-    sharding, wrapped = project.analysis(Sharding), project.analysis(Wrapped)
-    if function in sharding.calls:
-        return Taken(function, sharding.calls[function][0])
-    own = next((c for c in function.facts.calls if c.method in _WRAPPERS), None)
-    own = own or next((row.call for row in wrapped.given(function) if row.path == call.receiver), None)
-    if own is not None:
-        return Taken(function, own)
-    held = wrapped.ever(function, call.receiver) if call.method == "gradient_checkpointing_enable" else []
-    return next((Taken(row.where, row.call) for row in held if row.kind in (FSDP, SHARDED)), None)
+def _wrapping(placings: Placings, call: Place) -> Place | None:
+    """The call that shards the model: in the same function, or where it comes from."""
+    model = call.receiver if call.method == "gradient_checkpointing_enable" else None
+    events = placings.events(call.unit, *_SHARDING)
+    if model is None:
+        return events[0].call if events else None
+    own = next((e.call for e in events if e.path == placings.path(model) or not model.val.symbolic), None)
+    if own is not None or not may(model.closed.state, *_SHARDING):
+        return own or _elsewhere(placings, model)
+    return placings.where(model, *_SHARDING)
 
 
-def _compiling(project: Project, function: Method) -> Taken | None:
-    found = (c for c in function.facts.calls if project.dotted(function, c.target) in _COMPILING)
-    return next((Taken(function, call) for call in found), None)
+def _elsewhere(placings: Placings, model: Place) -> Place | None:
+    """A method of the class that shards the attribute which holds the model."""
+    names: set[tuple[int | str, ...]]
+    path = placings.path(model)
+    if path[0] != 0 or len(path) != 2 or model.unit.cls is None:
+        names = {
+            (f".{v.data}",)
+            for v in model.unit.code.values
+            if v.op == "store_attr" and _same(placings, model, v.args[1])
+        }
+    else:
+        names = {path[1:]}
+    for call, given, _ in placings.of_class(model.unit, *_SHARDING):
+        own = placings.path(given)
+        if own[0] == 0 and own[1:] in names:
+            return call
+    return None
 
 
-def _ringing(function: Method) -> Taken | None:
-    """The call that spreads attention over a ring of ranks, each with a part of the sequence."""
-    return next((Taken(function, c) for c in function.facts.calls if _RING.search(c.method)), None)
+def _same(placings: Placings, model: Place, number: int) -> bool:
+    return placings.path(model._replace(number=number)) == placings.path(model)
 
 
-def _report(function: Method, call: Call, wrap: Taken, what: str) -> Finding:
-    where = "where" if wrap.function is function else f"and in `{wrap.function.qualname}`"
+def _unfit(placings: Placings, unit: Unit) -> Place | None:
+    """What compiles in a function, or spreads attention over a ring of ranks."""
+    for call in placings.queries.calls_in(unit):
+        for o in call.operand(0).val.objs:
+            row = placings.flow.models.call(o[1]) if o[0] == "ext" else None
+            if row is not None and (row.ring or row.result_state == "compiled"):
+                return call
+    return None
+
+
+def _takes(placings: Placings, unit: Unit) -> Place | None:
+    events = placings.events(unit, *_SHARDING)
+    return events[0].call if events else _unfit(placings, unit)
+
+
+def _report(call: Place, wrap: Place, what: str) -> Finding:
+    where = "where" if wrap.unit is call.unit else f"and in `{wrap.unit.qualname}`"
     return RULE.finding(
-        function.path,
+        call.unit.path,
         call.at,
-        f"{what} in `{function.qualname}`, {where} `{wrap.call.method}` takes the model: the reentrant kind does not go"
+        f"{what} in `{call.unit.qualname}`, {where} `{wrap.method}` takes the model: the reentrant kind does not go"
         " with it",
         help=_HELP.get(call.method, 'pass `gradient_checkpointing_kwargs={"use_reentrant": False}`'),
-        related=[Related(wrap.function.path, wrap.call.at[0], f"`{wrap.call.method}` is called here")],
-        context=f"{function.qualname}:{call.target}",
+        related=[Related(wrap.unit.path, wrap.at[0], f"`{wrap.method}` is called here")],
+        context=f"{call.unit.qualname}:{call.method}",
     )
 
 

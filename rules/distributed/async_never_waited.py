@@ -1,10 +1,13 @@
-"""An asynchronous collective or save that nobody waits for.
+"""An asynchronous collective or save that nobody waits for, or whose tensor is touched before.
 
 What it does
-    Reports `async_op=True` whose handle is thrown away, kept under a name that is never read again or collected in
-    a list of the function that nothing reads, and `isend`, `irecv`, `batch_isend_irecv` and `async_save` of
-    `torch.distributed.checkpoint` in the same way. An attribute counts as never read if no file of the run reads it
-    from any object. Silent where the list leaves the function or the function waits for the whole device.
+    Follows every transfer that goes on while the program does: `async_op=True`, `isend`, `irecv`, `batch_isend_irecv`
+    and `async_save` of `torch.distributed.checkpoint`. Reports those whose handle no way of the program waits for,
+    whether it is thrown away, kept under a name or gathered in a list; those of which a loop keeps the last handle
+    only; and what is done with their tensor before anybody has waited: reading what the transfer writes, writing what
+    it reads, on all ways or on those on which the wait is left out (by a test of the rank: on some ranks only).
+    Handles and tensors are followed through lists, tuples, dicts, attributes, arguments and results. Silent where the
+    handle goes to code that nobody knows, and where the program waits for the whole device.
 
 Why is this bad
     The tensor is read or freed while the transfer still runs: wrong numbers now and then, and an error of the
@@ -20,93 +23,138 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.kept import Kept
-from validator.analysis.places import is_aside, within
-from validator.facts.model import Call
-from validator.finding import Finding
-from validator.project import Method, Project
+from validator.effects.pending import Fate, Pending, Use
+from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.queries import Place
+from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP515", "async-never-waited", "error", "0.1.0", tokens=("async_op", "isend", "irecv", "async_save"))
-
-_SAVE = "async_save"
-_ALWAYS = frozenset({"isend", "irecv", "batch_isend_irecv", _SAVE})
+RULE = Rule(
+    "MP515", "async-never-waited", "error", "0.1.0", tokens=("async_op", "isend", "irecv", "isend_irecv", "async_save")
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
+    pending = project.analysis(Pending)
+    reported: set[Place] = set()
+    for fate in pending.fates:
+        if is_aside(fate.started.unit.path):
             continue
-        for call in function.facts.calls:
-            if not _is_async(project, function, call):
-                continue
-            if call.use == "discard":
-                yield _report(function, call, "throws the {} away")
-            elif kept := _never_read(project, function, call):
-                yield _report(function, call, kept)
+        start = Place(pending.flow, fate.started.unit, fate.started.number)
+        meant_to_wait = fate.is_waited_for or bool(fate.holders.attributes and fate.uses)  # elsewhere, where it is used
+        if not meant_to_wait:
+            yield _report(start, _kept(fate))
+        elif fate.overtaken:
+            yield _report(start, "keeps the {} of the last round only")
+        for use in fate.uses if meant_to_wait else ():
+            place = Place(pending.flow, use.unit, use.number)
+            if place not in reported:
+                reported.add(place)
+                yield _touched(start, place, use)
 
 
-def _never_read(project: Project, function: Method, call: Call) -> str:
-    """What becomes of the handle that nobody reads; empty where somebody does."""
-    name = _kept(function, call)
-    if "." in name:
-        unread = not _read_from_objects(project, name.rpartition(".")[2])
-        return f"keeps the {{}} as `{name}` and never reads it" if unread else ""
-    kept = Kept(project, function)
-    if name and not kept.is_unread(name):
-        return ""
-    collected = kept.list_of_name(name) if name else kept.list_of(call.at)
-    if not collected:
-        return f"keeps the {{}} as `{name}` and never reads it" if name else ""
-    unread = kept.is_unread(collected) and not kept.waits_for_all()
-    return f"collects the {{}}s in `{collected}`, which nothing reads" if unread else ""
+def _kept(fate: Fate) -> str:
+    """What becomes of a handle that nobody waits for."""
+    unit, number = fate.started.unit, fate.started.number
+    names = [name for name, values in unit.code.definitions.items() if number in values]
+    attributes = [f"….{name}" for name in fate.holders.attributes]
+    if fate.holders.gathered:
+        return "gathers the {}s in a container, and nobody waits for them"
+    if kept := [*names, *attributes]:
+        return f"keeps the {{}} as `{kept[0]}`, and nobody waits for it"
+    return "throws the {} away"
 
 
-def _report(function: Method, call: Call, kept: str) -> Finding:
-    saves = call.method == _SAVE
+def _report(start: Place, kept: str) -> Finding:
+    name, where = start.method, start.unit.qualname
+    saves = name == "async_save"
     what = "future" if saves else "handle"
     return RULE.finding(
-        function.path,
-        call.at,
-        f"`{function.qualname}` starts `{call.method}` without waiting for it: it {kept.format(what)}",
+        start.unit.path,
+        start.at,
+        f"`{where}` starts `{name}` without waiting for it: it {kept.format(what)}",
         help="keep the future and call `result()` before the next save and before the process group ends"
         if saves
         else "keep the handle and call `wait()` before the tensor is used or freed, or drop `async_op=True`",
-        context=f"{function.qualname}:{call.method}",
+        context=f"{where}:{name}",
     )
 
 
-def _is_async(project: Project, function: Method, call: Call) -> bool:
-    flag = call.keyword("async_op")
-    if call.method not in _ALWAYS and (flag is None or flag.value != "True"):
-        return False
-    return project.dotted(function, call.target).startswith(("torch.distributed.", "deepspeed.comm."))
-
-
-def _kept(function: Method, call: Call) -> str:
-    """The local name or the attribute (`self.pending`) that holds the handle; empty where it goes elsewhere."""
-    row = next(
-        (r for r in function.facts.assigns if r.kind == "call" and r.value == call.target and within(call.at, r.at)),
-        None,
+def _touched(start: Place, place: Place, use: Use) -> Finding:
+    does = "reads what" if use.buffer.written else "writes what"
+    still = "still writes" if use.buffer.written else "still reads"
+    ranks = ", where nobody has waited for it" if use.waits else ""
+    if use.by_rank:
+        ranks = ", on the ranks that do not wait for it"
+    related = [Related(start.unit.path, start.at[0], f"`{start.method}` is started here")]
+    for unit, number in use.waits:
+        related.append(Related(unit.path, unit.at(unit.code.values[number].at)[0], "only here it is waited for"))
+    return RULE.finding(
+        use.unit.path,
+        place.at,
+        f"`{place.text}` in `{use.unit.qualname}` {does} `{start.method}` {still}{ranks}",
+        help="wait for the handle before the tensor is used, on all ranks",
+        related=related,
+        context=f"{use.unit.qualname}:{start.method}:{place.text}",
+        severity=None if not use.waits or use.by_rank else "warning",
     )
-    return row.target if row is not None and "[" not in row.target and "(" not in row.target else ""
-
-
-def _read_from_objects(project: Project, name: str) -> bool:
-    """Whether any file of the run reads an attribute of this name, its name as a string included."""
-    strings = (f"'{name}'", f'"{name}"')
-    for function in project.functions():
-        if not function.module.facts.full and name.encode() in function.module.source.data:
-            return True
-        if any(ref.context == "load" and name in ref.path.split(".")[1:] for ref in function.facts.refs):
-            return True
-        for call in function.facts.calls:
-            if name in call.target.split(".")[1:-1] or any(argument.value in strings for argument in call.args):
-                return True
-    return False
 
 
 INCORRECT = [
+    # what is in flight is read or written before the wait, on all ways or on those of some ranks
+    """
+import torch
+import torch.distributed as dist
+
+def exchange(mine, peer):
+    halo = torch.zeros_like(mine)
+    reading, sending = dist.irecv(halo, src=peer), dist.isend(mine, dst=peer)
+    return halo, (reading, sending)
+
+def step(mine, peer):
+    halo, handles = exchange(mine, peer)
+    low = halo.min().item()  # error: MP515
+    mine.zero_()  # error: MP515
+    for handle in handles:
+        handle.wait()
+    return low
+
+def reduce(loss):
+    handle = dist.all_reduce(loss, async_op=True)
+    if dist.get_rank() == 0:
+        handle.wait()
+    return loss.item()  # error: MP515
+
+def reduce_all(tensors):
+    for tensor in tensors:
+        handle = dist.all_reduce(tensor, async_op=True)  # error: MP515
+    handle.wait()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Window:
+    def __init__(self, depth):
+        self.depth, self.handles = depth, []
+
+    def submit(self, tensor):
+        self.handles.append(dist.all_reduce(tensor, async_op=True))
+        if len(self.handles) >= self.depth:
+            self.drain()
+
+    def drain(self):
+        while self.handles:
+            self.handles.pop().wait()
+
+def total(chunks):
+    window = Window(2)
+    for chunk in chunks:
+        window.submit(chunk)
+    return sum(chunk.sum() for chunk in chunks)  # error: MP515
+""",
+    # nobody waits
     """
 import torch.distributed as dist
 
@@ -164,6 +212,30 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    # the next transfer is started while this one's result is used, each waited for before
+    """
+import torch
+import torch.distributed as dist
+
+def prefetched(shards, out, use):
+    handle = dist.all_gather_into_tensor(out[0], shards[0], async_op=True)
+    for index in range(len(shards)):
+        handle.wait()
+        if index + 1 < len(shards):
+            handle = dist.all_gather_into_tensor(out[index + 1], shards[index + 1], async_op=True)
+        use(out[index].sum())
+
+def overlapped(grads, overlap):
+    handle = None
+    if overlap:
+        handle = dist.all_reduce(grads, async_op=True)
+    else:
+        dist.all_reduce(grads)
+    print(grads.shape)
+    if handle is not None:
+        handle.wait()
+    return grads.sum()
+""",
     """
 import torch.distributed as dist
 

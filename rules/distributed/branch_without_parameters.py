@@ -17,17 +17,15 @@ References
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from validator.analysis.bindings import own_nodes
-from validator.analysis.conditions import Taint
-from validator.analysis.places import is_aside
-from validator.analysis.sharding import Wrapped, Wrapping
-from validator.analysis.taint import Taints
-from validator.facts.text import path_of
+from validator.domains.placement import WRAPPING
 from validator.finding import Finding, Related
-from validator.project import ClassDef, Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.placed import Placings
+from validator.flow.program import Unit
+from validator.flow.queries import Place
+from validator.project import ClassDef, Project
 from validator.rule import Rule
 
 RULE = Rule(
@@ -35,92 +33,138 @@ RULE = Rule(
     tokens=("DistributedDataParallel", "DDP", "fully_shard", "FullyShardedDataParallel", "FSDP"),
 )  # fmt: skip
 
+_KINDS = ("rank", "member", "data")
+
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for cls, wrapped in project.analysis(Wrapping).classes.items():
+    placings = project.analysis(Placings)
+    for cls, wrap in _wrapped(placings).items():
         forward = cls.methods.get("forward")
-        if forward is None or is_aside(cls.path) or wrapped.finds_unused:
+        unit = placings.flow.unit_of(forward) if forward is not None and not is_aside(cls.path) else None
+        if unit is not None:
+            yield from _judge(placings, cls, unit, wrap)
+
+
+def _wrapped(placings: Placings) -> dict[ClassDef, Place]:
+    """The classes whose objects are handed to a wrapper that bears no unused parameters, with the call."""
+    found: dict[ClassDef, Place] = {}
+    bearing = set()
+    for call, given, _ in placings.everywhere(*WRAPPING):
+        for o in given.closed.objs:
+            if o[0] in ("inst", "self") and _is_wrapper(placings, call):
+                if _bears_unused(call):
+                    bearing.add(o[1])
+                found.setdefault(o[1], call)
+    return {cls: call for cls, call in found.items() if cls not in bearing}
+
+
+def _is_wrapper(placings: Placings, call: Place) -> bool:
+    """Whether a call is the wrapper itself, and no function of the project that calls it."""
+    return not placings.queries.targets(call)
+
+
+def _bears_unused(call: Place) -> bool:
+    """What the configuration decides, and keywords handed on, may well be right."""
+    unused = call.argument("find_unused_parameters")
+    given = unused is not None and not unused.closed.is_const(False)
+    return given or call.argument("static_graph") is not None or "**" in call.value.data.names
+
+
+def _judge(placings: Placings, cls: ClassDef, forward: Unit, wrap: Place) -> Iterator[Finding]:
+    called: dict[str, list[Place]] = {}
+    for call in placings.queries.calls_in(forward):
+        name = _submodule(placings, cls, call)
+        if name:
+            called.setdefault(name, []).append(call)
+    for name, calls in called.items():
+        branch = _parting(calls)
+        if branch is not None:
+            yield _report(calls[0], name, branch, wrap)
+
+
+def _submodule(placings: Placings, cls: ClassDef, call: Place) -> str:
+    """The attribute of `self` that a call runs, if it holds a module with parameters."""
+    callee = call.operand(0)
+    if callee.value.op != "attr" or callee.operand(0).root.value.op != "param" or callee.operand(0).root.number != 0:
+        return ""
+    name = str(callee.value.data)
+    held = placings.flow.get("field", cls, name, False)
+    return name if any(_has_parameters(placings, o) for o in held.objs) else ""
+
+
+def _has_parameters(placings: Placings, o: tuple[object, ...]) -> bool:
+    if o[0] in ("inst", "self") and isinstance(o[1], ClassDef):
+        return o[1].find("forward") is not None and o[1].find("__init__") is not None
+    return o[0] == "made" and o[1] in placings.flow.models.likely["modules"]
+
+
+def _parting(calls: list[Place]) -> Place | None:
+    """The test that decides over all calls of a sub-module, and differs between ranks; None where each way has one."""
+    unit = calls[0].unit
+    arms = [set(unit.control.arms.get(call.value.block, ())) for call in calls]
+    for branch, way in sorted(arms[0]):
+        if any((branch, way) not in each for each in arms):
             continue
-        yield from _judge(project, cls, forward, wrapped)
+        test = calls[0]._replace(number=unit.code.blocks[branch].end[1])
+        if _differs(test):
+            return test
+    return None
 
 
-def _judge(project: Project, cls: ClassDef, forward: Method, wrapped: Wrapped) -> Iterator[Finding]:
-    modules = _modules(project, cls)
-    node = forward.node
-    if node is None or not modules:
-        return
-    taints = project.analysis(Taints)
-    reported: set[str] = set()
-    for branch in own_nodes(node):
-        if not isinstance(branch, ast.If | ast.IfExp):
-            continue
-        arms = [_called(branch.body), _called(branch.orelse)]
-        everywhere = _called([n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)], outside=branch)
-        lone = {name: call for name, call in arms[0].items() if name not in arms[1]}
-        lone |= {name: call for name, call in arms[1].items() if name not in arms[0]}
-        lone = {n: c for n, c in lone.items() if n in modules and n not in everywhere and n not in reported}
-        taint = taints.condition(branch.test, forward).taint if lone else None
-        for name, call in lone.items() if taint is not None else ():
-            assert taint is not None
-            reported.add(name)
-            yield _report(forward, name, call, branch, taint, wrapped)
+def _differs(test: Place) -> bool:
+    """Whether a test differs between ranks: a `forward` gets what its rank has of the batch."""
+    if test.value.op == "more":
+        return False
+    optional = test.flow.models.likely["optional"]
+    for cause in test.val.v | test.val.p:
+        if cause.kind in _KINDS:
+            return True
+        if cause.kind == "param" and cause.position > 0:
+            name = test.unit.code.params[cause.position][0]
+            if cause.facet == "p" and name in optional or cause.facet == "v" and _looks_inside(test):
+                return True
+    return False
 
 
-def _modules(project: Project, cls: ClassDef) -> set[str]:
-    """The attributes that hold modules with parameters: made by torch.nn or by a class with a `forward`."""
-    found: set[str] = set()
-    for method in cls.every_method():
-        for row in method.facts.assigns:
-            if row.kind != "call" or not row.target.startswith("self."):
-                continue
-            dotted = project.dotted(method, row.value)
-            made = project.types.of(method, row.value + "()")
-            if (dotted.startswith("torch.nn.") and dotted.rpartition(".")[2] in _WITH_PARAMETERS) or any(
-                c.find("forward") is not None and c.find("__init__") is not None for c in made
-            ):
-                found.add(row.target)
-    return found
-
-
-_WITH_PARAMETERS = frozenset({
-    "Linear", "Bilinear", "Embedding", "EmbeddingBag", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "LayerNorm",
-    "RMSNorm", "GroupNorm", "BatchNorm1d", "BatchNorm2d", "MultiheadAttention", "LSTM", "GRU", "TransformerEncoder",
-    "TransformerEncoderLayer", "TransformerDecoderLayer", "Sequential", "ModuleList",
-})  # fmt: skip
-
-
-def _called(body: list[ast.stmt] | ast.expr, outside: ast.AST | None = None) -> dict[str, ast.Call]:
-    """The attributes of `self` that code calls, by path, with the calls; what lies inside `outside` left out."""
-    found: dict[str, ast.Call] = {}
-    stack: list[ast.AST] = list(body) if isinstance(body, list) else [body]
+def _looks_inside(test: Place) -> bool:
+    """Whether a test asks what a tensor holds: the result of a method on it is compared or tested."""
+    stack = [test]
     while stack:
-        each = stack.pop()
-        if each is outside:
-            continue
-        if isinstance(each, ast.Call):
-            path = path_of(each.func)
-            if path.startswith("self.") and path.count(".") == 1:
-                found[path] = each
-        stack += ast.iter_child_nodes(each)
-    return found
+        place = stack.pop()
+        if place.value.op == "call" and place.receiver is not None:
+            return place.method in (
+                "item",
+                "any",
+                "all",
+                "max",
+                "min",
+                "sum",
+                "mean",
+                "tolist",
+                "numel",
+                "nonzero",
+                "isnan",
+            )
+        if place.value.op in ("compare", "unary", "binary"):
+            stack += [place._replace(number=each) for each in place.value.args]
+    return False
 
 
-def _report(
-    forward: Method, name: str, call: ast.Call, branch: ast.If | ast.IfExp, taint: Taint, wrapped: Wrapped
-) -> Finding:
-    way = "DDP without `find_unused_parameters`" if wrapped.kind == "DDP" else "FSDP"
+def _report(call: Place, name: str, test: Place, wrap: Place) -> Finding:
+    ddp = "find_unused_parameters" in str(wrap.method) or wrap.result.steps.get((wrap.number, 0)) == ("ddp",)
+    way = "DDP without `find_unused_parameters`" if ddp else "FSDP"
     return RULE.finding(
-        forward.path,
-        forward.module.source_text.at(call),
-        f"`{forward.qualname}` calls `{name}` only where `{taint.why}` says so, which differs between ranks; the"
+        call.unit.path,
+        call.at,
+        f"`{call.unit.qualname}` calls `self.{name}` only where `{test.text}` says so, which differs between ranks; the"
         f" model is wrapped in {way}",
-        help=f"call `{name}` on every rank, on a made-up input whose result counts zero times where there is none"
-        + (", or set `find_unused_parameters=True`" if wrapped.kind == "DDP" else ""),
+        help=f"call `self.{name}` on every rank, on a made-up input whose result counts zero times where there is none"
+        + (", or set `find_unused_parameters=True`" if ddp else ""),
         related=[
-            Related(forward.path, branch.lineno, f"the ranks part here, on `{taint.why}`"),
-            Related(wrapped.path, wrapped.line, "the model is wrapped here"),
+            Related(call.unit.path, test.at[0], f"the ranks part here, on `{test.text}`"),
+            Related(wrap.unit.path, wrap.at[0], "the model is wrapped here"),
         ],
-        context=f"{forward.qualname}:{name}",
+        context=f"{call.unit.qualname}:{name}",
     )
 
 

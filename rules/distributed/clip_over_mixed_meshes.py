@@ -16,48 +16,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
-from validator.analysis.sharding import Sharding
+from validator.domains.placement import steps_of
 from validator.finding import Finding, Related
-from validator.project import Method, Project, guarded_by
+from validator.flow.aside import is_aside
+from validator.flow.placed import Placings, asks_first
+from validator.flow.queries import Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP525", "clip-over-mixed-meshes", "warning", "0.1.0", tokens=("clip_grad_norm_",))
 
-_TENSOR_PARALLEL = frozenset({"parallelize_module", "apply_tensor_parallelism"})
+_BOTH = {"tp", "fsdp2"}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding = project.analysis(Sharding)
-    for function in project.functions():
-        clips = [c for c in function.facts.calls if c.method == "clip_grad_norm_"]
-        if not clips or is_aside(function.path):
+    placings = project.analysis(Placings)
+    for call in project.analysis(Queries).calls("torch.nn.utils.clip_grad_norm_"):
+        given = call.argument("parameters", 0)
+        if given is None or is_aside(call.unit.path) or asks_first(call):
             continue
-        inside: list[Method] = list(function.cls.every_method()) if function.cls is not None else [function]
-        cut = next(((m, c) for m in inside for c in m.facts.calls if c.method in _TENSOR_PARALLEL), None)
-        shard = next(((m, sharding.direct[m][0]) for m in inside if m in sharding.direct), None)
-        for call in clips:
-            if (
-                cut is None
-                or shard is None
-                or project.dotted(function, call.target) != "torch.nn.utils.clip_grad_norm_"
-            ):
-                continue
-            if guarded_by((*function.facts.guards, *call.guards), "tp", "tensor_parallel", "isinstance", "mesh"):
-                continue
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{call.target}` in `{function.qualname}` takes one norm over parameters of two meshes: of"
-                f" `{cut[1].method}` and of `{shard[1].method}`",
-                help="group the gradients by `grad.device_mesh`, take `get_total_norm` of each group, and clip"
-                " by the root of the sum of their squares",
-                related=[
-                    Related(cut[0].path, cut[1].at[0], "tensor parallelism is applied here"),
-                    Related(shard[0].path, shard[1].at[0], "the model is sharded here"),
-                ],
-                context=f"{function.qualname}:{call.target}",
-            )
+        if not any(steps_of(each) >= _BOTH for each in given.closed.placements):
+            continue
+        cut, shard = placings.where(given, "tp"), placings.where(given, "fsdp2")
+        if cut is None or shard is None:
+            continue
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"`{call.method}` in `{call.unit.qualname}` takes one norm over parameters of two meshes, where"
+            f" the plan of `{cut.method}` leaves some to `{shard.method}` alone",
+            help="group the gradients by `grad.device_mesh`, take `get_total_norm` of each group, and clip"
+            " by the root of the sum of their squares",
+            related=[
+                Related(cut.unit.path, cut.at[0], "tensor parallelism is applied here"),
+                Related(shard.unit.path, shard.at[0], "the model is sharded here"),
+            ],
+            context=f"{call.unit.qualname}:{call.method}",
+        )
 
 
 INCORRECT = [

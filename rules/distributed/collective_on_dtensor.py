@@ -15,63 +15,44 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.effects import Effects
-from validator.analysis.places import is_aside, text_of
-from validator.analysis.sharding import Sharding
-from validator.facts.model import Call
+from validator.domains.placement import DTENSOR, mostly
 from validator.finding import Finding, Related
-from validator.project import ClassDef, Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.placed import Placings, asks_first
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP527", "collective-on-dtensor", "error", "0.1.0", tokens=("fully_shard",))
-
-_WHOLE = re.compile(r"full_tensor|to_local|redistribute|DTensor|summon_full_params|full_state_dict|_local_tensor")
-_PARAMETERS = re.compile(r"(state_dict\w*|\w*params\w*|named_parameters|named_tensors)(\.items)?$")
+RULE = Rule("MP527", "collective-on-dtensor", "error", "0.1.0", tokens=("fully_shard", "distribute_tensor"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding, effects = project.analysis(Sharding), project.analysis(Effects)
-    for function, rows in effects.direct.items():
-        cls = function.cls
-        if cls is None or is_aside(function.path) or not (models := sharding.models(cls)):
+    placings = project.analysis(Placings)
+    for call in project.analysis(Queries).collectives():
+        given = _tensor(call) if not is_aside(call.unit.path) else None
+        if given is None or not mostly(given.closed.state, *DTENSOR) or asks_first(call):
             continue
-        for call, row in sorted(rows.values(), key=lambda pair: pair[0].at):
-            name = _parameter(function, call)
-            if (
-                not name
-                or _WHOLE.search(text_of(function))
-                or any(_WHOLE.search(text_of(m)) for m in _callers(cls, function))
-            ):
-                continue
-            attribute, (where, shard) = next(iter(models.items()))
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{row.name}` in `{function.qualname}` gets `{name}.data`, a DTensor: `self.{attribute}` is"
-                " sharded by `fully_shard`",
-                help=f"make it whole first, on all ranks (`{name}.full_tensor()`), or local where shards are"
-                f" meant (`{name}.to_local()`)",
-                related=[Related(where.path, shard.at[0], "the sharded model comes from here")],
-                context=f"{function.qualname}:{row.name}:{name}",
-            )
+        shard = placings.where(given, *DTENSOR)
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"`{call.method}` in `{call.unit.qualname}` gets `{given.text}`, a DTensor"
+            + (f": `{shard.method}` has sharded what it belongs to" if shard is not None else ""),
+            help="make it whole first, on all ranks (`.full_tensor()`), or local where shards are meant: `.to_local()`",
+            related=[Related(shard.unit.path, shard.at[0], "it is sharded here")] if shard is not None else [],
+            context=f"{call.unit.qualname}:{call.method}:{given.text}",
+        )
 
 
-def _parameter(function: Method, call: Call) -> str:
-    """The loop variable over parameters whose `.data` a collective gets."""
-    first = call.args[0].value if call.args else ""
-    values = [first, *(row.value for row in function.facts.assigns if row.target == first)]
-    for row in function.facts.assigns:
-        looped = row.kind == "for" or row.kind.startswith("unpack")
-        if looped and _PARAMETERS.search(row.value) and any(v.startswith(f"{row.target}.data") for v in values):
-            return row.target
-    return ""
-
-
-def _callers(cls: ClassDef, function: Method) -> list[Method]:
-    return [m for m in cls.every_method() if any(c.target == f"self.{function.name}" for c in m.facts.calls)]
+def _tensor(call: Place) -> Place | None:
+    """The tensor that a collective of torch.distributed works on."""
+    for operation in call.operations:
+        which = operation.row.equal or operation.row.writes or operation.row.reads
+        if which is not None and operation.sure and not operation.row.objects and call.value.op == "call":
+            return call.argument(*which)
+    return None
 
 
 INCORRECT = [

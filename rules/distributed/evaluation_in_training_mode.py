@@ -15,75 +15,75 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from validator.analysis.places import is_aside, text_of
-from validator.analysis.wrapped import Wrapped
-from validator.facts.model import Call
+from validator.domains.placement import WRAPPING, may, mostly
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.holders import Index
+from validator.flow.placed import Placings
+from validator.flow.program import Unit
+from validator.flow.queries import Place
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP521", "evaluation-in-training-mode", "warning", "0.1.0", tokens=("no_grad", "inference_mode"))
 
-_EVALUATING = re.compile(r"^_?(run_|do_)?(evaluate|eval|validate|validation|val)(_\w+)?$")
-_NO_GRADIENT = re.compile(r"no_grad|inference_mode")
-_SWITCH = re.compile(r"\.eval\(\)|\.train\((False|mode)|set_eval|eval_mode|training = False|switch_to_eval")
-_MODEL = re.compile(r"^(self\.)?(\w+_)?(model|module|engine|net)$")
-_WRAPPING = re.compile(r"\b(FSDP|FullyShardedDataParallel|fully_shard|DistributedDataParallel|DDP)\b")
-
-
-class Forward(NamedTuple):
-    """A forward of a model, and the call by which an evaluation comes to it (the same where it runs it itself)."""
-
-    model: str
-    call: Call
+_NO_GRADIENT = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if not _EVALUATING.match(function.name) or is_aside(function.path) or not _without_gradient(function):
+    placings = project.analysis(Placings)
+    index = Index(placings.flow)
+    words = placings.flow.models.likely.get("evaluations", frozenset())
+    for unit in placings.queries.units:
+        if words.isdisjoint(unit.name.strip("_").split("_")[:2]) or is_aside(unit.path):
             continue
-        if _SWITCH.search(text_of(function)) or (forward := _forward(project, function)) is None:
+        if not list(index.sites(unit)):
             continue
-        callers = [caller for caller, _ in project.types.callers.get(function, ())]
-        if not callers or any(_SWITCH.search(text_of(caller)) for caller in callers):
+        found = next(_forwards(placings, unit), None)
+        if found is not None:
+            yield _report(*found)
+
+
+def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
+    """The calls that run a wrapped model without gradients, here or one call deeper: (call, model)."""
+    everywhere = any(_is_off(decorator) for decorator in placings.queries.decorators(unit))
+    for call in placings.queries.calls_in(unit):
+        if not everywhere and not any(_is_off(call._replace(number=m)) for m in unit.managers(call.number)):
             continue
-        yield _report(function, forward)
+        if _runs(call):
+            yield call, call.operand(0)
+        for target in placings.queries.targets(call):
+            inner = next((each for each in placings.queries.calls_in(target) if _runs(each)), None)
+            if inner is not None:
+                yield call, inner.operand(0)
 
 
-def _forward(project: Project, function: Method) -> Forward | None:
-    """The first forward that a function runs of a wrapped model, in its own body or one call deeper."""
-    wrapped = project.analysis(Wrapped)
-    wraps = _WRAPPING.search(function.module.source.text) is not None
-    for call in function.facts.calls:
-        if wraps and _MODEL.match(call.target) or wrapped.at(function, call.target, call.at):
-            return Forward(call.target, call)
-        for target in project.types.called(function, call.target):
-            inner = next((c for c in target.facts.calls if wrapped.at(target, c.target, c.at)), None)
-            if inner is not None and not _SWITCH.search(text_of(target)):
-                return Forward(inner.target, call)
-    return None
+def _is_off(manager: Place) -> bool:
+    """Whether gradients are off inside a context manager, or under a decorator."""
+    callee = manager.operand(0) if manager.value.op == "call" else manager
+    return any(o[0] == "ext" and o[1] in _NO_GRADIENT for o in callee.val.objs)
 
 
-def _without_gradient(function: Method) -> bool:
-    decorated = any(_NO_GRADIENT.search(d) for d in function.facts.decorators)
-    return decorated or any(
-        _NO_GRADIENT.search(g.text) for c in function.facts.calls for g in c.guards if g.kind == "with"
-    )
+def _runs(call: Place) -> bool:
+    """Whether a call runs a wrapped model that nobody ever switches to evaluation."""
+    model = call.operand(0)
+    if model.value.op == "attr" and (call.method == "forward" or mostly(model.operand(0).closed.state, *WRAPPING)):
+        return False
+    state = model.closed.state
+    return mostly(state, *WRAPPING) and not may(state, "eval") and not model.val.of("bound")
 
 
-def _report(function: Method, forward: Forward) -> Finding:
-    through = "" if forward.call.target == forward.model else f", through `{forward.call.target}`,"
+def _report(call: Place, model: Place) -> Finding:
+    through = "" if call.operand(0) == model else f", through `{call.operand(0).text}`,"
     return RULE.finding(
-        function.path,
-        forward.call.at,
-        f"`{function.qualname}` runs `{forward.model}`{through} without having switched it to evaluation: dropout"
+        call.unit.path,
+        call.at,
+        f"`{call.unit.qualname}` runs `{model.text}`{through} without having switched it to evaluation: dropout"
         " stays on",
-        help=f"call `{forward.model}.eval()` on all ranks before, and `{forward.model}.train()` after",
-        context=f"{function.qualname}:{forward.model}",
+        help=f"call `{model.text}.eval()` on all ranks before, and `{model.text}.train()` after",
+        context=f"{call.unit.qualname}:{model.text}",
     )
 
 

@@ -14,54 +14,43 @@ References
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from validator.analysis.bodies import Bodies
-from validator.analysis.places import is_aside, text_of
-from validator.facts.text import path_of
 from validator.finding import Finding
-from validator.project import Method, Project, guarded_by
+from validator.flow.aside import is_aside
+from validator.flow.paths import ELEMENT, Path
+from validator.flow.placed import asks_first, whole
+from validator.flow.queries import Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP528", "full-tensor-on-buffer", "warning", "0.1.0", tokens=("full_tensor",))
 
-_ASKING = ("DTensor", "hasattr", "is_dtensor", "AttributeError")
+_BUFFERS = {".buffers()": "buffers", ".named_buffers()": "named_buffers", ".state_dict()": "state_dict"}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    bodies = project.analysis(Bodies)
-    for function in project.functions():
-        calls = [c for c in function.facts.calls if c.method == "full_tensor"]
-        if not calls or is_aside(function.path) or any(word in text_of(function) for word in _ASKING):
+    for call in project.analysis(Queries).named("full_tensor"):
+        tensor = call.receiver
+        source = _source(whole(tensor)) if tensor is not None else ""
+        if tensor is None or not source or is_aside(call.unit.path) or asks_first(call):
             continue
-        node = bodies.node(function)
-        names = dict(_values(function, node)) if node is not None else {}
-        for call in calls:
-            root = call.receiver.partition(".")[0]
-            if root in names and not guarded_by(call.guards, "dtensor"):
-                yield RULE.finding(
-                    function.path,
-                    call.at,
-                    f"`{call.target}()` in `{function.qualname}` is called on every value of `{names[root]}`,"
-                    " buffers that are plain tensors included",
-                    help=f"ask first: `{root}.full_tensor() if isinstance({root}, DTensor) else {root}`",
-                    context=f"{function.qualname}:{root}",
-                )
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"`{tensor.text}.full_tensor()` in `{call.unit.qualname}` is called on every value of `{source}()`,"
+            " buffers that are plain tensors included",
+            help=f"ask first: `{tensor.text}.full_tensor() if isinstance({tensor.text}, DTensor) else {tensor.text}`",
+            context=f"{call.unit.qualname}:{tensor.text}",
+        )
 
 
-def _values(function: Method, node: ast.AST) -> Iterator[tuple[str, str]]:
-    """(variable, source) of loops over the values of a state dict or over buffers."""
-    held = {row.target for row in function.facts.assigns if row.kind == "call" and row.value.endswith(".state_dict")}
-    for each in ast.walk(node):
-        if not isinstance(each, ast.For | ast.comprehension) or not isinstance(each.iter, ast.Call):
-            continue
-        source = path_of(each.iter.func)
-        target = each.target.elts[-1] if isinstance(each.target, ast.Tuple) else each.target
-        holder, _, method = source.rpartition(".")
-        plain = method in ("items", "values") and (holder in held or holder.endswith(".state_dict()"))
-        if isinstance(target, ast.Name) and (plain or method in ("named_buffers", "buffers")):
-            yield target.id, ast.unparse(each.iter)
+def _source(path: Path) -> str:
+    """What holds buffers too, where a value is any element of it."""
+    for position, step in enumerate(path):
+        if step in _BUFFERS and ELEMENT in path[position:]:
+            return _BUFFERS[str(step)]
+    return ""
 
 
 INCORRECT = [

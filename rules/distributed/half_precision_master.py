@@ -15,71 +15,53 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside, within
-from validator.analysis.wrapped import SHARDED, Wrapped
-from validator.facts.model import Call
+from validator.domains.placement import comes_before
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.placed import Placings, follows, models_of, related
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP524", "half-precision-master", "warning", "0.1.0", tokens=("fully_shard",))
 
-_HALF = re.compile(r"""^(torch\.(bfloat16|float16|half)|["'](bfloat16|float16)["'])$""")
-_FULL = re.compile(r"(^|\.)float32$|^torch\.float$")
-
 
 def check_project(project: Project) -> Iterator[Finding]:
-    wrapped = project.analysis(Wrapped)
-    for function in wrapped.givers():
-        if is_aside(function.path):
+    placings = project.analysis(Placings)
+    for optimizer in project.analysis(Queries).prefixed("torch.optim."):
+        given = optimizer.argument("params", 0)
+        if given is None or is_aside(optimizer.unit.path):
             continue
-        for shard, model, kind in wrapped.given(function):
-            half = _half(function, model, shard) if kind == SHARDED else None
-            optimizer = _optimizer(project, function, model, shard) if half is not None else None
-            if half is not None and optimizer is not None:
-                yield RULE.finding(
-                    function.path,
-                    shard.at,
-                    f"`{function.qualname}` shards `{model}` in half precision and trains those parameters: no"
-                    " fp32 copy is kept",
-                    help="load the model in fp32 and give `fully_shard` a"
-                    " `MixedPrecisionPolicy(param_dtype=torch.bfloat16)`",
-                    related=[
-                        Related(function.path, half.at[0], "half precision comes from here"),
-                        Related(function.path, optimizer.at[0], "the optimizer gets the parameters here"),
-                    ],
-                    context=f"{function.qualname}:{model}",
-                )
+        if not comes_before(given.closed.placements, ["half"], "fsdp2"):
+            continue
+        shard = _shard(placings, optimizer, given)
+        if shard is not None:
+            yield _report(placings, shard, optimizer)
 
 
-def _half(function: Method, model: str, shard: Call) -> Call | None:
-    """The call that brings the model to half precision before it is sharded, and which none takes back."""
-    found: Call | None = None
-    for call in sorted((c for c in function.facts.calls if c.at < shard.at), key=lambda c: c.at):
-        made = any(row.target == model and within(call.at, row.at) for row in function.facts.assigns)
-        chained = made and call.receiver.endswith("from_pretrained()")  # `from_pretrained(…).float()`
-        on_model = chained or call.receiver == model and (made or call.use == "discard")
-        if on_model and (
-            call.method in ("bfloat16", "half") or call.method == "to" and any(_HALF.match(a.value) for a in call.args)
-        ):
-            found = call
-        elif on_model and (call.method == "float" or any(_FULL.search(a.value) for a in call.args)):
-            found = None
-        dtype = call.keyword("torch_dtype") or call.keyword("dtype")
-        if made and call.method == "from_pretrained" and dtype is not None and _HALF.match(dtype.value):
-            found = call
-    return found
-
-
-def _optimizer(project: Project, function: Method, model: str, shard: Call) -> Call | None:
-    for call in function.facts.calls:
-        first = call.args[0].value if call.args else ""
-        if call.at > shard.at and first == f"{model}.parameters" and "optim" in project.dotted(function, call.target):
+def _shard(placings: Placings, optimizer: Place, given: Place) -> Place | None:
+    """The call that shards the model: before the optimizer is made, or elsewhere."""
+    models = models_of(given)
+    for call, model, _ in placings.of(optimizer.unit, "fsdp2"):
+        if follows(call, optimizer) and any(related(model, each) for each in models):
             return call
-    return None
+    return placings.where(given, "fsdp2")
+
+
+def _report(placings: Placings, shard: Place, optimizer: Place) -> Finding:
+    model = next((given for call, given, _ in placings.of(shard.unit, "fsdp2") if call == shard), shard)
+    where = [Related(optimizer.unit.path, optimizer.at[0], "the optimizer gets the parameters here")]
+    return RULE.finding(
+        shard.unit.path,
+        shard.at,
+        f"`{shard.unit.qualname}` shards `{model.text}` in half precision and trains those parameters: no fp32 copy is"
+        " kept",
+        help="load the model in fp32 and give `fully_shard` a `MixedPrecisionPolicy(param_dtype=torch.bfloat16)`",
+        related=where,
+        context=f"{shard.unit.qualname}:{model.text}",
+    )
 
 
 INCORRECT = [

@@ -1,4 +1,4 @@
-"""An optimizer made before the model is sharded.
+"""An optimizer made before the model is sharded, or while its parameters are on the meta device.
 
 What it does
     Reports `torch.optim.X(model.parameters(), …)` in a function that later wraps the same model in FSDP or calls
@@ -17,163 +17,176 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.binding import bind
-from validator.analysis.places import is_aside, within
-from validator.analysis.sharding import Sharding
-from validator.analysis.wrapped import Wrapped
-from validator.facts.model import Call
+from validator.domains.placement import certainly, may
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.holders import Index, argument_of
+from validator.flow.paths import Path, paths_of
+from validator.flow.placed import Event, Placings, excluded, follows, models_of, related
+from validator.flow.program import Unit
+from validator.flow.queries import Place
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP523", "optimizer-before-sharding", "error", "0.1.0", tokens=("fully_shard", "FSDP", "FullyShardedDataParallel")
+    "MP523",
+    "optimizer-before-sharding",
+    "error",
+    "0.1.0",
+    tokens=("fully_shard", "FSDP", "FullyShardedDataParallel", "to_empty"),
 )
 
-# helpers, by the names that they bear, that sort the parameters of a model
-_GROUPING = frozenset({
-    "get_optimizer_grouped_parameters", "get_grouped_parameters", "get_param_groups", "get_parameter_groups",
-    "param_groups", "build_param_groups", "get_optimizer_params", "get_params",
-})  # fmt: skip
-_PARAMETERS = re.compile(r"([\w.]+)\.(?:named_)?parameters\b")
+_SHARDING = ("fsdp1", "fsdp2")
 
 
 class Optimizer(NamedTuple):
-    """An optimizer and the model whose parameters it gets, by its path. `call` makes it, or calls what makes it."""
+    """A call that makes an optimizer, itself or by what it calls, and the model whose parameters it gets."""
 
-    call: Call
-    model: str
+    call: Place
+    model: Place
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, optimizers in _every(project).items():
-        shards = _shards(project, function) if not is_aside(function.path) else []
-        for optimizer in optimizers if shards else ():
-            later = (s for s in shards if s.path in _names(function, optimizer) and s.comes_after(function, optimizer))
-            shard = next(later, None)
-            if shard is not None:
-                yield _report(function, optimizer, shard)
+    placings = project.analysis(Placings)
+    index = Index(placings.flow)
+    for optimizer in _optimizers(placings, index):
+        if is_aside(optimizer.call.unit.path):
+            continue
+        shard = next(_later(placings, index, optimizer), None)
+        if shard is not None:
+            yield _report(optimizer, shard)
+        elif certainly(optimizer.model.val.state, "meta") and _gets_storage(placings, optimizer):
+            yield _report_meta(optimizer)
 
 
-def _every(project: Project) -> dict[Method, list[Optimizer]]:
-    """The optimizers that each function makes, itself or by functions that make one from their parameter."""
-    found: dict[Method, list[Optimizer]] = {}
-    for function in dict.fromkeys(f for f, _ in project.calls("parameters", "named_parameters", *_GROUPING)):
-        for call in _optimizers(project, function):
-            model = _model(function, call)
-            found.setdefault(function, []).append(Optimizer(call, model))
-            if any(p.name == model for p in function.facts.params) and _is_returned(function, call):
-                for caller, made in project.calls(function.name):
-                    given = bind(function, made).get(model)
-                    if given is not None and given.kind == "path" and function in project.types.targets(caller, made):
-                        found.setdefault(caller, []).append(Optimizer(made, given.value))
-    return found
+def _optimizers(placings: Placings, index: Index) -> Iterator[Optimizer]:
+    """Every optimizer in terms of the unit that makes it, and of those that call one which makes and returns it."""
+    queue = []
+    for call in placings.queries.prefixed("torch.optim."):
+        given = call.argument("params", 0)
+        if given is not None and ".lr_scheduler." not in str(call.operand(0).val.objs):
+            models = {placings.path(each): each for each in models_of(given)}
+            queue += [Optimizer(call, model) for model in models.values()]
+    seen = set()
+    while queue:
+        optimizer = queue.pop(0)
+        if optimizer in seen:
+            continue
+        seen.add(optimizer)
+        yield optimizer
+        queue += _from_callers(index, optimizer) if _is_returned(optimizer.call) else []
 
 
-def _is_returned(function: Method, call: Call) -> bool:
-    names = {row.target for row in function.facts.assigns if within(call.at, row.at)}
-    return call.use == "return" or any(row.value in names for row in function.facts.returns)
+def _is_returned(call: Place) -> bool:
+    ends = (block.end for block in call.unit.code.blocks if block.end[0] == "return")
+    return any(call._replace(number=end[1]).root.number == call.number for end in ends)
 
 
-class Shard(NamedTuple):
-    """A call that shards a model, by the path of the model, and the function that it stands in."""
-
-    function: Method
-    call: Call
-    path: str
-
-    def comes_after(self, function: Method, optimizer: Optimizer) -> bool:
-        """Whether the model is sharded after the optimizer was made, which the call is not given."""
-        place: Call | None = self.call
-        if self.function is not function:  # a method that the constructor calls, or that is called when it has ended
-            own = f"{function.own_object}.{self.function.name}"
-            place = next((c for c in function.facts.calls if c.target == own), None)
-            return place is None or place.at > optimizer.call.at
-        return (
-            self.call.at > optimizer.call.at
-            and not _apart(optimizer.call, self.call)
-            and not _given(function, optimizer.call, self.call)
-        )
+def _from_callers(index: Index, optimizer: Optimizer) -> Iterator[Optimizer]:
+    root = paths_of(optimizer.model.unit).path(optimizer.model.number)
+    value = optimizer.model.unit.code.values[root[0]] if len(root) == 1 and isinstance(root[0], int) else None
+    for caller, number, _ in index.sites(optimizer.call.unit) if value is not None and value.op == "param" else ():
+        given = argument_of(caller, number, optimizer.call.unit, value.data[0]) if value is not None else None
+        if given is not None:
+            place = optimizer.call._replace(unit=caller, number=number)
+            yield Optimizer(place, place._replace(number=given))
 
 
-def _shards(project: Project, function: Method) -> list[Shard]:
-    """The calls that shard models in a function, and of a constructor those in the other methods of its class."""
-    sharding, wrapped = project.analysis(Sharding), project.analysis(Wrapped)
-    given = (c for c in sharding.calls.get(function, ()) if c.args and c.args[0].kind == "path")
-    rows = {(c, c.args[0].value) for c in given} | {(row.call, row.path) for row in wrapped.given(function)}
-    found = [Shard(function, *row) for row in sorted(rows, key=lambda row: row[0].at)]
-    if function.name == "__init__" and function.cls is not None:
-        for method in function.cls.every_method():
-            if method is not function and method.own_object == function.own_object:
-                found += [Shard(method, row.call, row.path) for row in wrapped.given(method) if "." in row.path]
-    return found
-
-
-def _names(function: Method, optimizer: Optimizer) -> set[str]:
-    """The model of an optimizer, and the attributes that hold it too."""
-    rows = (row for row in function.facts.assigns if row.kind == "path" and row.value == optimizer.model)
-    own = f"{function.own_object}."
-    return {optimizer.model, *(row.target for row in rows if row.target.startswith(own))} - {""}
-
-
-def _optimizers(project: Project, function: Method) -> Iterator[Call]:
-    for call in function.facts.calls:
+def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Event]:
+    """The calls that shard the model when the optimizer has its parameters."""
+    path = placings.path(optimizer.model)
+    for event in placings.events(optimizer.call.unit, *_SHARDING):
+        after = follows(optimizer.call, event.call) and event.call != optimizer.call
         if (
-            call.args
-            and "lr_scheduler" not in call.target
-            and project.dotted(function, call.target).startswith("torch.optim.")
+            after
+            and event.path == path
+            and not excluded(optimizer.call, event.call)
+            and not _given(optimizer, event.call)
         ):
-            yield call
+            yield event
+    if not may(optimizer.model.closed.state, *_SHARDING) or optimizer.call.unit.name == "__init__":
+        yield from _in_methods(placings, index, optimizer, path)
 
 
-def _model(function: Method, optimizer: Call) -> str:
-    """The one model whose parameters an optimizer is given, directly or in groups; empty where there are several."""
-    given = optimizer.keyword("params") or optimizer.args[0]
-    texts = [given.value + ("()" if given.kind == "call" else "")]
-    places = [given.at]
-    for _ in range(2):  # groups are made of lists
-        for row in function.facts.assigns:
-            named = rf"(?<![\w.]){re.escape(row.target)}\b"
-            if row.at < optimizer.at and row.at not in places and any(re.search(named, text) for text in texts):
-                texts.append(row.value + ("()" if row.kind == "call" else ""))
-                places.append(row.at)
-    models = {found[1] for text in texts for found in _PARAMETERS.finditer(text)}
-    for call in function.facts.calls if not models else ():
-        if call.method in _GROUPING and call.args and any(within(call.at, place) for place in places):
-            models.add(call.args[0].value)
-    return models.pop() if len(models) == 1 else ""
+def _given(optimizer: Optimizer, shard: Place) -> bool:
+    """Whether a helper that shards the model is given the optimizer with it: it may make it anew."""
+    return any(shard._replace(number=each).root.number == optimizer.call.number for each in shard.value.args[1:])
 
 
-def _given(function: Method, optimizer: Call, shard: Call) -> bool:
-    """Whether a helper that shards the model is given the optimizer with it."""
-    names = {row.target for row in function.facts.assigns if within(optimizer.at, row.at)}
-    return any(argument.value in names for argument in shard.args)
+def _in_methods(placings: Placings, index: Index, optimizer: Optimizer, path: Path) -> Iterator[Event]:
+    """Where a constructor makes the optimizer: the methods that shard the attribute which holds the model."""
+    unit = optimizer.call.unit
+    if unit.name != "__init__" or unit.cls is None:
+        return
+    names = {path[1:]} if path[0] == 0 else set()
+    for value in unit.code.values:
+        if value.op == "store_attr" and placings.path(optimizer.call._replace(number=value.args[1])) == path:
+            names.add((f".{value.data}",))
+    for method in unit.cls.every_method():
+        own = placings.flow.unit_of(method)
+        if own is None or own is unit:
+            continue
+        for event in placings.events(own, *_SHARDING):
+            if event.path[0] == 0 and event.path[1:] in names and not _called_before(index, own, optimizer):
+                yield event
 
 
-def _apart(first: Call, second: Call) -> bool:
-    """Whether opposite conditions hold at two places."""
-    tests = {(g.text, g.negated) for g in first.guards if g.kind == "if"}
-    return any((g.text, not g.negated) in tests for g in second.guards if g.kind == "if")
+def _called_before(index: Index, method: Unit, optimizer: Optimizer) -> bool:
+    here = [call for caller, call, _ in index.sites(method) if caller is optimizer.call.unit]
+    return any(not follows(optimizer.call, optimizer.call._replace(number=call)) for call in here)
 
 
-def _report(function: Method, optimizer: Optimizer, shard: Shard) -> Finding:
-    where = "" if shard.function is function else f" in `{shard.function.qualname}`"
+def _gets_storage(placings: Placings, optimizer: Optimizer) -> bool:
+    """Whether the model gets its storage later, where it was made."""
+    events = placings.of(optimizer.call.unit, "-meta")
+    return any(related(given, optimizer.model) and follows(optimizer.call, call) for call, given, _ in events)
+
+
+def _report_meta(optimizer: Optimizer) -> Finding:
+    call = optimizer.call
     return RULE.finding(
-        function.path,
-        optimizer.call.at,
-        f"`{optimizer.call.target}` in `{function.qualname}` gets the parameters of `{optimizer.model}` before"
+        call.unit.path,
+        call.at,
+        f"`{call.method}` in `{call.unit.qualname}` gets the parameters of `{optimizer.model.root.text}` on the meta"
+        " device, which are others once the model has storage",
+        help="make the optimizer when the model has its storage (`to_empty`)",
+        context=f"{call.unit.qualname}:{optimizer.model.root.text}",
+    )
+
+
+def _report(optimizer: Optimizer, shard: Event) -> Finding:
+    call, unit = optimizer.call, shard.call.unit
+    where = "" if unit is call.unit else f" in `{unit.qualname}`"
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.method}` in `{call.unit.qualname}` gets the parameters of `{optimizer.model.root.text}` before"
         f" `{shard.call.method}`{where} replaces them",
         help="make the optimizer from the parameters of the sharded model",
-        related=[Related(shard.function.path, shard.call.at[0], "the model is sharded here")],
-        context=f"{function.qualname}:{optimizer.model}",
+        related=[Related(unit.path, shard.call.at[0], "the model is sharded here")],
+        context=f"{call.unit.qualname}:{optimizer.model.root.text}",
     )
 
 
 INCORRECT = [
+    """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(8, 8)
+
+def build(device):
+    with torch.device("meta"):
+        model = Net()
+    optimizer = torch.optim.AdamW(model.parameters())  # error: MP523
+    model.to_empty(device=device)
+    return model, optimizer
+""",
     """
 import torch
 from torch.distributed.fsdp import fully_shard

@@ -17,95 +17,80 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside, is_for_debugging, text_of
-from validator.analysis.rank_guards import RankGuards
-from validator.analysis.sharding import Sharding
-from validator.facts.model import Call
+from validator.domains.placement import mostly
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.paths import ELEMENT, Path
+from validator.flow.placed import Placings, asks_first, on_some_ranks, whole
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP541", "sharded-tensor-on-one-rank", "warning", "0.1.0", tokens=("fully_shard",))
+RULE = Rule("MP541", "sharded-tensor-on-one-rank", "warning", "0.1.0", tokens=("fully_shard", "distribute_tensor"))
 
 # seen on gloo with torch 2.13: these wait for the other ranks …
 _GATHERING = frozenset({"std", "var", "median", "argmax", "argmin", "sort", "topk", "redistribute", "unique"})
 # … and these answer from the rank's own part
-_LOCAL = frozenset(
-    {"item", "norm", "sum", "mean", "max", "min", "any", "all", "abs", "isnan", "float", "print", "save"}
-)
-_SOURCES = re.compile(r"(^|\.)(named_parameters|parameters|state_dict)(\(\))?(\.(items|values))?$")
-_WHOLE = re.compile(r"full_tensor|to_local|_local_tensor|get_model_state_dict|full_state_dict|summon_full_params")
+_LOCAL = frozenset({
+    "item", "norm", "sum", "mean", "max", "min", "any", "all", "abs", "isnan", "float", "tolist", "numpy",
+})  # fmt: skip
+_SHOWING = frozenset({"print", "float", "bool", "info", "debug", "save"})
+_MEMBERS = frozenset({".parameters()", ".named_parameters()", ".state_dict()"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding, guards = project.analysis(Sharding), project.analysis(RankGuards)
-    for function in project.functions():
-        if is_aside(function.path) or function.name.startswith("<"):
+    placings = project.analysis(Placings)
+    reported: set[tuple[object, int]] = set()
+    for call in project.analysis(Queries).named(*_GATHERING, *_LOCAL, *_SHOWING):
+        tensor = _sharded(call) if not is_aside(call.unit.path) else None
+        if tensor is None or (call.unit, call.value.block) in reported or asks_first(call):
             continue
-        models = _models(sharding, function)
-        names = _parameters(function, models) if models else {}
-        if not names or _WHOLE.search(text_of(function)):
-            continue
-        for call in function.facts.calls:
-            name = _parameter(call, names)
-            taint = guards.of(function, call.guards) if name else None
-            if taint is not None and not is_for_debugging(function, call.guards):
-                yield _report(function, call, name, taint.why, models[names[name]])
-                break
+        test = on_some_ranks(call)
+        if test is not None:
+            reported.add((call.unit, call.value.block))
+            yield _report(call, tensor, test, placings.where(tensor, "fsdp2", "dtensor", "tp"))
 
 
-def _models(sharding: Sharding, function: Method) -> dict[str, tuple[str, int]]:
-    """The paths that hold sharded models here, with the place where each is sharded."""
-    found: dict[str, tuple[str, int]] = {}
-    for call in sharding.calls.get(function, ()):
-        if call.args and call.args[0].kind == "path":
-            found[call.args[0].value] = (function.path, call.at[0])
-    if function.cls is not None and function.cls in sharding.classes:
-        for attribute, (where, call) in sharding.models(function.cls).items():
-            found[f"self.{attribute}"] = (where.path, call.at[0])
-    return found
+def _sharded(call: Place) -> Place | None:
+    """The sharded parameter whose contents a call asks for."""
+    receiver = call.receiver
+    if receiver is not None and call.method in _GATHERING | _LOCAL:
+        return receiver if _is_sharded(receiver) else None
+    if call.method in _SHOWING:
+        given = (call._replace(number=each) for each in call.value.args[1:])
+        return next((each for each in given if _is_sharded(each)), None)
+    return None
 
 
-def _parameters(function: Method, models: dict[str, tuple[str, int]]) -> dict[str, str]:
-    """Variables that hold parameters of those models: name -> model."""
-    found: dict[str, str] = {}
-    for row in function.facts.assigns:
-        if row.kind != "for" and not row.kind.startswith("unpack"):
-            continue
-        model = next((m for m in models if row.value.startswith(f"{m}.") and _SOURCES.search(row.value)), None)
-        if model is not None and not row.kind.startswith("unpack:0/"):  # that one is the parameter's name
-            found[row.target] = model
-    return found
+def _is_sharded(place: Place) -> bool:
+    return mostly(place.closed.state, "fsdp2", "dtensor", "tp") and _is_tensor(place, whole(place))
 
 
-def _parameter(call: Call, names: dict[str, str]) -> str:
-    """The variable whose contents a call asks for."""
-    if call.method in _GATHERING | _LOCAL:
-        root = call.receiver.partition(".")[0].partition("(")[0].partition("[")[0]
-        if root in names:
-            return root
-    if call.target in ("print", "float", "bool", "logger.info"):
-        return next((a.value for a in call.args if a.kind == "path" and a.value in names), "")
-    return ""
+def _is_tensor(place: Place, path: Path) -> bool:
+    """Whether a value is a DTensor: made as one, or an element of the parameters of a model."""
+    if mostly(place.closed.state, "dtensor"):
+        return True
+    members = [position for position, step in enumerate(path) if step in _MEMBERS]
+    name = len(path) > 1 and path[-1] == "#0" and ".named_parameters()" in path
+    return bool(members) and ELEMENT in path[members[0] :] and not name
 
 
-def _report(function: Method, call: Call, name: str, why: str, sharded: tuple[str, int]) -> Finding:
+def _report(call: Place, tensor: Place, test: Place, shard: Place | None) -> Finding:
     gathers = call.method in _GATHERING
     if gathers:
         told = "gathers the parameter from all ranks, and the others never come"
     else:
         told = "shows this rank's part of the parameter alone"
     return RULE.finding(
-        function.path,
+        call.unit.path,
         call.at,
-        f"`{call.target}(…)` in `{function.qualname}`, on some ranks only, told apart by `{why}`: `{name}` is sharded,"
-        f" and this {told}",
-        help=f"call `{name}.full_tensor()` on every rank, and look at the result inside the branch",
-        related=[Related(*sharded, "the model is sharded here")],
-        context=f"{function.qualname}:{call.target}",
+        f"`{call.text}` in `{call.unit.qualname}`, on some ranks only, told apart by `{test.text}`: `{tensor.text}` is"
+        f" sharded, and this {told}",
+        help=f"call `{tensor.text}.full_tensor()` on every rank, and look at the result inside the branch",
+        related=[Related(shard.unit.path, shard.at[0], "it is sharded here")] if shard is not None else [],
+        context=f"{call.unit.qualname}:{call.method}",
         severity="error" if gathers else None,
     )
 

@@ -20,78 +20,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.agreement import Agreement
-from validator.analysis.places import is_aside, within
-from validator.analysis.spreading import SHARD, SPLIT, Spread, Spreading
-from validator.facts.model import Call
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.placed import Event, Placings, excluded, follows
+from validator.flow.queries import Place
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP543", "tensor-parallel-after-sharding", "error", "0.1.0", tokens=("fully_shard",))
 
+_PREPARING = ("PrepareModuleInput", "PrepareModuleOutput", "PrepareModuleInputOutput")  # styles that split no parameter
+
 
 def check_project(project: Project) -> Iterator[Finding]:
-    agreement = project.analysis(Agreement)
-    for function, rows in project.analysis(Spreading).all.items():
-        if is_aside(function.path):
-            continue
+    placings = project.analysis(Placings)
+    for unit in placings.queries.units:
+        splits = placings.events(unit, "tp") if not is_aside(unit.path) else []
+        shards = placings.events(unit, "fsdp2") if splits else []
         pairs = (
             (shard, split)
-            for split in (row for row in rows if row.kind == SPLIT)
-            for shard in (row for row in rows if row.kind == SHARD)
-            if _meet(shard, split) and not _apart(agreement, function, shard.call, split.call)
+            for split in splits
+            for shard in shards
+            if split.path[: len(shard.path)] == shard.path and _ends_before(shard, split)
         )
-        pair = next((p for p in pairs if not _renewed(function, *p)), None)
+        pair = next((p for p in pairs if not excluded(p[0].call, p[1].call) and not _prepares(p[1].call)), None)
         if pair is not None:
-            yield _report(function, *pair)
+            yield _report(*pair)
 
 
-def _meet(shard: Spread, split: Spread) -> bool:
-    """Whether a module is sharded, itself or as a part of another, by a call that ends before the other begins."""
-    if shard.later != split.later:
-        return False  # the order of a stored lambda is that of its calls
-    inside = split.path.startswith((f"{shard.path}.", f"{shard.path}["))
-    first, second = shard.call.at, split.call.at
-    before = first[2:] <= second[:2] or (first != second and within(first, second))
-    return (split.path == shard.path or inside) and before
+def _ends_before(shard: Event, split: Event) -> bool:
+    """Whether the module is sharded when it is split; a helper may do both, and is judged itself."""
+    if shard.call == split.call:
+        return False
+    return follows(shard.call, split.call) and (
+        not follows(split.call, shard.call) or shard.call.number < split.call.number
+    )
 
 
-def _apart(agreement: Agreement, function: Method, first: Call, second: Call) -> bool:
-    """Whether the conditions around two calls exclude each other."""
-    one, two = ([(g.text, not g.negated) for g in call.guards if g.kind == "if"] for call in (first, second))
-    if any((text, not holds) in two for text, holds in one) or agreement.excludes(function, one, two):
-        return True
-    # a return that follows the first whenever it runs
-    leaves = (r for r in function.facts.returns if first.at[:2] <= r.at[2:] <= second.at[:2])
-    return any({(g.text, not g.negated) for g in r.guards if g.kind == "if"} <= {*one} for r in leaves)
+def _prepares(split: Place) -> bool:
+    plan = split.argument("parallelize_plan", 2)
+    made = plan.operand(0).val.objs if plan is not None and plan.value.op == "call" else ()
+    return bool(made) and all(o[0] == "ext" and o[1].rpartition(".")[2] in _PREPARING for o in made)
 
 
-def _renewed(function: Method, shard: Spread, split: Spread) -> bool:
-    """Whether the name of the module is bound to another one between the calls."""
-    root = split.path.partition(".")[0]
-    first, last = shard.call.at[2:], split.call.at[:2]
-    for row in function.facts.assigns:
-        if row.target == root and first <= row.at[:2] < last:
-            made = (c for c in function.facts.calls if within(c.at, row.at))
-            if not any(a.value == root for call in made for a in call.args):
-                return True
-    return False
-
-
-def _report(function: Method, shard: Spread, split: Spread) -> Finding:
-    related = [Related(function.path, shard.call.at[0], f"`{shard.path}` is sharded here")]
-    for row, word in ((shard, "sharded"), (split, "split")):
-        if row.made != (function.path, row.call.at[0]):
-            related.append(Related(*row.made, f"the modules are {word} here"))
+def _report(shard: Event, split: Event) -> Finding:
+    call = split.call
     return RULE.finding(
-        function.path,
-        split.call.at,
-        f"`{split.call.method}` in `{function.qualname}` splits `{split.path}` over tensor parallel ranks after"
+        call.unit.path,
+        call.at,
+        f"`{call.method}` in `{call.unit.qualname}` splits `{split.given.text}` over tensor parallel ranks after"
         f" `{shard.call.method}` has sharded it: its parameters are DTensors of another mesh by then, which raises",
         help="apply tensor parallelism first, then `fully_shard`",
-        related=related,
-        context=f"{function.qualname}:{split.path}",
+        related=[Related(shard.call.unit.path, shard.call.at[0], f"`{shard.given.text}` is sharded here")],
+        context=f"{call.unit.qualname}:{split.given.text}",
     )
 
 

@@ -14,49 +14,48 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from validator.analysis.places import every_guard, is_aside
-from validator.analysis.sharding import Sharding
+from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
-from validator.project import ClassDef, Project
+from validator.flow.aside import is_aside
+from validator.flow.placed import Placings, asks_first
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP522", "unwrapping-fsdp2", "error", "0.1.0", tokens=("fully_shard",))
 
-_WRAPPING = frozenset(
-    {"FSDP", "FullyShardedDataParallel", "DDP", "DistributedDataParallel", "initialize", "prepare", "compile"}
-)
-_ASKING = re.compile(r"hasattr|isinstance|getattr|fsdp|AttributeError|\*", re.IGNORECASE)
+_WRAPPING = ("fsdp1", "ddp", "deepspeed", "compiled")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    sharding = project.analysis(Sharding)
-    for cls in sharding.classes:
-        if is_aside(cls.path) or _wraps(sharding, cls):
+    placings = project.analysis(Placings)
+    for place in project.analysis(Queries).attributes("module"):
+        owner = place.operand(0)
+        state = owner.closed.state
+        if is_aside(place.unit.path) or not mostly(state, "fsdp2") or may(state, *_WRAPPING):
             continue
-        for attribute, (where, shard) in sharding.models(cls).items():
-            path = f"self.{attribute}.module"
-            for method in cls.every_method():
-                refs = [(r.at, r.guards) for r in method.facts.refs if r.path == path or r.path.startswith(f"{path}.")]
-                refs += [(c.at, c.guards) for c in method.facts.calls if c.target.startswith(f"{path}.")]
-                asked = [g for _, guards in refs for g in every_guard(method, guards) if g.kind in ("if", "try")]
-                if refs and not any(_ASKING.search(g.text) for g in asked):
-                    yield RULE.finding(
-                        cls.path,
-                        refs[0][0],
-                        f"`{method.qualname}` reads `{path}`, but `{shard.method}` shards in place: there is no"
-                        " wrapper to take off",
-                        help=f"use `self.{attribute}` itself",
-                        related=[Related(where.path, shard.at[0], "the model is sharded here")],
-                        context=f"{method.qualname}:{path}",
-                    )
+        if asks_first(place) or _has_one(owner):
+            continue
+        shard = placings.where(owner, "fsdp2")
+        yield RULE.finding(
+            place.unit.path,
+            place.at,
+            f"`{place.unit.qualname}` reads `{place.text}`, but `fully_shard` shards in place: there is no"
+            " wrapper to take off",
+            help=f"use `{owner.text}` itself",
+            related=[Related(shard.unit.path, shard.at[0], "the model is sharded here")] if shard is not None else [],
+            context=f"{place.unit.qualname}:{place.text}",
+        )
 
 
-def _wraps(sharding: Sharding, cls: ClassDef) -> bool:
-    calls = (c for method in cls.every_method() for c in method.facts.calls if c not in sharding.calls.get(method, ()))
-    return any(c.method in _WRAPPING for c in calls)
+def _has_one(owner: Place) -> bool:
+    """Whether the model may have an attribute of that name by itself, or be something that holds the model."""
+    for o in owner.closed.objs:
+        if o[0] in ("inst", "self") and ("module" in o[1].instance_attributes or o[1].find("module") is not None):
+            return True
+    return False
 
 
 INCORRECT = [

@@ -164,14 +164,14 @@ class Files:
         models = self.flow.models
         for o in place.operand(0).val.objs:
             row = models.call(o[1]) if o[0] == "ext" else None
-            which = row and (row.reads or row.writes)
+            which = row and (row.loads or row.saves)
             path = place.argument(*which) if which else None
             if row is not None and path is not None:
                 mode = place.argument(*row.mode) if row.mode else None
                 letters = mode.val.constant() if mode is not None else None
                 if mode is not None and not isinstance(letters, str):
                     continue
-                wrote = row.writes is not None or not set("wxa").isdisjoint(str(letters or ""))
+                wrote = row.saves is not None or not set("wxa").isdisjoint(str(letters or ""))
                 yield "write" if wrote else "read", path
                 return
         receiver = place.receiver

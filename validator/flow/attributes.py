@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
+from validator.domains.placement import inherited
 from validator.domains.spmd import NONE, only, rank, unsure
 from validator.flow.values import ANYTHING, BOTTOM, MORE, UNKNOWN, Obj, Val, beside, group_of, join, join2, obj
 
@@ -46,7 +47,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     methods = len({o[1] for o in result.objs if o[0] in ("bound", "unit")})
     carried = only(owner.v, "data", "param", "uniform") if methods < 2 else owner.v
     placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
-    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), result.state | placed)
+    state = inherited(result.state, placed)
+    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
 
 
 def _number(name: str) -> frozenset[Obj]:
@@ -107,7 +109,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         return obj("class", cls)
     receiver = Val(frozenset({o}))
     found: list[Val] = []
-    held: Val = at.flow.get("field", cls, name, exact)
+    held = at.flow.field(cls, name, exact, at.unit)
     if held != BOTTOM:
         found.append(held)
     for method in _methods(cls, name, exact):

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
+from validator.domains.placement import (
+    PLAIN, UNPLACED, WRAPPING, after, certainly, inherited, may, steps_since, substituted,
+)  # fmt: skip
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
 from validator.flow import tensors
 from validator.flow.attributes import described
@@ -31,13 +34,11 @@ _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
     "all_gather_into_tensor", "gather_for_metrics",
 })  # fmt: skip
-_SHARDED = frozenset({"fsdp1", "fsdp2", "deepspeed", "ddp"})
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
 _SETS = frozenset({"set", "frozenset"})
-_OUTPUTS = frozenset(f"output of {state}" for state in _SHARDED)
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -49,13 +50,12 @@ def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     plain = []
     for o in value.objs:
         if o[0] == "param":
-            parts.append(Val(argument(o[1]).objs, state=argument(o[1]).state))
+            parts.append(Val(argument(o[1]).objs))
         else:
             plain.append(mapped(o, lambda part: instantiated(part, argument)))
     merged = join([Val(frozenset(plain)), *parts])
     v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
-    state = (value.state - {"?"}) | merged.state if "?" in value.state and parts else value.state
-    return Val(merged.objs, v, n, p, state)
+    return Val(merged.objs, v, n, p, substituted(value.state, lambda position: argument(position).state))
 
 
 def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
@@ -104,9 +104,7 @@ class Calling:
             self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver)
         result = join([*found, ANYTHING] if MORE in callee.objs else found)
-        if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
-            return result.placed(*(f"output of {state}" for state in callee.state))
-        return result
+        return self._placed(number, value, name, receiver, arguments, result)
 
     def _chosen(self, number: int, callee: Val) -> None:
         """Ranks may choose differently whom they call."""
@@ -184,6 +182,7 @@ class Calling:
             return self.flow.default(unit, unit.code.params[position][0])
 
         self._changed_arguments(number, unit, result, argument)
+        self._wrapped_by(number, unit, result.returned)
         value = instantiated(result.returned, argument)
         if value == BOTTOM and result.returned == BOTTOM:
             return BOTTOM
@@ -202,10 +201,24 @@ class Calling:
         for position, out in result.outs:
             for place, keyword in enumerate(instruction.data.names):
                 if (keyword is None and place + shift == position) or keyword == names[position]:
-                    after = instantiated(out, argument)
-                    self.at.after[number, place] = lambda before, after=after: _replaced(before, after)
+                    now = instantiated(out, argument)
+                    self.at.steps[number, place] = steps_since(out.state, position)
+                    self.at.after[number, place] = lambda before, now=now: _replaced(before, now)
             if shift and position == 0:
                 continue
+
+    def _wrapped_by(self, number: int, unit: Unit, returned: Val) -> None:
+        """The arguments that a unit returns placed otherwise (`model = strategy.shard(model)`)."""
+        instruction = self.at.code.values[number]
+        placements = returned.placements
+        if instruction.op != "call" or not any(each[0] == "$" and "+" in each for each in placements):
+            return
+        shift = 1 if unit.has_receiver else 0
+        for position, (name, _) in enumerate(unit.code.params):
+            steps = steps_since(placements, position)
+            for place, keyword in enumerate(instruction.data.names if steps else ()):
+                if (keyword is None and place + shift == position) or keyword == name:
+                    self.at.wrapped[number, place] = steps
 
     def bind(self, unit: Unit, positional: list[Val], keywords: dict[str, Val]) -> dict[int, Val]:
         """Which parameter gets what."""
@@ -232,9 +245,9 @@ class Calling:
         return bindings
 
     def _construct(self, number: int, cls: ClassDef, arguments: Arguments) -> Val:
-        made = obj("inst", cls)
-        if cls.is_abstract and cls.descendants():
-            made = obj("self", cls)
+        made = obj("self" if cls.is_abstract and cls.descendants() else "inst", cls)
+        if any(self.models.named(base) == "torch.nn.Module" for base in cls.external_bases):
+            made = made.placed(PLAIN)
         init = cls.find("__init__")
         unit = self.flow.unit_of(init) if init is not None else None
         if unit is not None:
@@ -349,6 +362,8 @@ class Calling:
         if named not in _LAZY and not named.startswith("torch.utils.data"):
             for _, value in arguments:
                 self.drain(number, value)
+        if any(named.startswith(m + ".") for m in self.models.making) and last[:1].isupper() and last not in ("Parameter", "Buffer"):
+            return Val(frozenset({("made", named)}), state=PLAIN)
         if named in self.models.same or any(named.startswith(m + ".") for m in self.models.same_modules):
             return self._same(last, arguments, BOTTOM, named)
         return Val(frozenset({("made", named)}), state=frozenset({"?"}))
@@ -357,6 +372,7 @@ class Calling:
         """The result of a function of its arguments."""
         parts = [receiver, *(v for keyword, v in arguments if keyword not in _PLACING)]
         v = combined(*(p.v for p in parts))
+        state = receiver.state.union(*(p.placements - UNPLACED for p in parts[1:]))
         if name in ("dim", "ndimension"):
             return Val()
         if dotted == "len" or name in ("numel", "size") or (name == "len" and not dotted):
@@ -400,7 +416,7 @@ class Calling:
         if dotted == "filter":
             n |= v
         p = arguments[0][1].p | unsure(receiver.v) if name == "get" and arguments else NONE
-        return Val(objs, v, n, p, receiver.state)
+        return Val(objs, v, n, p, state)
 
     def _iterates(self, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
         values = [v for n, v in arguments if n is None]
@@ -487,7 +503,9 @@ class Calling:
             place = self._place((row.state[0], row.state[1]), arguments)
             tag = row.state[2]
             if place >= 0:
-                self.at.after[number, place] = lambda before: before.placed(tag)
+                self.at.after[number, place] = lambda before: before.placed(after(before.state, tag))
+                self.at.steps[number, place] = (tag,)
+        self._wraps(number, row, arguments)
         result = self._result(number, row, arguments, receiver, group)
         if row.mixes is not None:
             drawn = self._drawn(row, arguments)
@@ -497,7 +515,12 @@ class Calling:
             causes = held(seed.v) if seed is not None and not seed.is_const(None) else data(sure=False)
             self._then(number, -1, lambda before: Val(before.objs, causes, before.n, before.p, before.state))
             result = result.with_causes(v=causes) if result.objs else result
-        return result.placed(row.result_state) if row.result_state else result
+        if row.wraps is not None and not isinstance(row.result, tuple | list):
+            wrapped = self._given(row.wraps, arguments)
+            result = result.placed(wrapped.state if wrapped is not None else UNPLACED)
+        if not row.result_state or isinstance(row.result, tuple | list):
+            return result
+        return result.placed(after(result.state, row.result_state))
 
     def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:
         """What the argument at a place (-1: the receiver) becomes; of a place that holds nothing it does not matter."""
@@ -515,7 +538,7 @@ class Calling:
             return False
         if row.arg_state is not None:
             given = self._given((row.arg_state[0], row.arg_state[1]), arguments)
-            return given is not None and given.state == frozenset({row.arg_state[2]})
+            return given is not None and certainly(given.state, row.arg_state[2])
         return True
 
     def _result(self, number: int, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
@@ -527,7 +550,11 @@ class Calling:
             if row.result_state and made.objs:
                 (o,) = made.objs
                 first, *rest = o[1]
-                made = tuple_of([first.placed(row.result_state), *rest])
+                wrapped = self._given(row.wraps, arguments) if row.wraps is not None else None
+                state = after(wrapped.state if wrapped is not None else UNPLACED, row.result_state)
+                if _asks_for_stage_3(self._given(("config", 6), arguments)):
+                    state = after(state, "zero3")
+                return tuple_of([first.placed(state), *rest])
             return made
         if word == "rank":
             axes = self._axes(row, arguments)
@@ -625,6 +652,56 @@ class Calling:
         place = self._place(which, arguments)
         return arguments[place][1] if place >= 0 else None
 
+    # -- placement -----------------------------------------------------------------------------------------
+
+    def _placed(
+        self, number: int, value: Instruction, name: str, receiver: Val, arguments: Arguments, result: Val
+    ) -> Val:
+        """A result with the placement of its receiver where a method hands that on, in the precision asked for."""
+        state = result.state
+        if name in self.models.placed and self.at.code.values[value.args[0]].op == "attr":
+            state = inherited(state, receiver.state)
+        step = self._precision(name, arguments)
+        if row := self.models.steps.get(name):
+            step = row[0] if not arguments or arguments[0][1].is_const(True) or len(row) < 2 else row[1]
+        if step:
+            state = after(state or receiver.state, step)
+            if self.at.code.values[value.args[0]].op == "attr":
+                self.at.after[number, -1] = lambda before: before.placed(after(before.state, step))
+                self.at.steps[number, -1] = (step,)
+        inside = self._built_inside(number) if any(o[0] in ("inst", "made") for o in result.objs) else ""
+        state = after(state, inside)
+        return result if state == result.state else result.placed(state)
+
+    def _wraps(self, number: int, row: Row, arguments: Arguments) -> None:
+        """Which argument lives on in the result, placed otherwise."""
+        which = row.wraps or (("", 0) if row.result == "first" else None)
+        place = self._place(which, arguments) if which is not None and row.result_state else -1
+        if place >= 0:
+            self.at.wrapped[number, place] = (row.result_state,)
+
+    def _precision(self, name: str, arguments: Arguments) -> str:
+        """The step that an argument asks for which names a floating-point type."""
+        for keyword, given in arguments:
+            if keyword in ("dtype", "torch_dtype") or (keyword is None and name in ("to", "type")):
+                for word, step in (("half", "half"), ("full", "-half")):
+                    if given.objs and all(o[-1] in self.models.dtypes.get(word, ()) for o in given.objs):
+                        return step
+        return ""
+
+    def _built_inside(self, number: int) -> str:
+        """How what is made here is placed by a context manager around: `zero.Init`, `torch.device("meta")`."""
+        values = self.at.code.values
+        for manager in self.at.unit.managers(number):
+            callee, *given = values[manager].args if values[manager].op == "call" else (manager,)
+            first = self.at.vals[given[0]].constant() if given else None
+            for o in self.at.vals[callee].objs:
+                name = self.models.named(o[1]) if o[0] == "ext" else ""
+                step = self.models.library(f"{name}({first})").inside or self.models.library(f"{name}()").inside
+                if name and step:
+                    return step
+        return ""
+
     # -- what is not known ---------------------------------------------------------------------------------
 
     def _unknown(self, number: int, value: Instruction, name: str, receiver: Val, arguments: Arguments) -> Val:
@@ -632,7 +709,7 @@ class Calling:
         row = self.models.methods.get(name)
         if row is not None and row.on is not None and "." not in name:
             hint = self.hint(self.at.code.values[value.args[0]].args[0]) if receiver.objs or receiver.v else ""
-            if (not row.on or hint in row.on) and (not row.on_state or receiver.state & set(row.on_state)):
+            if (not row.on or hint in row.on) and (not row.on_state or may(receiver.state, *row.on_state)):
                 return self._row(number, row, arguments, receiver, sure=not row.on or bool(hint))
         if name in self.models.ranks["methods"] or name in self.models.ranks["stages"]:
             axes = self._asked_axes(name, value, arguments)
@@ -642,10 +719,11 @@ class Calling:
         if name in _GATHERING:
             return self._gathered(value, arguments)
         if name in _NAMED:
-            return sequence(tuple_of([STRING, UNKNOWN.placed(*receiver.state)])).placed(*receiver.state)
-        if name in ("parameters", "state_dict", "module"):
+            return sequence(tuple_of([STRING, UNKNOWN.placed(receiver.state)])).placed(receiver.state)
+        if name in self.models.placed:
             keys = sequence(STRING).objs if name == "state_dict" else frozenset()
-            return Val(frozenset({("top",)}) | keys, state=receiver.state)
+            derived = self._derived([(None, receiver), *arguments])
+            return Val(frozenset({("top",)}) | keys, derived, state=receiver.state)
         if name in self.models.same_methods or name in ("numel", "size", "dim"):
             return self._same(name, arguments, receiver)
         return Val(frozenset({("top",)}), self._derived([(None, receiver), *arguments]), state=frozenset({"?"}))
@@ -695,9 +773,10 @@ class Calling:
     def _on_state(self, number: int, value: Instruction, name: str, callee: Val, receiver: Val) -> None:
         """Models whose parameters are sharded issue collectives where they run."""
         operation = ""
-        if callee.state and callee.state <= _SHARDED and not callee.of("bound"):
+        runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
+        if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
             operation = "forward"
-        elif name in ("state_dict", "full_state_dict") and receiver.state and receiver.state <= {"fsdp1"}:
+        elif name in ("state_dict", "full_state_dict") and certainly(receiver.state, "fsdp1"):
             operation = name
         elif name == "backward" and self._sharded_here(value.args[0], receiver):
             operation = name
@@ -709,14 +788,15 @@ class Calling:
     def _sharded_here(self, callee: int, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
         one."""
-        if any(state <= _OUTPUTS for state in self._states_of(self.at.code.values[callee].args[:1])):
+        used = self._states_of(self.at.code.values[callee].args[:1])
+        if certainly(loss.state, *WRAPPING) or any(certainly(state, *WRAPPING) for state in used):
             return True
         cls = self._own_class()
         if cls is None or any(o[0] not in ("top", "param") for o in loss.objs):
             return False
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
-        fields = (self.flow.get("field", cls, name, False) for name in names)
-        return any(held.state and held.state <= _SHARDED for held in fields)
+        fields = (self.flow.field(cls, name, False, self.at.unit) for name in names)
+        return any(certainly(held.state, *WRAPPING) for held in fields)
 
     def _states_of(self, numbers: tuple[int, ...]) -> Iterator[frozenset[str]]:
         """How the values are placed of which others are computed, back to what callers pass."""
@@ -805,6 +885,11 @@ def _numbered(text: Val) -> frozenset[Obj]:
     """The rank that the text of an environment variable spells."""
     axes = {"node": frozenset({LOCAL}), "job": WHOLE}
     return frozenset(("ordinal", o[2], axes[o[2]]) for o in text.of("environment") if o[2])
+def _asks_for_stage_3(config: Val | None) -> bool:
+    """Whether a configuration of DeepSpeed that is written out says that parameters are spread over ranks."""
+    rows = [dict(o[1]).get("zero_optimization") for o in config.of("dict")] if config is not None else []
+    stages = [dict(o[1]).get("stage") for row in rows if row is not None for o in row.of("dict")]
+    return bool(stages) and all(stage is not None and stage.is_const(3) for stage in stages)
 
 
 def axes_in(group: Val) -> Axes:
@@ -836,8 +921,8 @@ def _equal(value: Val, axes: Axes) -> Val:
     return Val(frozenset(mapped(o, lambda part: _equal(part, axes)) for o in value.objs), v, n, p, value.state)
 
 
-def _replaced(before: Val, after: Val) -> Val:
-    return after if after.objs or after.v else before
+def _replaced(before: Val, now: Val) -> Val:
+    return now if now.objs or now.v else before.placed(now.state)
 
 
 def _sortable(rows: dict[str, Val]) -> bool:

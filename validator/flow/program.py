@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validator.definitions import ClassDef, Method, Module
+from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, unsure
 from validator.errors import UsageError
 from validator.flow.control import Control
@@ -58,6 +59,22 @@ class Unit:
     @cached_property
     def control(self) -> Control:
         return Control(self.code)
+
+    def managers(self, number: int) -> list[int]:
+        """The context managers around a value, outermost first: values as they were entered."""
+        return [manager for manager, first, last in self._regions if first < number < last]
+
+    @cached_property
+    def _regions(self) -> list[tuple[int, int, int]]:
+        """(manager, where it is entered, where it is left last): code is lowered in the order of the source."""
+        last: dict[int, int] = {}
+        entered = []
+        for number, value in enumerate(self.code.values):
+            if value.op == "enter":
+                entered.append((value.args[0], number))
+            elif value.op == "leave":
+                last[value.args[0]] = number
+        return [(manager, number, last.get(manager, len(self.code.values))) for manager, number in entered]
 
     @cached_property
     def order(self) -> Order:
@@ -187,6 +204,8 @@ class Result(NamedTuple):
     switched: tuple[tuple[str, Val], ...]  # states of libraries that are set here, and how that varies
     passed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (the calls of units, by unit)
     stored: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (the stores, by attribute)
+    placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
+    steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
 
 
 class Passed(NamedTuple):
@@ -240,6 +259,7 @@ class Flow:
 
     `("unit", unit)` a `Result`; `("argument", unit, position)`, `("field", class, name, exact)`,
     `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
+    `("placed", class, name)` (as objects: the steps by which an attribute is placed otherwise where it is),
     `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the random numbers of a
     library differ between ranks) a `Val` in closed form, that is without parameters.
     """
@@ -338,6 +358,8 @@ class Flow:
             return self._field(*rest)
         if kind == "under":
             return self._under(*rest)
+        if kind == "placed":
+            return self._placed(*rest)
         if kind == "state":
             return self._state(*rest)
         if kind == "random":
@@ -523,6 +545,42 @@ class Flow:
                     found.setdefault(ref.path.rpartition(".")[2], {})[function] = None
         return {name: list(rows) for name, rows in found.items()}
 
+    @cached_property
+    def _placed_names(self) -> dict[str, list[Method]]:
+        """By name of an attribute: the functions that may place otherwise what it holds."""
+        found: dict[str, dict[Method, None]] = {}
+        for function in self.project.functions():
+            for name in self._placed_attributes(function):
+                found.setdefault(name, {})[function] = None
+        return {name: list(rows) for name, rows in found.items()}
+
+    def _placed_attributes(self, function: Method) -> Iterator[str]:
+        """Attributes that a function may place otherwise: `fully_shard(self.model)`, `self.model.eval()`."""
+        for call in function.facts.calls:
+            if call.method in self.models.steps:
+                if "." in call.receiver:
+                    yield call.receiver.rpartition(".")[2]
+            elif call.method in self._placing:
+                yield from (a.value.rpartition(".")[2] for a in call.args if a.kind == "path" and "." in a.value)
+
+    @cached_property
+    def _placing(self) -> frozenset[str]:
+        """The names of functions that may place an argument otherwise: of the tables, and what hands a parameter on."""
+        found = {row.name for row in self.models.calls.values() if row.state is not None}
+        calls: dict[str, dict[Method, None]] = {}
+        for function in self.project.functions():
+            params = {p.name for p in function.facts.params}
+            for call in function.facts.calls:
+                if any(a.kind == "path" and a.value in params for a in call.args):
+                    calls.setdefault(call.method, {})[function] = None
+        queue = list(found)
+        while queue:
+            for function in calls.get(queue.pop(), ()):
+                if function.name not in found:
+                    found.add(function.name)
+                    queue.append(function.name)
+        return frozenset(found)
+
     def _field(self, cls: ClassDef, name: str, exact: bool) -> Val:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         found: list[Val] = []
@@ -545,6 +603,32 @@ class Flow:
         if any(_fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name)
         return join_ways(found)
+
+    def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
+        """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
+        held: Val = self.get("field", cls, name, exact)
+        if name not in self._placed_names or held == BOTTOM:
+            return held
+        state = held.state
+        rows = [o for o in self.get("placed", cls, name).objs if o[0] == "placing"]
+        for _, unit, _, step in sorted(rows, key=lambda o: (o[1].path, o[1].code.at, o[2])):
+            if unit is asking and step in SPREADING:
+                continue  # it comes later, or the value says so
+            state = after(state, step) if step in SPREADING else state | after(state, step)
+        return held.placed(state)
+
+    def _placed(self, cls: ClassDef, name: str) -> Val:
+        found = set()
+        family = {*cls.mro, *cls.descendants()}
+        for method in self._placed_names.get(name, ()):
+            unit = self.unit_of(method)
+            if unit is None:
+                continue
+            for order, (owner, attribute, step) in enumerate(self.get("unit", unit).placings):
+                owners = self.close(owner, unit).objs if attribute == name else frozenset()
+                if any(o[0] in _SELVES and _related(o, family, cls) for o in owners):
+                    found.add(("placing", unit, order, step))
+        return Val(frozenset(found))
 
     @staticmethod
     def _perhaps(value: Val) -> Val:

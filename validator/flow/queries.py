@@ -248,6 +248,42 @@ class Queries:
             if any(o[0] == "ext" and (o[1] in wanted or self.flow.models.named(o[1]) in wanted) for o in callee.objs):
                 yield place
 
+    def prefixed(self, *prefixes: str) -> Iterator[Place]:
+        """The calls of things outside the project whose full names begin so (`torch.optim.`), which make objects."""
+        for unit in self.units:
+            for number in _calls_of(unit):
+                place = Place(self.flow, unit, number)
+                made = place.method[:1].isupper() or place.operand(0).value.op == "import"
+                if made and any(o[0] == "ext" and o[1].startswith(prefixes) for o in place.operand(0).val.objs):
+                    yield place
+
+    def calls_in(self, unit: Unit) -> Iterator[Place]:
+        for number in _calls_of(unit):
+            yield Place(self.flow, unit, number)
+
+    def decorators(self, unit: Unit) -> Iterator[Place]:
+        """The decorators of a function, as values of the unit around it."""
+        outer = unit.outer
+        for value in outer.code.values if outer is not None else ():
+            if value.op == "call" and value.data.names == ("@",) and outer is not None:
+                made = outer.code.values[value.args[1]]
+                while made.op == "call" and made.data.names == ("@",):
+                    made = outer.code.values[made.args[1]]
+                if made.op == "closure" and made.data == unit.qualname:
+                    yield Place(self.flow, outer, value.args[0])
+
+    def targets(self, call: Place) -> list[Unit]:
+        """The units of the project that a call may run."""
+        site = call.result.sites.get(call.number)
+        return [target.unit for target in site.targets] if site is not None else []
+
+    def attributes(self, name: str) -> Iterator[Place]:
+        """Where an attribute of that name is read."""
+        for unit in self.units:
+            for number, value in enumerate(unit.code.values):
+                if value.op == "attr" and value.data == name:
+                    yield Place(self.flow, unit, number)
+
     def named(self, *names: str) -> Iterator[Place]:
         """The calls by the name that is called, on whatever object."""
         wanted = frozenset(names)

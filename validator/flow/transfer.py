@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
 from validator.domains.axes import UNKNOWN as SOME_AXIS
 from validator.domains.axes import WHOLE, WORLD
+from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import (
     NONE, UNIFORM, Cause, Causes, combined, data, member, only, rank, unsure,
 )  # fmt: skip
@@ -30,7 +31,6 @@ from validator.project import Unknown
 if TYPE_CHECKING:
     from validator.flow.solver import Read
 
-_UNPLACED = frozenset({"?"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
@@ -57,6 +57,8 @@ class Evaluation(Walk):
         self.flow = flow
         self.models = flow.models
         self.sites: dict[int, Site] = {}
+        self.steps: dict[tuple[int, int], tuple[str, ...]] = {}  # (call, position) -> how the argument is placed by it
+        self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, tuple[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
         self.calling = Calling(self)
@@ -72,12 +74,17 @@ class Evaluation(Walk):
     def forget(self, number: int) -> None:
         for noted in (self.sites, self.made, self.switched):
             noted.pop(number, None)
+        for steps in (self.steps, self.wrapped):
+            for key in [key for key in steps if key[0] == number]:
+                del steps[key]
 
     def depends(self, condition: Val) -> Causes:
         return self.truth(condition)
 
     def _result(self, order: list[int]) -> Result:
-        returned, yielded, stores, global_rows, class_rows = [], [], [], [], []
+        returned, yielded, global_rows, class_rows = [], [], [], []
+        stores = []
+        placings, placed = self._placed_in_place(order)
         for block in order:
             end = self.code.blocks[block].end
             if end[0] == "return":
@@ -89,7 +96,9 @@ class Evaluation(Walk):
                 elif value.op == "yield from":
                     yielded.append(elements(self.vals[value.args[0]]))
                 elif value.op == "store_attr":
-                    stores.append((self.vals[value.args[0]], value.data, self._kept(number, value, order)))
+                    kept = self._kept(number, value, order)
+                    kept = kept.placed(placed[number]) if number in placed else kept
+                    stores.append((self.vals[value.args[0]], value.data, kept))
                 elif value.op == "store_global":
                     global_rows.append((value.data, self._stored(block, self.vals[value.args[0]])))
                 elif value.op == "store_class":
@@ -100,7 +109,36 @@ class Evaluation(Walk):
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
             tuple(self._outs()), sites, tuple(stores), tuple(global_rows), tuple(class_rows),
             tuple(self.made.values()), tuple(self.switched.values()), _passed(sites), _by_name(stores),
+            tuple(placings), {**self.wrapped, **self.steps},
         )  # fmt: skip
+
+    def _placed_in_place(self, order: list[int]) -> tuple[list[tuple[Val, str, str]], dict[int, frozenset[str]]]:
+        """Attributes that a call places otherwise where they are (`fully_shard(self.model)`).
+
+        Where the attribute was stored here before, that store is what is left: by its number, how it is placed.
+        """
+        placings: list[tuple[Val, str, str]] = []
+        placed: dict[int, frozenset[str]] = {}
+        values = self.code.values
+        for block in order:
+            for number in self.code.blocks[block].values:
+                value = values[number]
+                steps = self.steps.get((value.args[1], value.data)) if value.op == "mut" else None
+                if not steps:
+                    continue
+                root = self.root(number)
+                if values[root].op == "attr":
+                    placings += [(self.vals[values[root].args[0]], values[root].data, step) for step in steps]
+                for each in self._stored_of(root):
+                    always = self.unit.control.deciding(block) <= self.unit.control.deciding(values[each].block)
+                    if each < number:
+                        placed[each] = self.vals[number].state | (frozenset() if always else self.vals[root].state)
+        return placings, placed
+
+    def _stored_of(self, root: int) -> list[int]:
+        """The stores in attributes of a value, or of what calls have made of it."""
+        values = self.code.values
+        return [n for n, v in enumerate(values) if v.op == "store_attr" and self.root(v.args[1]) == root]
 
     def _plain_returns(self, order: list[int]) -> list[Val]:
         ends = (self.code.blocks[block].end for block in order)
@@ -181,7 +219,7 @@ class Evaluation(Walk):
         if unit.method is not None and kind not in ("*", "**"):
             objs |= self._annotated(name)
         causes = [frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp"]
-        return Val(frozenset(objs), *causes, _UNPLACED)
+        return Val(frozenset(objs), *causes, of_parameter(position))
 
     def _annotated(self, name: str) -> set[tuple[object, ...]]:
         """The project classes that the annotation of a parameter names."""
@@ -287,7 +325,7 @@ class Evaluation(Walk):
         elif self.code.values[value.args[1]].op == "slice":
             bounds = self.code.values[value.args[1]].args[:2]
             n |= owner.n | frozenset().union(*(self.vals[each].v for each in bounds))
-        return Val(result.objs, combined(result.v, v), n, result.p, result.state | owner.state)
+        return Val(result.objs, combined(result.v, v), n, result.p, inherited(result.state, owner.state))
 
     @staticmethod
     def mesh_part(mesh: Obj, key: Val) -> Val:
@@ -372,11 +410,11 @@ class Evaluation(Walk):
             return Val(kept | beside(left, "unordered"), left.v | right.v, left.n | right.n | left.v | right.v)
         if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
             causes = folded(combined(left.v, right.v))
-            return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - _UNPLACED)
+            return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - UNPLACED)
         if value.data == "Div" and kept == NONE:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
         return Val(
-            kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - _UNPLACED
+            kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - UNPLACED
         )
 
     def unary(self, number: int, value: Instruction) -> Val:
@@ -386,7 +424,7 @@ class Evaluation(Walk):
         constant = operand.constant()
         if value.data == "USub" and isinstance(constant, int | float):
             return const(-constant)
-        return Val(v=operand.v, n=operand.n)
+        return Val(v=operand.v, n=operand.n, state=operand.state)
 
     def compare(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
@@ -476,7 +514,7 @@ class Evaluation(Walk):
         result = join(found)
         if not result.objs and not result.v:
             result = UNKNOWN
-        return Val(result.objs, result.v | v, result.n, result.p, result.state | iterable.state)
+        return Val(result.objs, result.v | v, result.n, result.p, inherited(result.state, iterable.state))
 
     def collect(self, number: int, value: Instruction) -> Val:
         kind, count, iterators = value.data
@@ -493,7 +531,7 @@ class Evaluation(Walk):
             order = frozenset({unordered("set")}) if elts and is_text(elts[-1]) else NONE
         if kind == "list" and len(value.args) == count + 1:
             order |= beside(over[0], "counted")
-        return Val(sequence(elts[-1]).objs | order if elts else NONE, v, n, state=elts[-1].state - _UNPLACED)
+        return Val(sequence(elts[-1]).objs | order if elts else NONE, v, n, state=elts[-1].state - UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
@@ -510,7 +548,7 @@ class Evaluation(Walk):
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.objs)
         v = result.v if exact else result.v | _carried(owner.v)
         n = result.n if any(o[0] in ("tuple", "seq", "dict") for o in owner.objs) else result.n | only(owner.n, "rank", "data")
-        return Val(result.objs, v, n, result.p, result.state if exact else result.state | owner.state)
+        return Val(result.objs, v, n, result.p, inherited(result.state, owner.state))
 
     def enter(self, number: int, value: Instruction) -> Val:
         return self.calling.enter(number, self.vals[value.args[0]])

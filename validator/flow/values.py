@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from validator.domains.placement import is_symbolic
 from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
@@ -45,7 +46,7 @@ NOTHING: frozenset[Any] = frozenset()
 class Val:
     """An abstract value. `v`, `n`, `p`: by which causes the value, its length, its presence vary between ranks.
 
-    `state`: how a model, parameter or handle may be placed (`fsdp2`, `zero`, `dtensor`, `plain`, …); `?` for unknown.
+    `state`: how a model, a parameter or a tensor may be placed, in the words of `validator.domains.placement`.
     `depth`: how deep it nests; `symbolic`: whether a parameter stands in it. There is one object for equal values.
     """
 
@@ -77,6 +78,7 @@ class Val:
                 any(o[0] == "param" for o in objs)
                 or any(part.symbolic for part in parts)
                 or any(c.kind == "param" for causes in (v, n, p) for c in causes)
+                or is_symbolic(state)
             )
         return known
 
@@ -84,9 +86,14 @@ class Val:
         rest = ", ".join(f"{name}={sorted(map(str, part))}" for name in "vnp" if (part := getattr(self, name)))
         return f"Val({', '.join(sorted(map(str, self.objs)))}{'; ' + rest if rest else ''}; {sorted(self.state)})"
 
-    def placed(self, *state: str) -> Val:
+    def placed(self, state: frozenset[str]) -> Val:
         """The same value, placed otherwise."""
-        return Val(self.objs, self.v, self.n, self.p, frozenset(state))
+        return Val(self.objs, self.v, self.n, self.p, state)
+
+    @property
+    def placements(self) -> frozenset[str]:
+        """How the value and all that lies in it may be placed."""
+        return self.state.union(*(part.placements for o in self.objs for part in _parts(o)))
 
     def of(self, kind: str) -> list[Obj]:
         return [o for o in self.objs if o[0] == kind]

@@ -13,16 +13,19 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
 - `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`.
-- `handle = parameter`: with it, the result is a handle that must be waited for; `waits = true`.
-- `state = [parameter, position, tag]`: how an argument is placed afterwards; `result_state = tag`.
-- `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own, which
-  `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
-  position]`: of a call that makes or seeds a generator (its result, its receiver).
-- `reads = [parameter, position]`, `writes`: the path of a file that the call reads or writes; `mode`: the parameter that
-  says which (`open`).
+- `handle = parameter`: with it, the result is a handle that must be waited for; `starts = true`: it always is. Until
+  then the tensor in `writes` (or `equal`) is written, that in `reads` read. `waits = true`: waits for all of them.
+- `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
+  result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
+- `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
+- `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own, which
+  `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
+  position]`: of a call that makes or seeds a generator (its result, its receiver).
+- `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
+  says which (`open`).
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file names
   in no order).
@@ -34,7 +37,11 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
-`[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes = {name = result}`, `axes`, `bases = [names]`.
+`[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes = {name = result}`, `axes`, `bases = [names]`,
+`inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
+`[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
+receiver is. `[steps]`: methods that place their receiver, with the step, and the one to take where they are called with
+False. `[dtypes]`: floating-point types, `half` and `full`.
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
 `[failures]`: what may fail on one rank while the others go on. `own`: exceptions that by their nature happen to one
 rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
@@ -69,9 +76,14 @@ class Row(NamedTuple):
     root: tuple[str, int] | None = None
     root_is: str = "global"
     handle: str = ""
+    starts: bool = False
+    ring: bool = False
+    writes: tuple[str, int] | None = None
+    reads: tuple[str, int] | None = None
     waits: bool = False
     state: tuple[str, int, str] | None = None
     result_state: str = ""
+    wraps: tuple[str, int] | None = None
     when: tuple[str, ...] = ()
     on: tuple[str, ...] | None = None
     on_state: tuple[str, ...] = ()
@@ -82,8 +94,8 @@ class Row(NamedTuple):
     draws: str = ""
     mixes: tuple[str, int] | None = None
     seed: tuple[str, int] | None = None
-    reads: tuple[str, int] | None = None
-    writes: tuple[str, int] | None = None
+    loads: tuple[str, int] | None = None
+    saves: tuple[str, int] | None = None
     mode: tuple[str, int] | None = None
     widened: dict[str, Any] = {}  # noqa: RUF012  (flag -> axes that it adds to the group)
     numbers: bool = False
@@ -103,6 +115,7 @@ class Library(NamedTuple):
     """An object that a library makes."""
 
     iterates: str = ""
+    inside: str = ""  # how what is made inside such a context manager is placed
     attributes: dict[str, Any] = {}  # noqa: RUF012
     bases: tuple[str, ...] = ()
     shards: bool = False
@@ -117,6 +130,7 @@ class Models(NamedTuple):
     objects: dict[str, Library]
     same: frozenset[str]  # functions whose result is one of their arguments' alone
     same_modules: tuple[str, ...]
+    making: tuple[str, ...]  # modules whose classes make modules of a network
     same_methods: frozenset[str]  # methods whose result is a function of receiver and arguments
     ranks: dict[str, frozenset[str]]
     likely: dict[str, frozenset[str]]
@@ -127,8 +141,16 @@ class Models(NamedTuple):
     raises_of_data: dict[str, frozenset[str]]
     exceptions: dict[str, str]
     seeds: dict[str, frozenset[str]]
+    placed: frozenset[str]  # methods whose result is placed as the receiver is
+    steps: dict[str, list[str]]  # methods that place their receiver: [step, step where called with False]
+    dtypes: dict[str, frozenset[str]]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
+
+    @property
+    def starting(self) -> frozenset[str]:
+        """The names of the calls whose result must be waited for."""
+        return frozenset(row.name for row in self.calls.values() if row.starts)
 
     @property
     def sets(self) -> dict[str, list[str]]:
@@ -182,11 +204,15 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     objects: dict[str, Library] = {}
     same: set[str] = set()
     modules: list[str] = []
+    making: list[str] = []
     same_methods: set[str] = set()
     ranks: dict[str, set[str]] = {}
     likely: dict[str, set[str]] = {}
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
+    placed: set[str] = set()
+    steps: dict[str, list[str]] = {}
+    dtypes: dict[str, set[str]] = {}
     files: dict[str, set[str]] = {}
     words: dict[str, dict[str, str]] = {}
     failures: dict[str, set[str]] = {}
@@ -206,17 +232,20 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             methods[name] = _row(name.rpartition(".")[2], row)
         for name, row in data.get("objects", {}).items():
             objects[name] = Library(
-                row.get("iterates", ""), row.get("attributes", {}), tuple(row.get("bases", ())), row.get("shards", False),
-                row.get("generates", False),
-            )
+                row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
+                row.get("shards", False), row.get("generates", False),
+            )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))
         modules += pure.get("modules", ())
+        making += pure.get("making", ())
         same_methods.update(pure.get("methods", ()))
         exceptions.update(data.get("exceptions", {}))
+        placed.update(pure.get("placed", ()))
+        steps.update(data.get("steps", {}))
         for section, target in (
             ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
-            ("raises_of_data", raises_of_data), ("seeds", seeds),
+            ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes),
         ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
@@ -224,11 +253,12 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
-    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds)
+    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
-        calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
-        frozen[2], frozen[3], frozen[4], frozen[5], exceptions, frozen[6], states, words,
+        calls, methods, objects, frozenset(same), tuple(modules), tuple(making), frozenset(same_methods), frozen[0],
+        frozen[1], aliases, frozen[2], frozen[3], frozen[4], frozen[5], exceptions, frozen[6], frozenset(placed), steps,
+        frozen[7], states, words,
     )
 
 

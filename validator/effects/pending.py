@@ -1,0 +1,556 @@
+"""Transfers that are started and go on while the program does: who waits for them, who touches their tensors before.
+
+From each call that starts one, all ways through the program are followed, into the functions that are called and out
+to the callers, until the handle is waited for. A use of the tensor on a way before that is a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.domains.spmd import only
+from validator.flow.holders import Held, Holders, Index, argument_of
+from validator.flow.paths import Path, holds, paths_of
+from validator.flow.program import Flow, Target, Unit
+from validator.ir.model import Value
+from validator.models import Row
+from validator.project import Project
+
+_WAITS = frozenset({
+    "wait", "result", "synchronize", "join", "block_current_stream", "exception", "get", "value",
+    "add_done_callback",
+})  # fmt: skip
+_ABOUT = frozenset({  # what asks about a tensor without reading what it holds
+    "size", "dim", "numel", "data_ptr", "element_size", "stride", "is_contiguous", "ndimension",
+    "record_stream", "nelement", "storage_offset", "untyped_storage", "get_device", "requires_grad_",
+    "register_hook", "is_floating_point", "nbytes", "is_set_to",
+})  # fmt: skip
+_SHAPES = frozenset({
+    "shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "grad_fn", "layout", "names",
+    "itemsize", "is_leaf",
+})  # fmt: skip
+_ASKING = frozenset({
+    "len", "isinstance", "id", "type", "hasattr", "getattr", "setattr", "callable", "zip", "enumerate",
+    "range", "list", "tuple", "reversed", "iter",
+})  # fmt: skip
+_GROWING = frozenset({
+    "append", "extend", "add", "insert", "update", "appendleft", "setdefault", "pop", "popleft", "get",
+    "items", "keys", "values", "clear",
+})  # fmt: skip
+
+
+class Started(NamedTuple):
+    """A call that starts a transfer. `sure`: it is certain that it goes on behind the call."""
+
+    unit: Unit
+    number: int
+    row: Row
+    sure: bool
+
+
+class Buffer(NamedTuple):
+    """A tensor in flight, in terms of one unit. `written`: the transfer writes it, else it reads it.
+
+    `path`: the value itself, empty once its variables hold something else; `place`: the elements of what it is.
+    """
+
+    path: Path
+    place: Path
+    written: bool
+
+
+class Use(NamedTuple):
+    """What touches a tensor in flight. `waits`: on other ways somebody waits before; `by_rank`: the rank decides it."""
+
+    unit: Unit
+    number: int
+    buffer: Buffer
+    waits: tuple[Held, ...] = ()
+    by_rank: bool = False
+
+
+class Fate(NamedTuple):
+    """What becomes of a transfer that was started."""
+
+    started: Started
+    holders: Holders
+    waits: tuple[Held, ...]
+    uses: tuple[Use, ...]
+    synchronized: bool  # something waits for all that the device has to do
+    overtaken: bool  # the next one is started while the handle of this one is lost
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody may wait. A list in an attribute may be read by whoever has the object."""
+        given_away = self.holders.given or self.holders.escapes or (self.holders.gathered and self.holders.attributes)
+        return bool(self.waits or given_away or self.synchronized)
+
+
+class Pending:
+    """Answers for one project; asked for with `project.analysis(Pending)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.flow = project.analysis(Flow)
+        self.index = Index(self.flow)
+
+    @cached_property
+    def started(self) -> list[Started]:
+        found = [s for unit in self.index.units for s in self._started_in(unit)]
+        return sorted(found, key=lambda s: (s.unit.path, s.unit.code.values[s.number].at))
+
+    def _started_in(self, unit: Unit) -> Iterator[Started]:
+        rows = self.flow.models.starting
+        for number, value in enumerate(unit.code.values):
+            if value.op != "call":
+                continue
+            callee = unit.code.values[value.args[0]]
+            if callee.op not in ("attr", "name", "import") or not self._may_start(value, callee, rows):
+                continue
+            for o in self.flow.result(unit).vals[value.args[0]].objs:
+                row = self.flow.models.call(o[1]) if o[0] == "ext" else None
+                if row is not None and (row.starts or self._flagged(unit, value, row)):
+                    yield Started(unit, number, row, True)
+                    break
+
+    @staticmethod
+    def _may_start(value: Value, callee: Value, rows: frozenset[str]) -> bool:
+        return "async_op" in value.data.names or callee.op == "import" or callee.data in rows or callee.op == "name"
+
+    def _flagged(self, unit: Unit, value: Value, row: Row) -> bool:
+        """Whether the flag that makes a collective asynchronous is certainly given."""
+        for place, name in enumerate(value.data.names):
+            if row.handle and name == row.handle:
+                given = self.flow.close(self.flow.result(unit).vals[value.args[place + 1]], unit)
+                return given.is_const(True)
+        return False
+
+    @cached_property
+    def fates(self) -> list[Fate]:
+        return [self._fate(each) for each in self.started]
+
+    def _fate(self, started: Started) -> Fate:
+        holders = Holders(self.flow, self.index, started.unit, started.number)
+        waits = tuple((unit, call) for unit, call, name in holders.called if name in _WAITS)
+        walk = Walk(self, started, holders, waits)
+        walk.run()
+        overtaken = bool(waits) and walk.comes_again and not holders.gathered and not holders.attributes
+        return Fate(
+            started, holders, waits, tuple(walk.found()), walk.synchronized, overtaken and not walk.waited_inside
+        )
+
+
+class Walk:
+    """The ways from one start."""
+
+    def __init__(self, pending: Pending, started: Started, holders: Holders, waits: tuple[Held, ...]) -> None:
+        self.flow = pending.flow
+        self.index = pending.index
+        self.started = started
+        self.holders = holders
+        self.waits = {*waits, *holders.given}
+        self.uses: dict[Held, Use] = {}
+        self.met: dict[Held, None] = {}  # the waits that some way comes to
+        self.synchronized = False
+        self.comes_again = False
+        self._active: set[tuple[Unit, int]] = set()
+        self._waiting_units = self._units_that_wait()
+
+    def run(self) -> None:
+        unit, number = self.started.unit, self.started.number
+        buffers = tuple(self._buffers())
+        self._outwards(unit, number, buffers)
+
+    # -- what is in flight ---------------------------------------------------------------------------------
+
+    def _buffers(self) -> Iterator[Buffer]:
+        unit, number, row = self.started.unit, self.started.number, self.started.row
+        value = unit.code.values[number]
+        paths = paths_of(unit)
+        for which, written in ((row.writes or row.equal, True), (row.reads, False)):
+            for place, name in enumerate(value.data.names) if which is not None else ():
+                if which is not None and (name == which[0] or (name is None and place == which[1])):
+                    operand = value.args[place + 1]
+                    yield Buffer(paths.path(operand), paths.place(operand), written)
+
+    def _units_that_wait(self) -> set[Unit]:
+        """The units that wait for the handle, themselves or by what they call."""
+        found = {unit for unit, _ in self.waits}
+        queue = list(found)
+        while queue:
+            for caller in self.flow.callers(queue.pop()):
+                if caller not in found:
+                    found.add(caller)
+                    queue.append(caller)
+        return found
+
+    # -- ways ----------------------------------------------------------------------------------------------
+
+    def _outwards(self, unit: Unit, number: int, buffers: tuple[Buffer, ...]) -> None:
+        """Follow what comes behind a call, in its unit and where that returns to."""
+        if (unit, number) in self._active or not (buffers or unit is self.started.unit):
+            return
+        self._active.add((unit, number))
+        block = unit.code.values[number].block
+        index = unit.code.blocks[block].values.index(number) + 1
+        if not self._through(unit, block, index, buffers):
+            return
+        for caller, call, target in self.index.sites(unit):
+            mapped = tuple(self._returned(unit, caller, call, target, buffers))
+            if mapped:
+                self._outwards(caller, call, mapped)
+
+    def _through(self, unit: Unit, block: int, index: int, buffers: tuple[Buffer, ...]) -> bool:
+        """Follow the ways from a place to the end of the unit; whether one comes there with nobody having waited."""
+        code = unit.code
+        seen: set[tuple[int, bool, tuple[Buffer, ...]]] = set()
+        stack = [(block, index, buffers, False)]
+        left = False
+        while stack:
+            at, first, flying, again = stack.pop()
+            goes_on, flying = self._block(unit, at, first, flying)
+            if not goes_on:
+                continue
+            if code.blocks[at].end[0] == "return":
+                left = True
+            for following in self._ways(unit, at, again):
+                round_again = following in code.loops and following <= at
+                if (following, round_again, flying) not in seen:
+                    seen.add((following, round_again, flying))
+                    stack.append((following, 0, flying, round_again))
+        return left
+
+    def _block(
+        self, unit: Unit, block: int, first: int, buffers: tuple[Buffer, ...]
+    ) -> tuple[bool, tuple[Buffer, ...]]:
+        """Go through a block; whether the transfer is still pending behind it, and what is in flight then."""
+        for number in unit.code.blocks[block].values[first:]:
+            value = unit.code.values[number]
+            if (unit, number) in self.waits:
+                self.met[unit, number] = None
+                return False, buffers
+            if unit is self.started.unit and number == self.started.number:
+                self.comes_again = True
+                return False, buffers
+            buffers = tuple(self._renewed(unit, number, each) for each in buffers)
+            used = next((b for b in buffers if self._touches(unit, number, value, b)), None)
+            if used is not None:
+                self.uses.setdefault((unit, number), Use(unit, number, used))
+                return False, buffers
+            if value.op == "call" and not self._called(unit, number, value, buffers):
+                return False, buffers
+        return True, buffers
+
+    @staticmethod
+    def _renewed(unit: Unit, number: int, buffer: Buffer) -> Buffer:
+        """A variable of a loop that gets its next element is not what is in flight."""
+        if not buffer.path or unit.code.values[number].op == "param":
+            return buffer
+        keys = (step[2:-1] for step in buffer.path[1:] if isinstance(step, str) and step.startswith("[%"))
+        if buffer.path[0] == number or any(f"({number}," in key for key in keys):
+            return buffer._replace(path=())
+        return buffer
+
+    def _called(self, unit: Unit, number: int, value: Value, buffers: tuple[Buffer, ...]) -> bool:
+        """Follow a call into what it calls; whether the transfer may still be pending behind it."""
+        callee = self.flow.result(unit).vals[value.args[0]]
+        for o in callee.objs:
+            row = self.flow.models.call(o[1]) if o[0] == "ext" else None
+            if row is not None and row.waits:
+                self.synchronized = True
+                return False
+        if callee.objs and any(o[0] == "ext" and o[1].endswith(".destroy_process_group") for o in callee.objs):
+            return False
+        name = unit.code.values[value.args[0]].data
+        if unit.code.values[value.args[0]].op == "attr" and name in ("synchronize", "wait_stream", "wait_event"):
+            self.synchronized = True
+            return False
+        site = self.flow.result(unit).sites.get(number)
+        targets = site.targets if site is not None and not site.away else ()
+        going = [self._inside(unit, number, target, buffers) for target in targets]
+        return not going or any(going)
+
+    def _inside(self, unit: Unit, call: int, target: Target, buffers: tuple[Buffer, ...]) -> bool:
+        mapped = tuple(self._given(unit, call, target.unit, buffers))
+        if not mapped and target.unit not in self._waiting_units:
+            return True
+        if (target.unit, -1) in self._active:
+            return True
+        self._active.add((target.unit, -1))
+        left = self._through(target.unit, 0, 0, mapped)
+        self._active.discard((target.unit, -1))
+        return left
+
+    def _ways(self, unit: Unit, block: int, again: bool) -> tuple[int, ...]:
+        """Where a block goes on: where it asks whether there is a handle, on the way that waits for it.
+
+        What is iterated is believed to hold something: a loop is left only `again` at its head.
+        """
+        end = unit.code.blocks[block].end
+        following = unit.code.blocks[block].successors()
+        if end[0] == "branch" and unit.code.values[end[1]].op == "more" and not again:
+            return following[:1]
+        if end[0] != "branch" or not self._asks_for_handle(unit, end[1]):
+            return following
+        waiting = [way for way in following if self._waits_under(unit, block, way)]
+        return tuple(waiting) or following
+
+    def _asks_for_handle(self, unit: Unit, number: int) -> bool:
+        """Whether a test is about the handle or what holds it: is it there, does the list hold any."""
+        value = unit.code.values[number]
+        if (unit, number) in self.holders.held:
+            return True
+        if value.op == "more":
+            return any((unit, each) in self.holders.held for each in value.args)
+        if value.op == "unary":
+            return self._asks_for_handle(unit, value.args[0])
+        if value.op == "compare":
+            left, right = value.args
+            other = unit.code.values[right]
+            empty = (
+                other.op == "const" and other.data in (None, 0) and value.data in ("Is", "IsNot", "Gt", "NotEq", "Eq")
+            )
+            return empty and self._asks_for_handle(unit, left)
+        if value.op == "call" and unit.code.values[value.args[0]].data in (
+            "len",
+            "any",
+            "hasattr",
+            "isinstance",
+            "is_completed",
+        ):
+            return any((unit, each) in self.holders.held for each in value.args[1:])
+        return False
+
+    def _waits_under(self, unit: Unit, branch: int, way: int) -> bool:
+        arms = unit.control.arms
+        for block in self._blocks_that_wait(unit):
+            seen, stack = set(), [block]
+            while stack:
+                for arm in arms.get(stack.pop(), ()):
+                    if arm == (branch, way):
+                        return True
+                    if arm[0] not in seen:
+                        seen.add(arm[0])
+                        stack.append(arm[0])
+        return False
+
+    def _blocks_that_wait(self, unit: Unit) -> set[int]:
+        found = {unit.code.values[number].block for where, number in self.waits if where is unit}
+        for number, site in self.flow.result(unit).sites.items():
+            if any(target.unit in self._waiting_units for target in site.targets):
+                found.add(unit.code.values[number].block)
+        return found
+
+    # -- tensors in other units ----------------------------------------------------------------------------
+
+    def _given(self, unit: Unit, call: int, target: Unit, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:
+        """What is in flight, in terms of a unit that is called."""
+        if unit.code.values[call].op != "call":
+            return
+        paths = paths_of(unit)
+        for number, value in enumerate(target.code.values):
+            given = argument_of(unit, call, target, value.data[0]) if value.op == "param" else None
+            if given is None:
+                continue
+            path, place = paths.path(given), paths.place(given)
+            for buffer in buffers:
+                if buffer.path and buffer.path[: len(path)] == path:
+                    rest = buffer.path[len(path) :]
+                    yield Buffer((number, *rest), (number, *rest), buffer.written)
+                elif buffer.path and path[: len(buffer.path)] == buffer.path:
+                    yield Buffer((number,), (number,), buffer.written)
+                elif buffer.place[: len(place)] == place and len(buffer.place) > len(place):
+                    yield Buffer((), (number, *buffer.place[len(place) :]), buffer.written)
+
+    def _returned(
+        self, unit: Unit, caller: Unit, call: int, target: Target, buffers: tuple[Buffer, ...]
+    ) -> Iterator[Buffer]:
+        """What is in flight, in terms of a caller."""
+        paths = paths_of(caller)
+        for buffer in buffers:
+            root = buffer.place[0]
+            value = unit.code.values[root] if isinstance(root, int) else None
+            if value is not None and value.op == "param":
+                given = argument_of(caller, call, unit, value.data[0])
+                if given is not None:
+                    rest = buffer.place[1:]
+                    exact = buffer.path == buffer.place
+                    yield Buffer(
+                        (*paths.path(given), *rest) if exact else (), (*paths.place(given), *rest), buffer.written
+                    )
+            else:
+                for path in self._in_result(unit, buffer):
+                    yield Buffer((call, *path), (call, *path), buffer.written)
+
+    @staticmethod
+    def _in_result(unit: Unit, buffer: Buffer) -> Iterator[Path]:
+        """Where in what a unit returns a tensor lies."""
+        own = paths_of(unit)
+        for block in unit.code.blocks:
+            if block.end[0] != "return":
+                continue
+            value = unit.code.values[block.end[1]]
+            parts = enumerate(value.args) if value.op in ("tuple", "list") else ()
+            rows = [((), block.end[1]), *(((f"#{i}",), part) for i, part in parts)]
+            for prefix, part in rows:
+                path = own.path(part)
+                if buffer.path and buffer.path[: len(path)] == path:
+                    yield (*prefix, *buffer.path[len(path) :])
+
+    # -- uses ----------------------------------------------------------------------------------------------
+
+    def _touches(self, unit: Unit, number: int, value: Value, buffer: Buffer) -> bool:
+        op = value.op
+        if op in ("binary", "compare", "unary", "join"):
+            return self._reads(unit, number, value, buffer)
+        if op == "store_item":
+            return self._is(unit, value.args[0], buffer)
+        return op == "call" and self._call_touches(unit, number, value, buffer)
+
+    def _reads(self, unit: Unit, number: int, value: Value, buffer: Buffer) -> bool:
+        if not buffer.written or value.op == "unary" and value.data == "Not":
+            return False
+        if value.op == "compare" and value.data in ("Is", "IsNot", "In", "NotIn"):
+            return False
+        return any(self._is(unit, each, buffer) for each in value.args)
+
+    def _call_touches(self, unit: Unit, number: int, value: Value, buffer: Buffer) -> bool:
+        callee = unit.code.values[value.args[0]]
+        site = self.flow.result(unit).sites.get(number)
+        if site is not None and (site.operations or site.targets):
+            return False  # transfers keep their order; what is called is followed
+        name = str(callee.data)
+        if callee.op == "attr" and self._is(unit, callee.args[0], buffer):
+            writes = name.endswith("_") and not name.endswith("__")
+            views = paths_of(unit).path(number)[0] != number
+            asks = name in _ABOUT | _GROWING or views
+            return not asks and (buffer.written or writes)
+        if name in _ASKING or name in _GROWING or not buffer.written or self._starts(unit, value):
+            return False
+        return any(self._is(unit, each, buffer) or self._is_whole(unit, each, buffer) for each in value.args[1:])
+
+    def _starts(self, unit: Unit, value: Value) -> bool:
+        """Whether a call is a transfer of its own, or makes something else than a tensor of its arguments."""
+        for o in self.flow.result(unit).vals[value.args[0]].objs:
+            row = self.flow.models.call(o[1]) if o[0] == "ext" else None
+            if row is not None:
+                return True
+            if o[0] == "ext" and not o[1].startswith(("torch.", "numpy.")) and "." in o[1]:
+                return True  # nobody knows when it reads
+            if o[0] not in ("ext",):
+                return True
+        return False
+
+    def _is(self, unit: Unit, number: int, buffer: Buffer) -> bool:
+        """Whether a value is a tensor in flight, or a part of it."""
+        paths = paths_of(unit)
+        path, place = paths.path(number), paths.place(number)
+        if any(step in path for step in (f".{shape}" for shape in _SHAPES)):
+            return False
+        if buffer.path and path[: len(buffer.path)] == buffer.path:
+            return True
+        other = not buffer.path or path[0] != buffer.path[0]
+        varies = "*" in place or "*" in buffer.place
+        return other and varies and path != place and place[: len(buffer.place)] == buffer.place
+
+    def _is_whole(self, unit: Unit, number: int, buffer: Buffer) -> bool:
+        """Whether a value is a container that holds a tensor in flight."""
+        place = paths_of(unit).place(number)
+        return holds(place, buffer.place) or bool(buffer.path) and holds(place, buffer.path)
+
+    # -- what was found ------------------------------------------------------------------------------------
+
+    @property
+    def waited_inside(self) -> bool:
+        """Whether a loop around the start waits for handles too."""
+        code = self.started.unit.code
+        loops = set(self._loops(code.blocks[code.values[self.started.number].block].loop))
+        for unit, number in self.waits:
+            if unit is not self.started.unit or loops & set(self._loops(code.blocks[code.values[number].block].loop)):
+                return True
+        return False
+
+    def _loops(self, header: int) -> Iterator[int]:
+        code = self.started.unit.code
+        while header >= 0:
+            yield header
+            before = [p for p, _ in code.blocks[header].preds if p < header]
+            header = code.blocks[before[0]].loop if before else -1
+
+    def found(self) -> Iterator[Use]:
+        """The uses of which it is certain that some way comes to them while the transfer runs."""
+        if self.holders.escapes or self.holders.given:
+            return
+        for use in self.uses.values():
+            if not self.met:
+                yield use
+                continue
+            before = tuple(held for held in self.met if self._decided_apart(held, use))
+            if before:
+                yield use._replace(waits=before, by_rank=any(self._by_rank(held) for held in before))
+            elif self._precedes(use):
+                yield use
+
+    def _precedes(self, use: Use) -> bool:
+        """Whether every wait comes only behind the use, on the way that leads through it."""
+        for unit, number in self.met:
+            if unit is not use.unit:
+                return False
+            first, last = use.unit.code.values[use.number], unit.code.values[number]
+            if not _dominates(unit, first.block, last.block) and first.block != last.block:
+                return False
+        return True
+
+    def _deciding(self, unit: Unit, number: int) -> set[int]:
+        """The branches that decide over a value, but for loops over containers and questions for the handle."""
+        code = unit.code
+        found = set()
+        for block in unit.control.deciding(code.values[number].block):
+            test = code.blocks[block].end[1]
+            if code.values[test].op != "more" and not self._asks_for_handle(unit, test):
+                found.add(block)
+        return found
+
+    def _decided_apart(self, held: Held, use: Use) -> bool:
+        """Whether a wait stands under a branch of its own, which neither the start nor the use depends on."""
+        unit, number = held
+        start = self._deciding(self.started.unit, self.started.number)
+        mine = self._deciding(unit, number)
+        if start and (unit is not self.started.unit or not start < mine):
+            return False
+        if use.unit is unit and self._deciding(unit, use.number) - start:
+            return False
+        chain = mine - start
+        if not chain:
+            return self._called_apart(held, use)
+        return True
+
+    def _called_apart(self, held: Held, use: Use) -> bool:
+        """The same of the call by which the start comes to a wait elsewhere."""
+        for caller, call, _ in self.index.sites(held[0]):
+            if caller is self.started.unit:
+                start = self._deciding(caller, self.started.number)
+                if not start and self._deciding(caller, call):
+                    return use.unit is not caller or not self._deciding(caller, use.number)
+        return False
+
+    def _by_rank(self, held: Held) -> bool:
+        unit, number = held
+        result = self.flow.result(unit)
+        for block in self._deciding(unit, number):
+            test = self.flow.close(result.vals[unit.code.blocks[block].end[1]], unit)
+            if any(cause.sure for cause in only(test.v | test.p, "rank", "member")):
+                return True
+        return False
+
+
+def _dominates(unit: Unit, first: int, last: int) -> bool:
+    """Whether every way to a block leads through another one."""
+    seen, stack = {0}, [0] if first != 0 else []
+    while stack:
+        for following in unit.code.blocks[stack.pop()].successors():
+            if following not in seen and following != first:
+                seen.add(following)
+                stack.append(following)
+    return last not in seen or first == 0

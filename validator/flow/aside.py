@@ -1,0 +1,18 @@
+"""Which files are no part of the program: shown to people, run by hand, or somebody else's."""
+
+from __future__ import annotations
+
+from functools import cache
+
+_FOLDERS = frozenset({
+    "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
+    "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
+    "test", "tests", "testing",
+})  # fmt: skip
+
+
+@cache
+def is_aside(path: str) -> bool:
+    """Whether a file is a test, an example, a benchmark, a script or somebody else's code."""
+    *folders, name = path.split("/")
+    return not _FOLDERS.isdisjoint(folders) or name.startswith(("test_", "conftest")) or name == "setup.py"

@@ -1,0 +1,365 @@
+"""What rules ask about placement: the calls that place models, where parameters come from, what follows what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.domains.placement import SPREADING
+from validator.flow.holders import argument_of
+from validator.flow.paths import Path, paths_of
+from validator.flow.program import Flow, Unit
+from validator.flow.queries import Place, Queries
+from validator.flow.values import Val
+from validator.project import Project
+
+_ASKING = frozenset({"hasattr", "isinstance", "getattr", "issubclass", "callable"})
+
+
+class Event(NamedTuple):
+    """A call that places a model or a part of it, itself or by what it calls: `path` is that of the part."""
+
+    call: Place
+    path: Path
+    given: Place
+    step: str
+
+
+class Placings:
+    """Answers for one project; asked for with `project.analysis(Placings)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.queries = project.analysis(Queries)
+        self.flow: Flow = self.queries.flow
+
+    def of(self, unit: Unit, *steps: str) -> list[tuple[Place, Place, str]]:
+        """The calls of a unit that take one of the steps with an argument: (call, argument, step)."""
+        found = []
+        for (call, position), taken in sorted(self.flow.result(unit).steps.items()):
+            value = unit.code.values[call]
+            for step in taken:
+                if step in steps and value.op == "call":
+                    given = self._operand(unit, call, position)
+                    if given is not None:
+                        found.append((Place(self.flow, unit, call), Place(self.flow, unit, given), step))
+        return found
+
+    def events(self, unit: Unit, *steps: str) -> list[Event]:
+        """The calls of a unit by which a model or a part of it takes one of the steps, in the order of the source."""
+        return [event for event in self._events(unit) if event.step in steps]
+
+    def _events(self, unit: Unit) -> list[Event]:
+        known = self._known.get(unit)
+        if known is None:
+            known = self._known[unit] = []  # where it calls itself
+            found = {}
+            for call, given, step in self.of(unit, *SPREADING):
+                found[call.number, self.path(given), step] = Event(call, self.path(given), given, step)
+            for number, site in self.flow.result(unit).sites.items():
+                if not site.away and unit.code.values[number].op == "call":
+                    for event in self._inner(unit, number, [target.unit for target in site.targets]):
+                        found.setdefault((number, event.path, event.step), event)
+            known += [event for _, event in sorted(found.items(), key=lambda row: row[0][0])]
+        return known
+
+    def _inner(self, unit: Unit, call: int, targets: list[Unit]) -> Iterator[Event]:
+        """What the units that are called do to parts of what they are given."""
+        for target in targets:
+            for event in self._events(target):
+                root = event.path[0]
+                value = target.code.values[root] if isinstance(root, int) else None
+                given = (
+                    argument_of(unit, call, target, value.data[0])
+                    if value is not None and value.op == "param"
+                    else None
+                )
+                if given is not None:
+                    place = Place(self.flow, unit, given)
+                    yield Event(Place(self.flow, unit, call), (*self.path(place), *event.path[1:]), place, event.step)
+
+    def path(self, place: Place) -> Path:
+        """The path of a value, where what a wrapper returns is the model that it was given."""
+        found = whole(place)
+        seen: set[int] = set()
+        while isinstance(found[0], int) and found[0] not in seen:
+            seen.add(found[0])
+            found = (*self._origin(place._replace(number=found[0])), *found[1:])
+        return found
+
+    def _origin(self, place: Place) -> Path:
+        value, taken = place.value, self.flow.result(place.unit).steps
+        if value.op == "call":
+            for position in range(len(value.args) - 1):
+                if (place.number, position) in taken:
+                    return whole(place._replace(number=value.args[position + 1]))
+        if value.op == "phi" and place.number not in self._active:
+            self._active.add(place.number)
+            different = {self.path(place._replace(number=each)) for each in value.args} - {(place.number,)}
+            self._active.discard(place.number)
+            if len(different) == 1:
+                return different.pop()
+        return (place.number,)
+
+    @cached_property
+    def _known(self) -> dict[Unit, list[Event]]:
+        return {}
+
+    @cached_property
+    def _active(self) -> set[int]:
+        return set()
+
+    @staticmethod
+    def _operand(unit: Unit, call: int, position: int) -> int | None:
+        value = unit.code.values[call]
+        if position >= 0:
+            return value.args[position + 1]
+        callee = unit.code.values[value.args[0]]
+        return callee.args[0] if callee.op == "attr" else None
+
+    def everywhere(self, *steps: str) -> Iterator[tuple[Place, Place, str]]:
+        for unit in self.queries.units:
+            yield from self.of(unit, *steps)
+
+    def of_class(self, unit: Unit, *steps: str) -> Iterator[tuple[Place, Place, str]]:
+        """The same of all methods of the class that a unit belongs to; of the unit alone where it is none."""
+        if unit.cls is None:
+            yield from self.of(unit, *steps)
+            return
+        for owner in unit.cls.mro:
+            for method in owner.every_method():
+                own = self.flow.unit_of(method)
+                if own is not None:
+                    yield from self.of(own, *steps)
+
+    def where(self, place: Place, *steps: str) -> Place | None:
+        """The call that placed a value so: in its unit, in its class, else any that does it to what it may be."""
+        here = [call for call, given, _ in self.of(place.unit, *steps) if related(given, place)]
+        return (
+            next(iter(here), None)
+            or next((c for c, _, _ in self.of_class(place.unit, *steps)), None)
+            or self._any(steps)
+        )
+
+    def _any(self, steps: tuple[str, ...]) -> Place | None:
+        key = frozenset(steps)
+        if key not in self._first:
+            self._first[key] = next((call for call, _, _ in self.everywhere(*steps)), None)
+        return self._first[key]
+
+    @cached_property
+    def _first(self) -> dict[frozenset[str], Place | None]:
+        return {}
+
+
+def path(place: Place) -> Path:
+    return paths_of(place.unit).path(place.number)
+
+
+def whole(place: Place) -> Path:
+    """The path with what it is an element of."""
+    return paths_of(place.unit).place(place.number)
+
+
+def related(one: Place, other: Place) -> bool:
+    """Whether two values of a unit are the same thing, or one is a part of the other."""
+    a, b = whole(one), whole(other)
+    shorter = min(len(a), len(b))
+    return one.unit is other.unit and a[:shorter] == b[:shorter]
+
+
+def follows(first: Place, last: Place) -> bool:
+    """Whether a way leads from one value of a unit to another."""
+    code = first.unit.code
+    block = first.value.block
+    own = code.blocks[block].values
+    if last.value.block == block and own.index(last.number) > own.index(first.number):
+        return True
+    seen: set[int] = set()
+    stack = list(code.blocks[block].successors())
+    while stack:
+        at = stack.pop()
+        if at == last.value.block:
+            return True
+        if at not in seen:
+            seen.add(at)
+            stack += code.blocks[at].successors()
+    return False
+
+
+def sources(place: Place) -> Iterator[Place]:
+    """The values that a value is made of, itself first; calls that nobody knows are made of their arguments."""
+    values = place.unit.code.values
+    seen: dict[int, None] = {place.number: None}
+    stack = [place.number]
+    while stack:
+        number = stack.pop()
+        yield place._replace(number=number)
+        value = values[number]
+        args = value.args[:1] if value.op == "mut" else value.args
+        for each in args:
+            if each >= 0 and each not in seen:
+                seen[each] = None
+                stack.append(each)
+
+
+def models_of(place: Place) -> list[Place]:
+    """The models whose parameters lie in a value: what `parameters()` is asked of, else what helpers are given."""
+    asked, given = [], []
+    for each in sources(place):
+        value = each.value
+        if value.op != "call":
+            continue
+        if each.method in ("parameters", "named_parameters", "trainable_parameters") and each.receiver is not None:
+            asked.append(each.receiver)
+        given += [each._replace(number=a) for a in value.args[1:]]
+    return asked or given
+
+
+def decided_by(place: Place) -> Iterator[Place]:
+    """The tests that decide whether a value is reached."""
+    code = place.unit.code
+    for block in sorted(place.unit.control.deciding(place.value.block)):
+        if code.values[code.blocks[block].end[1]].op != "more":
+            yield place._replace(number=code.blocks[block].end[1])
+
+
+def asks_first(place: Place) -> bool:
+    """Whether a test around asks what kind of thing something is, or an exception is caught where it is another."""
+    for test in decided_by(place):
+        for each in sources(test):
+            name = each.value.data if each.value.op == "name" else each.value.data if each.value.op == "attr" else ""
+            if name in _ASKING:
+                return True
+    code = place.unit.code
+    for handler in code.blocks[place.value.block].handlers:
+        for number in code.blocks[handler].values:
+            if code.values[number].op == "caught":
+                return True
+    return False
+
+
+def on_some_ranks(place: Place) -> Place | None:
+    """The test of the rank that decides whether a value is reached, if there is one."""
+    for test in decided_by(place):
+        closed: Val = test.closed
+        if any(cause.kind in ("rank", "member") and cause.sure for cause in closed.v | closed.p):
+            return test
+    return None
+
+
+def excluded(first: Place, last: Place) -> bool:
+    """Whether the tests around two values cannot both hold: of one value against two constants, or the opposite."""
+    ones, others = _held(first), _held(last)
+    for subject, wanted, holds in ones:
+        for subject2, wanted2, holds2 in others:
+            if subject != subject2:
+                continue
+            if wanted == wanted2 and holds != holds2 or wanted != wanted2 and holds and holds2:
+                return True
+    return False
+
+
+def _held(place: Place) -> list[tuple[Path, object, bool]]:
+    """What is known to hold where a value is reached: (subject, constant, whether they are equal)."""
+    code, control = place.unit.code, place.unit.control
+    found: list[tuple[Path, object, bool]] = []
+    stack, seen = [place.value.block], set()
+    while stack:
+        for branch, way in control.arms.get(stack.pop(), ()):
+            if (branch, way) in seen:
+                continue
+            seen.add((branch, way))
+            stack.append(branch)
+            end = code.blocks[branch].end
+            value = code.values[end[1]]
+            holds = way == end[2]
+            if value.op == "compare" and value.data in ("Eq", "NotEq") and code.values[value.args[1]].op == "const":
+                subject = paths_of(place.unit).path(value.args[0])
+                found.append((subject, repr(code.values[value.args[1]].data), holds == (value.data == "Eq")))
+            else:
+                found.append((paths_of(place.unit).path(end[1]), "true", holds))
+    return found
+
+
+def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
+    """The values of which a number is computed, back to where a method or attribute cuts it off.
+
+    What a model returns is computed by the model: its call is the last, and what it was given is left out.
+    """
+    values = place.unit.code.values
+    seen, stack = {place.number}, [place.number]
+    while stack:
+        number = stack.pop()
+        value = values[number]
+        callee = values[value.args[0]] if value.op == "call" else None
+        if value.op == "attr" and value.data in cutting or callee is not None and callee.data in cutting:
+            continue
+        yield place._replace(number=number)
+        if value.op in ("next", "iter", "compare", "more"):
+            continue
+        args = value.args[:1] if value.op == "mut" else value.args
+        stack += [each for each in args if each >= 0 and each not in seen]
+        seen.update(args)
+
+
+class Derived:
+    """What becomes of a number: everything that is computed from it, in its unit and where that returns to.
+
+    `shown`: where it is turned to a Python number, printed or decides; `reduced`: a collective gets it; `leaves`: it
+    goes where it cannot be followed.
+    """
+
+    _SHOWING = frozenset({"item", "tolist", "print", "float", "int", "bool", "info", "log", "add_scalar", "debug"})
+
+    def __init__(self, flow: Flow, start: Place) -> None:
+        self.flow = flow
+        self.shown: list[Place] = []
+        self.reduced = False
+        self.leaves = False
+        self._seen: dict[Place, None] = {}
+        self._stack = [start]
+        while self._stack:
+            place = self._stack.pop()
+            if place not in self._seen:
+                self._seen[place] = None
+                self._follow(place)
+
+    def _follow(self, place: Place) -> None:
+        for user in place.users:
+            op = user.value.op
+            if op == "call":
+                self._call(place, user)
+            elif op == "attr":
+                self._stack += [
+                    each for each in user.users if each.value.op == "call" and each.value.args[0] == user.number
+                ]
+                self._method(user)
+            elif op in ("store_attr", "store_item", "store_global", "store_free", "yield"):
+                self.leaves = True
+            elif op == "join":
+                self.shown.append(user)
+            elif op != "mut" or user.value.args[0] == place.number:
+                self._stack.append(user)
+        for block in place.unit.code.blocks:
+            if block.end[0] == "return" and block.end[1] == place.number:
+                self.leaves = True
+            elif block.end[0] == "branch" and block.end[1] == place.number:
+                self.shown.append(place)
+
+    def _method(self, attribute: Place) -> None:
+        if attribute.value.data in self._SHOWING:
+            self.shown += [each for each in attribute.users if each.value.op == "call"]
+
+    def _call(self, place: Place, call: Place) -> None:
+        if call.operations:
+            self.reduced = True
+        elif call.method in self._SHOWING:
+            self.shown.append(call)
+            self._stack.append(call)
+        elif call.result.sites.get(call.number) is not None and call.result.sites[call.number].targets:
+            self.leaves = True
+        elif call.receiver is not None and call.method in ("append", "extend", "add"):
+            self._stack += [user for user in call.users if user.value.op == "mut" and user.value.data == -1]
+        else:
+            self._stack.append(call)
