@@ -720,7 +720,7 @@ class Calling:
             return self._gathered(value, arguments)
         if name in _NAMED:
             return sequence(tuple_of([STRING, UNKNOWN.placed(receiver.state)])).placed(receiver.state)
-        if name in self.models.placed:
+        if name in self.models.placed and name not in self.models.same_methods:
             keys = sequence(STRING).objs if name == "state_dict" else frozenset()
             derived = self._derived([(None, receiver), *arguments])
             return Val(frozenset({("top",)}) | keys, derived, state=receiver.state)
