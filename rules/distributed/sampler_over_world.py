@@ -1,8 +1,9 @@
 """Data divided over all ranks where groups of ranks must see the same data.
 
 What it does
-    Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, in a function or class that
-    works with tensor, context (ring, sequence) or pipeline parallelism, or is given an object that does.
+    Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, and a sampler of one's own that
+    takes every n-th element for n the world size, in a function or class that works with tensor, context (ring,
+    sequence) or pipeline parallelism, or is given an object that does.
 
 Why is this bad
     The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
@@ -17,88 +18,127 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.bindings import first_name
-from validator.analysis.collectives import dimension
-from validator.analysis.places import is_aside, text_of, within
-from validator.facts.model import Call
+from validator.analysis.places import is_aside
+from validator.domains.axes import axes_of
 from validator.finding import Finding
-from validator.project import ClassDef, Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import ClassDef, Project
 from validator.rule import Rule
 
-RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
+RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("Sampler",))
 
-_SHARED = re.compile(
-    r"\b(self\.)?(ring(_attn)?_(size|group)|(tensor|context|sequence|pipeline)_(model_)?parallel_size|(tp|cp|pp|sp)_(size|group|mesh)|ulysses_\w*size)\b"
-)
-_WORLD = re.compile(r"(^|\.)(get_world_size|world_size|num_processes)$")
+_SHARING = frozenset({"tp", "cp", "pp"})  # the axes along which ranks hold parts of one sample's work
+_OF_AXIS = re.compile(r"(size|group|mesh|degree)$")
+_WORLD = frozenset({"world_size", "num_processes", "get_world_size"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls("DistributedSampler"):
-        if is_aside(function.path) or not project.dotted(function, call.target).startswith("torch."):
+    queries = project.analysis(Queries)
+    for place in queries.calls("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"):
+        replicas = place.argument("num_replicas", 1)
+        whole = _is_world(replicas) if replicas is not None else "**" not in place.value.data.names
+        if whole:
+            yield from _report(place, "`DistributedSampler`", queries)
+    for place in queries.instructions("item"):
+        cls, key = place.unit.cls, place.operand(1)
+        if cls is None or key.value.op != "slice" or not any(b.endswith("Sampler") for b in cls.external_bases):
             continue
-        shared = (_shared(function) or _given(project, function)) if _over_world(function, call) else []
-        if shared:
-            named = " and ".join(f"`{each}`" for each in shared)
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`DistributedSampler` in `{function.qualname}` divides the data over all ranks, but ranks of"
-                f" {named} must share it",
-                help="pass `num_replicas` and `rank` of the data-parallel dimension",
-                context=f"{function.qualname}:{shared[0]}",
-            )
+        first = key.operand(0).varies("rank")
+        if any(c.axis == "world" for c in first) and _is_world(key.operand(2)):
+            yield from _report(place, f"`{place.text}`", queries)
 
 
-def _over_world(function: Method, call: Call) -> bool:
-    replicas = call.keyword("num_replicas") or (call.positional[1] if len(call.positional) > 1 else None)
-    if replicas is None:
-        return not any(a.keyword == "**" for a in call.args)
-    rows = [row for row in function.facts.assigns if row.target == replicas.value]
-    if any(
-        _of_group(c) and within(c.at, at) for c in function.facts.calls for at in (replicas.at, *(r.at for r in rows))
-    ):
-        return False
-    return all(_WORLD.search(value) for value in [row.value for row in rows] or [replicas.value])
+def _report(place: Place, what: str, queries: Queries) -> Iterator[Finding]:
+    if is_aside(place.unit.path):
+        return
+    shared = _shared(place.unit, queries)
+    if shared:
+        named = " and ".join(f"`{each}`" for each in shared)
+        yield RULE.finding(
+            place.unit.path,
+            place.at,
+            f"{what} in `{place.unit.qualname}` divides the data over all ranks, but ranks of {named} must share it",
+            help="pass `num_replicas` and `rank` of the data-parallel dimension",
+            context=f"{place.unit.qualname}:{shared[0]}",
+        )
 
 
-def _of_group(call: Call) -> bool:
-    """`get_world_size(group)`, which is not of all ranks."""
-    return call.method == "get_world_size" and bool(call.args) and call.args[0].value != "None"
+def _is_world(place: Place) -> bool:
+    """Whether a number is that of all ranks, on every way to it."""
+    place = place.root
+    value = place.value
+    if value.op == "phi":
+        return all(_is_world(place._replace(number=n)) for n in value.args if n != place.number)
+    if value.op == "call":
+        group = place.argument("group", 0)
+        return place.method in _WORLD and (group is None or group.val.is_const(None))
+    name = value.data[1] if value.op == "param" else value.data if value.op in ("attr", "name") else ""
+    return name in _WORLD
 
 
-def _shared(function: Method) -> list[str]:
-    """The sizes or groups of parallelism that the function, or the constructor of its class, works with."""
-    texts = [text_of(function)]
-    if function.cls is not None and (init := function.cls.find("__init__")) is not None:
-        texts.append(text_of(init))
-    found: dict[str, str] = {}  # one name of each dimension
-    for match in (match for text in texts for match in _SHARED.finditer(text)):
-        found.setdefault(dimension(match[0]), match[0].removeprefix("self."))
-    return list(found.values())
-
-
-def _given(project: Project, function: Method) -> list[str]:
-    """The sizes or groups that the objects of its parameters have: attributes, properties, methods."""
+def _shared(unit: Unit, queries: Queries) -> list[str]:
+    """The sizes, groups or meshes of parallelism that a function, or the constructor of its class, works with, and those
+    of the objects that it gets; one name of each axis."""
+    units = [unit]
+    if unit.cls is not None and (init := unit.cls.find("__init__")) is not None:
+        made = queries.flow.unit_of(init)
+        units += [made] if made is not None else []
     found: dict[str, str] = {}
-    for parameter in function.facts.params:
-        for cls in project.types.of(function, parameter.name):
+    for each in units:
+        for number, value in enumerate(each.code.values):
+            if value.op in ("attr", "name", "store_attr", "param"):
+                _add(found, str(value.data[1] if value.op == "param" else value.data), "")
+            for o in queries.flow.result(each).vals[number].of("mesh"):
+                for dimension in o[1] or ():
+                    for axis in axes_of(dimension) & _SHARING:
+                        found.setdefault(axis, dimension)
+    for position, (parameter, _) in enumerate(unit.code.params):
+        if position == 0 and unit.has_receiver:
+            continue
+        for cls in _classes(unit, position, queries):
             for name in _members(cls):
-                if _SHARED.fullmatch(name):
-                    found.setdefault(dimension(name), f"{parameter.name}.{name}")
+                _add(found, name, f"{parameter}.")
     return list(found.values())
+
+
+def _add(found: dict[str, str], name: str, owner: str) -> None:
+    if _OF_AXIS.search(name):
+        for axis in axes_of(name) & _SHARING:
+            found.setdefault(axis, f"{owner}{name}")
+
+
+def _classes(unit: Unit, position: int, queries: Queries) -> list[ClassDef]:
+    """The classes of the objects that a parameter gets, or is annotated with."""
+    values = (v for v in enumerate(unit.code.values) if v[1].op == "param" and v[1].data[0] == position)
+    places = [Place(queries.flow, unit, number) for number, _ in values]
+    return list(dict.fromkeys(o[1] for p in places for o in p.closed.objs if o[0] in ("inst", "self")))
 
 
 def _members(cls: ClassDef) -> Iterator[str]:
     for owner in cls.mro:
         yield from (name for name, _ in owner.facts.attributes)
-        for method in owner.every_method():
-            own = f"{first_name(method)}."
-            yield method.name
-            yield from (row.target.removeprefix(own) for row in method.facts.assigns if row.target.startswith(own))
+        yield from owner.instance_attributes
+        yield from owner.methods
 
 
 INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import Sampler
+
+class Sharded(Sampler):
+    def __init__(self, dataset, mesh):
+        self.dataset = dataset
+        self.tp_group = mesh.get_group("tp")
+        self.rank = dist.get_rank()
+        self.world_size = dist.get_world_size()
+
+    def __iter__(self):
+        order = list(range(len(self.dataset)))
+        return iter(order[self.rank :: self.world_size])  # error: MP531
+""",
     """
 import torch.distributed as dist
 from torch.utils.data.distributed import DistributedSampler
