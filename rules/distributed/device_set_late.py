@@ -19,99 +19,139 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.effects import Effects
 from validator.analysis.places import is_aside
-from validator.facts.model import Call
+from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP535", "device-set-late", "error", "0.1.0", tokens=("init_process_group",))
 
 _GROUPING = frozenset({"new_group", "new_subgroups", "initialize_model_parallel"})
-_DEPTH = 2
-# uses of the current device, and whatever may have to do with choosing one
-_CURRENT = re.compile(r"""\.cuda\(\)|['"]cuda['"]|cuda\.current_device\(\)""")
+# words of whatever may have to do with choosing a device
 _CHOICE = re.compile(
-    r"""cuda:|local_?rank|set_device|device_id|VISIBLE_DEVICES|\.cuda\([^)]|device_map|gpu_?id|\.gpu\b|"""
-    r"""cuda\.device\(|['"]cuda['"], |accelerat|deepspeed|launch|spawn|ray\b""",
+    r"cuda:|local_?rank|set_device|device_id|VISIBLE_DEVICES|device_map|gpu_?id|^gpu$|accelerat|deepspeed|launch|spawn|^ray$",
     re.IGNORECASE,
 )
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function, call in project.calls("init_process_group"):
-        if call.keyword("device_id") is None and not is_aside(function.path):
-            backend = next((a.value for a in call.args if a.keyword in (None, "backend")), "")
-            if "nccl" in backend and project.dotted(function, call.target).startswith("torch.distributed"):
-                yield from _check(project, function, call, ":" in backend)
+    queries, effectful = project.analysis(Queries), project.analysis(Divergences).traces.effectful
+    setting = _setting(queries)
+    for init in queries.calls("torch.distributed.init_process_group"):
+        backend = init.argument("backend", 0)
+        name = backend.val.constant() if backend is not None else None
+        if isinstance(name, str) and "nccl" in name and not _gives_device(init) and not is_aside(init.unit.path):
+            yield from _check(queries, init, ":" in name, setting, effectful)
 
 
-def _check(project: Project, function: Method, init: Call, split: bool) -> Iterator[Finding]:
-    if any(_sets(project, function, c) for c in function.facts.calls if c.at < init.at):
+def _gives_device(init: Place) -> bool:
+    return init.argument("device_id") is not None or "**" in init.value.data.names
+
+
+def _setting(queries: Queries) -> frozenset[Unit]:
+    """The units that set the current device, themselves or in what they call."""
+    callers: dict[Unit, list[Unit]] = {}
+    for unit in queries.units:
+        for site in queries.flow.result(unit).sites.values():
+            for target in site.targets:
+                callers.setdefault(target.unit, []).append(unit)
+    found = {place.unit for place in queries.named("set_device")}
+    stack = list(found)
+    while stack:
+        new = set(callers.get(stack.pop(), ())) - found
+        found |= new
+        stack += new
+    return frozenset(found)
+
+
+def _check(
+    queries: Queries, init: Place, split: bool, setting: frozenset[Unit], effectful: frozenset[Unit]
+) -> Iterator[Finding]:
+    calls = sorted((p for p in _calls(init)), key=lambda p: p.at)
+    if any(p.at < init.at and _reaches(p, setting) for p in calls):
         return
-    later = sorted((c for c in function.facts.calls if c.at[:2] > init.at[2:]), key=lambda c: c.at)
-    between: Call | None = None
-    for index, call in enumerate(later):
+    between: Place | None = None
+    for index, call in enumerate(p for p in calls if p.at[:2] > init.at[2:]):
         if call.method == "init_device_mesh":
             return  # chooses the device by itself where none is set
-        if _sets(project, function, call):
-            direct = call.method == "set_device"
-            if between is not None or (split and not direct and index):
-                yield _report(function, init, call, between)
+        if _reaches(call, setting):
+            if between is not None or (split and call.method != "set_device" and index):
+                yield _report(init, call, between)
             return
-        if between is None and _communicates(project, function, call):
+        if between is None and (call.method in _GROUPING or call.operations or _reaches(call, effectful)):
             between = call
-    device = _CURRENT.search("\n".join(function.module.source_text.lines))
-    if device is not None and not _chosen(project, function):
-        yield _never(function, init, device[0])
+    device = next(_current(queries, init), None)
+    if device is not None and not _chosen(queries, init) and next(queries.named("set_device"), None) is None:
+        yield _never(init, device)
 
 
-def _chosen(project: Project, function: Method) -> bool:
-    """Whether anything in the file speaks of the choice of a device, or the project makes one anywhere."""
-    return bool(_CHOICE.search("\n".join(function.module.source_text.lines))) or project.calls("set_device") != []
+def _calls(init: Place) -> Iterator[Place]:
+    for number, value in enumerate(init.unit.code.values):
+        if value.op == "call" and number != init.number:
+            yield init._replace(number=number)
 
 
-def _sets(project: Project, function: Method, call: Call, depth: int = 0) -> bool:
-    """Whether a call sets the current device, itself or in what it calls."""
-    if call.method == "set_device":
-        return True
-    if depth >= _DEPTH:
-        return False
-    targets = project.types.targets(function, call)
-    return any(_sets(project, target, inner, depth + 1) for target in targets for inner in target.facts.calls)
+def _reaches(call: Place, units: frozenset[Unit]) -> bool:
+    site = call.result.sites.get(call.number)
+    return call.method == "set_device" or (site is not None and any(t.unit in units for t in site.targets))
 
 
-def _communicates(project: Project, function: Method, call: Call) -> bool:
-    effects = project.analysis(Effects)
-    return call.method in _GROUPING or effects.collective(function, call) is not None
+def _current(queries: Queries, init: Place) -> Iterator[str]:
+    """What a file does on the current device, whichever that is."""
+    for unit in queries.flow.units_of(init.unit.module).values():
+        for number, value in enumerate(unit.code.values):
+            if value.op == "const" and value.data == "cuda":
+                yield '"cuda"'
+            elif value.op == "call" and not value.data.names:
+                place = Place(queries.flow, unit, number)
+                if place.method in ("cuda", "current_device"):
+                    yield place.text if len(place.text) < 40 else ".cuda()"
 
 
-def _report(function: Method, init: Call, setting: Call, between: Call | None) -> Finding:
-    related = [Related(function.path, setting.at[0], f"`{setting.target}` sets the device here")]
+def _chosen(queries: Queries, init: Place) -> bool:
+    """Whether anything in the file speaks of the choice of a device."""
+    for unit in queries.flow.units_of(init.unit.module).values():
+        for number, value in enumerate(unit.code.values):
+            word = value.data[1] if value.op in ("param", "free") else value.data
+            if value.op in ("param", "free", "name", "attr", "const", "import", "store_attr"):
+                texts = word if isinstance(word, tuple) else (word,)
+                if any(isinstance(text, str) and _CHOICE.search(text) for text in texts):
+                    return True
+            elif value.op == "call" and value.data.names:
+                place = Place(queries.flow, unit, number)
+                if place.method in ("cuda", "device"):
+                    return True  # `.cuda(gpu)`, `torch.device("cuda", index)`
+    return False
+
+
+def _report(init: Place, setting: Place, between: Place | None) -> Finding:
+    unit = init.unit
+    name = setting.operand(0).text
+    related = [Related(unit.path, setting.at[0], f"`{name}` sets the device here")]
     if between is not None:
-        related.insert(
-            0, Related(function.path, between.at[0], f"`{between.target}` may make a communicator before that")
-        )
+        made = between.operand(0).text
+        related.insert(0, Related(unit.path, between.at[0], f"`{made}` may make a communicator before that"))
     return RULE.finding(
-        function.path,
+        unit.path,
         init.at,
-        f"`{function.qualname}` makes the NCCL process group before any device is set; `{setting.target}` sets it"
-        " too late",
+        f"`{unit.qualname}` makes the NCCL process group before any device is set; `{name}` sets it too late",
         help="call `torch.cuda.set_device(local_rank)` first, or pass `device_id=torch.device('cuda', local_rank)`",
         related=related,
-        context=f"{function.qualname}:{setting.target}",
+        context=f"{unit.qualname}:{name}",
     )
 
 
-def _never(function: Method, init: Call, device: str) -> Finding:
+def _never(init: Place, device: str) -> Finding:
     return RULE.finding(
-        function.path,
+        init.unit.path,
         init.at,
-        f"`{function.qualname}` makes the NCCL process group, and nothing sets a device: `{device}` is device 0"
+        f"`{init.unit.qualname}` makes the NCCL process group, and nothing sets a device: `{device}` is device 0"
         " in every process",
         help='call `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before it',
-        context=f"{function.qualname}:no device",
+        context=f"{init.unit.qualname}:no device",
     )
 
 

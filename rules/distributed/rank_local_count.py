@@ -17,162 +17,143 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from validator.analysis.bindings import own_nodes
-from validator.analysis.effects import Effects
-from validator.analysis.own_data import OwnData
 from validator.analysis.places import is_aside
-from validator.analysis.taint import Taints
-from validator.facts.text import path_of
+from validator.domains.spmd import UNIFORM
+from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.ir.model import Loop
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP506", "rank-local-count", "error", "0.1.0", tokens=("torch",))
 
-_FORWARDS = frozenset({
-    "forward", "model", "forward_step", "forward_backward_func", "forward_backward", "train_step", "training_step",
-    "get_logprobs", "get_log_probs", "compute_log_prob", "logits", "actor", "policy_model", "reward_model", "backward",
-})  # fmt: skip
-_PARTING = frozenset({"chunk", "split", "tensor_split", "array_split"})
+_COUNTING = frozenset({"range", "chunk", "split", "tensor_split", "array_split"})
+_COMPUTING = frozenset({"min", "max", "int", "ceil", "abs", "round"})
 _CONTENT = frozenset({"max", "min", "sum", "argmax", "count_nonzero"})
-_REDUCING = re.compile(r"all_reduce|all_gather|broadcast|reduce")
-_DEPTH = 3
-
-
-class _Read(NamedTuple):
-    """Where a function reads a number out of a tensor that it is given."""
-
-    function: Method
-    node: ast.Assign
-    tensor: str
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    if not project.analysis(Effects).direct:
+    if not project.analysis(Divergences).traces.effectful:
         return
-    for function in project.functions():
-        calls = function.facts.calls
-        if is_aside(function.path) or not any(c.target.endswith("().item") for c in calls):
-            continue
-        for read in _reads(function, project.analysis(Taints).own_data):
-            loop = _loop(project, function, _names(function, {}, read), _DEPTH)
-            if loop is not None and not _reduces_between(function, read, loop[0], loop[1]):
-                yield _report(read, *loop)
-                break
-
-
-def _reduces(function: Method) -> bool:
-    return any(_REDUCING.search(call.method) for call in function.facts.calls)
-
-
-def _reduces_between(function: Method, read: _Read, where: Method, loop: ast.For) -> bool:
-    """Whether the function that reads the number may reduce it before the loop; behind the loop it comes too late."""
-    if where is not function:
-        return _reduces(function)
-    return any(_REDUCING.search(c.method) and read.node.lineno <= c.at[0] <= loop.lineno for c in function.facts.calls)
-
-
-def _reads(function: Method, own: OwnData) -> Iterator[_Read]:
-    """The `name = … tensor.max().item() …` of a parameter that is annotated as a tensor, or of the batch."""
-    tensors = {p.name for p in function.facts.params if "Tensor" in p.annotation}
-    lines = function.module.source_text.lines
-    for each in _assignments(function):
-        if not any("item" in line for line in lines[each.lineno - 1 : each.end_lineno]):
-            continue
-        for call in ast.walk(each.value):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item"):
-                continue
-            name, _, rest = path_of(call.func).partition(".")
-            if name in tensors and rest.endswith("().item") and rest.partition("()")[0] in _CONTENT:
-                yield _Read(function, each, name)
-            elif (read := own.content(call.func.value, function)) is not None and read.kind == "local":
-                yield _Read(function, each, read.why)
-
-
-def _assignments(function: Method) -> list[ast.Assign]:
-    node = function.node
-    found = [n for n in own_nodes(node) if isinstance(n, ast.Assign)] if node is not None else []
-    return sorted(found, key=lambda n: n.lineno)
-
-
-def _names(function: Method, returned: dict[str, set[int]], read: _Read | None) -> set[str]:
-    """The local names that hold the number, or something computed from it.
-
-    `returned`: of the called functions, by path, the positions at which the number is returned (-1: alone).
-    """
-    names: set[str] = set()
-    for each in _assignments(function):
-        target, value = each.targets[0], each.value
-        called = returned.get(path_of(value.func)) if isinstance(value, ast.Call) else None
-        if called is not None and isinstance(target, ast.Tuple):
-            names |= {path_of(e) for i, e in enumerate(target.elts) if i in called}
-        elif (called is not None and -1 in called) or (read is not None and each is read.node) or _uses(value, names):
-            names.add(path_of(target))
-    return names
-
-
-def _uses(value: ast.expr, names: set[str]) -> bool:
-    """Whether a number is computed from others: arithmetic, `min`, `max`, `int`; other calls make something else."""
-    if isinstance(value, ast.Call) and path_of(value.func) not in ("min", "max", "int", "math.ceil"):
-        return False
-    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(value))
-
-
-def _loop(project: Project, function: Method, names: set[str], depth: int) -> tuple[Method, ast.For, str] | None:
-    """The loop over `range(name)` that runs a model, in a function or in those that call it."""
-    for each in own_nodes(function.node) if function.node is not None else ():
-        if isinstance(each, ast.For) and (forward := _counted(each, names)):
-            return function, each, forward
-    positions = _returned(function, names)
-    for caller, call in project.types.callers.get(function, ()) if positions and depth else ():
-        if not is_aside(caller.path) and not _reduces(caller):
-            found = _loop(project, caller, _names(caller, {call.target: positions}, None), depth - 1)
+    queries = project.analysis(Queries)
+    callers: dict[Unit, list[Place]] = {}
+    for unit in queries.units:
+        for number, site in queries.flow.result(unit).sites.items():
+            for target in site.targets if not site.away and unit.code.values[number].op == "call" else ():
+                callers.setdefault(target.unit, []).append(Place(queries.flow, unit, number))
+    for read in queries.named("item"):
+        if not is_aside(read.unit.path) and _is_local(read):
+            found = next(_loops(read, callers), None)
             if found is not None:
-                return found
+                yield _report(read, *found)
+
+
+def _is_local(read: Place) -> bool:
+    """Whether `….item()` reads a number out of what this rank holds: the batch, or a tensor that is passed."""
+    receiver = read.receiver
+    if receiver is None or UNIFORM in read.likely.v:
+        return False
+    if not any(each.value.op == "call" and each.method in _CONTENT for each in receiver.sources):
+        return False
+    return bool(read.varies("data")) or any(_is_tensor(each) for each in receiver.sources)
+
+
+def _is_tensor(place: Place) -> bool:
+    method = place.unit.method
+    if place.value.op != "param" or method is None:
+        return False
+    return any(p.name == place.value.data[1] and "Tensor" in p.annotation for p in method.facts.params)
+
+
+def _loops(read: Place, callers: dict[Unit, list[Place]]) -> Iterator[tuple[Place, str]]:
+    """The loops that go round as often as a number says, or one computed from it, and run a model in each round."""
+    stack, seen = [read], {(read.unit, read.number)}
+    while stack:
+        place = stack.pop()
+        following = []
+        for user in place.users:
+            if _counts(user, place):
+                for loop, forward in _forwards(user):
+                    yield loop, forward
+            elif _computes(user, place):
+                following.append(user)
+        following += _returned(place, callers)
+        for each in following:
+            if (each.unit, each.number) not in seen and UNIFORM not in each.likely.v:
+                seen.add((each.unit, each.number))
+                stack.append(each)
+
+
+def _counts(user: Place, number: Place) -> bool:
+    """Whether a call makes as many of something as a number says."""
+    return user.value.op == "call" and user.method in _COUNTING and number.number in user.value.args[1:]
+
+
+def _computes(user: Place, number: Place) -> bool:
+    """Whether a value is a number computed from another."""
+    value = user.value
+    if value.op == "call":
+        return user.method in _COMPUTING and number.number in value.args[1:]
+    return value.op in ("binary", "unary", "phi", "mut")
+
+
+def _returned(place: Place, callers: dict[Unit, list[Place]]) -> Iterator[Place]:
+    """Where callers get a value that their callee returns, alone or in a tuple."""
+    for block in place.unit.code.blocks:
+        if block.end[0] != "return":
+            continue
+        returned = place._replace(number=block.end[1])
+        if returned.number == place.number:
+            yield from callers.get(place.unit, ())
+        elif returned.value.op == "tuple" and place.number in returned.value.args:
+            position = returned.value.args.index(place.number)
+            for call in callers.get(place.unit, ()):
+                yield from (u for u in call.users if u.value.op == "unpack" and u.value.data[0] == position)
+
+
+def _forwards(count: Place) -> Iterator[tuple[Place, str]]:
+    """The loops over what a call makes that run a model."""
+    code = count.unit.code
+    for header, loop in code.loops.items():
+        if loop.iterator < 0:
+            continue
+        over = count._replace(number=loop.iterator).operand(0).root
+        if over.number != count.number and not (over.value.op == "call" and over.method in ("enumerate", "tqdm")
+                                                and count.number in over.value.args[1:]):  # fmt: skip
+            continue
+        forward = _runs(count, header, loop)
+        if forward is not None:
+            yield count._replace(number=loop.iterator), forward.operand(0).text
+
+
+def _runs(count: Place, header: int, loop: Loop) -> Place | None:
+    """The call of a model in the body of a loop."""
+    first, last = loop.at[0], loop.at[2]
+    forwards = count.flow.models.likely["forwards"]
+    for number, value in enumerate(count.unit.code.values):
+        place = count._replace(number=number)
+        if value.op == "call" and first <= value.at[0] <= last and place.method in forwards:
+            return place
     return None
 
 
-def _counted(loop: ast.For, names: set[str]) -> str:
-    """The forward that a loop over `range(name)` or `batch.chunk(name)` calls; empty where it is another loop."""
-    header = loop.iter
-    if isinstance(header, ast.Call) and path_of(header.func) in ("enumerate", "tqdm") and header.args:
-        header = header.args[0]
-    if not isinstance(header, ast.Call):
-        return ""
-    name = path_of(header.func).rpartition(".")[2]
-    counts = header.args if name == "range" or not isinstance(header.func, ast.Attribute) else header.args[:2]
-    if name not in _PARTING | {"range"} or not _uses(ast.Tuple(counts), names):
-        return ""
-    calls = (path_of(n.func) for stmt in loop.body for n in ast.walk(stmt) if isinstance(n, ast.Call))
-    return next((path for path in calls if path.rpartition(".")[2] in _FORWARDS), "")
-
-
-def _returned(function: Method, names: set[str]) -> set[int]:
-    found: set[int] = set()
-    for each in own_nodes(function.node) if function.node is not None else ():
-        if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
-            found |= {i for i, e in enumerate(each.value.elts) if _uses(e, names)}
-        elif isinstance(each, ast.Return) and each.value is not None and _uses(each.value, names):
-            found.add(-1)
-    return found
-
-
-def _report(read: _Read, where: Method, loop: ast.For, forward: str) -> Finding:
-    at = read.function.module.source_text.at(read.node)
+def _report(read: Place, loop: Place, forward: str) -> Finding:
+    receiver = read.receiver
+    what = receiver.text if receiver is not None else read.text
     return RULE.finding(
-        read.function.path,
-        at,
-        f"`{read.function.qualname}` reads a number out of this rank's `{read.tensor}`, and `{where.qualname}` calls"
+        read.unit.path,
+        read.at,
+        f"`{read.unit.qualname}` reads a number out of this rank's data (`{what}`), and `{loop.unit.qualname}` calls"
         f" `{forward}` that many times: ranks with other data run another number of forwards",
         help="take the count from the configuration, or reduce it over the ranks with MAX and let the shorter ones"
         " run forwards that count for nothing",
-        related=[Related(where.path, loop.lineno, f"`{forward}` is called in this loop")],
-        context=f"{read.function.qualname}:{where.qualname}",
+        related=[Related(loop.unit.path, loop.at[0], f"`{forward}` is called in this loop")],
+        context=f"{read.unit.qualname}:{loop.unit.qualname}",
+        severity="error" if any(c.sure for c in read.varies("data")) else "warning",
     )
 
 

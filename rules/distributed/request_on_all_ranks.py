@@ -15,88 +15,87 @@ References
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.binding import bind
-from validator.analysis.bodies import Bodies
 from validator.analysis.places import is_aside
-from validator.analysis.rank_guards import RankGuards
-from validator.facts.model import At, Call
-from validator.facts.text import path_of
+from validator.domains.axes import NODE, WORLD
+from validator.domains.spmd import only
+from validator.effects.keys import Key, Keys
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP538", "request-on-all-ranks", "error", "0.1.0", tokens=(".remote(",))
 
 
 class _FanOut(NamedTuple):
-    """Remote calls to each element of `actors`; `call` is what issues them in the function looked at."""
+    """Remote calls to each element of `actors`; `call` is what issues them in the unit looked at."""
 
-    actors: str
+    actors: Key
+    text: str
     name: str
-    call: Call
+    call: Place
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    guards = project.analysis(RankGuards)
-    for function in dict.fromkeys(function for function, _ in project.calls("remote")):
-        remote = [c for c in function.facts.calls if c.method == "remote"]
-        if is_aside(function.path) or not any(guards.leaves_one(function, c.guards) for c in remote):
-            continue
-        sent = list(_fan_outs(project, function))
-        alone = [f for f in sent if guards.leaves_one(function, f.call.guards)]
+    queries = project.analysis(Queries)
+    loops: dict[Unit, list[tuple[Place, Place]]] = {}
+    for call in queries.named("remote"):
+        if (over := _looped_over(call)) is not None:
+            loops.setdefault(call.unit, []).append((over, call))
+    for unit in queries.units:
+        sent = list(_fan_outs(queries, unit, loops)) if not is_aside(unit.path) else []
+        alone = [each for each in sent if _leaves_one(each.call)]
         for fan in sent:
             sibling = next((other for other in alone if other.actors == fan.actors), None)
-            if sibling is not None and not guards.all_of(function, fan.call.guards):
-                yield _report(function, fan, sibling)
+            if sibling is not None and not only(fan.call.under, "rank", "member"):
+                yield _report(fan, sibling)
 
 
-def _fan_outs(project: Project, function: Method) -> Iterator[_FanOut]:
-    bodies = project.analysis(Bodies)
-    node = bodies.node(function)
-    for actors, name, at in _loops(function, node) if node is not None else ():
-        call = next((c for c in function.facts.calls if c.at == at), None)
-        if call is not None:
-            yield _FanOut(actors, name, call)
-    for call in function.facts.calls:
-        if not any("." in a.value and a.kind == "path" for a in call.args):
-            continue
-        for target in project.types.called(function, call.target):
-            inner = bodies.node(target) if any(c.method == "remote" for c in target.facts.calls) else None
-            over = {actors for actors, _, _ in _loops(target, inner)} if inner is not None else set()
-            for param, argument in bind(target, call).items():
-                if param in over and argument.kind == "path":
-                    yield _FanOut(argument.value, target.name, call)
+def _looped_over(call: Place) -> Place | None:
+    """What is iterated, where a remote call goes to each of its elements (`actor.method.remote()`)."""
+    method = call.receiver
+    if method is None or method.value.op != "attr":
+        return None
+    actor = method.operand(0).root
+    return actor.operand(0).operand(0) if actor.value.op == "next" else None
 
 
-def _loops(function: Method, node: ast.AST) -> Iterator[tuple[str, str, At]]:
-    """(what is looped over, method, place of the call) of remote calls to each element."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.ListComp | ast.GeneratorExp | ast.For):
-            loop = each if isinstance(each, ast.For) else each.generators[0]
-            for inner in ast.walk(each):
-                if (
-                    isinstance(inner, ast.Call)
-                    and isinstance(inner.func, ast.Attribute)
-                    and inner.func.attr == "remote"
-                ):
-                    target = path_of(inner.func)
-                    if isinstance(loop.target, ast.Name) and target.startswith(f"{loop.target.id}."):
-                        yield path_of(loop.iter), target.split(".")[-2], function.module.source_text.at(inner)
+def _fan_outs(queries: Queries, unit: Unit, loops: dict[Unit, list[tuple[Place, Place]]]) -> Iterator[_FanOut]:
+    keys = Keys(queries.flow, unit)
+    for over, call in loops.get(unit, ()):
+        assert call.receiver is not None
+        yield _FanOut(keys.of(over.number), over.text, str(call.receiver.value.data), call)
+    for number, site in sorted(queries.flow.result(unit).sites.items()):
+        for target in site.targets:
+            for over, _ in loops.get(target.unit, ()):
+                source = over.root.value
+                if source.op == "param" and unit.code.values[number].op == "call":
+                    call = Place(queries.flow, unit, number)
+                    given = call.argument(source.data[1], source.data[0] - (1 if target.unit.has_receiver else 0))
+                    if given is not None:
+                        yield _FanOut(keys.of(given.number), given.text, target.unit.name, call)
 
 
-def _report(function: Method, fan: _FanOut, sibling: _FanOut) -> Finding:
+def _leaves_one(call: Place) -> bool:
+    """Whether tests around leave one rank of the job, or of each node: its rank is tested, or two coordinates are."""
+    axes = {c.axis for c in only(call.under, "rank", "member")}
+    return bool(axes & {WORLD, NODE}) or len(axes) > 1
+
+
+def _report(fan: _FanOut, sibling: _FanOut) -> Finding:
+    unit = fan.call.unit
     return RULE.finding(
-        function.path,
+        unit.path,
         fan.call.at,
-        f"every rank that runs `{function.qualname}` sends `{fan.name}` to each of `{fan.actors}`, while"
+        f"every rank that runs `{unit.qualname}` sends `{fan.name}` to each of `{fan.text}`, while"
         f" `{sibling.name}` is sent by one",
         help="send it inside the same test of the rank, and keep the barrier outside",
-        related=[Related(function.path, sibling.call.at[0], f"one rank sends `{sibling.name}` here")],
-        context=f"{function.qualname}:{fan.name}",
+        related=[Related(unit.path, sibling.call.at[0], f"one rank sends `{sibling.name}` here")],
+        context=f"{unit.qualname}:{fan.name}",
     )
 
 

@@ -15,22 +15,92 @@ References
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 
-from validator.analysis.effects import Effects
-from validator.analysis.taint import Taints
-from validator.facts.text import path_of
+from validator.analysis.places import is_aside
+from validator.domains.spmd import UNIFORM
+from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.ir.model import Loop
+from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP505", "unsynced-generation-loop", "warning", "0.1.0", tokens=("model(",))
+RULE = Rule("MP505", "unsynced-generation-loop", "warning", "0.1.0", tokens=("model(", "actor("))
 
-_MODELS = ("model", "self.model", "actor", "self.actor", "policy_model", "self.policy_model")
+_MODELS = frozenset({"model", "actor", "policy_model"})
 _CONTENT = frozenset({"max", "min", "all", "any", "sum"})
-_FINISHED = re.compile(r"finish|done|complete|eos|stop|alive|active")
+
+def check_project(project: Project) -> Iterator[Finding]:
+    traces = project.analysis(Divergences).traces
+    queries = project.analysis(Queries)
+    for unit in queries.units if traces.effectful else ():
+        # a generator hands out a token at a time to whoever reads: served by one process, not trained on all
+        if unit.code.is_generator or is_aside(unit.path):
+            continue
+        for header, loop in unit.code.loops.items():
+            forwards = [p for p in _calls(queries, unit, loop) if p.method in _MODELS and not p.operations]
+            for branch in _exits(unit, header, loop) if forwards else ():
+                test = Place(queries.flow, unit, unit.code.blocks[branch].end[1])
+                name = _own_content(test)
+                if name:
+                    yield _finding(unit, branch, forwards[0], name)
+
+
+def _calls(queries: Queries, unit: Unit, loop: Loop) -> Iterator[Place]:
+    for number, value in enumerate(unit.code.values):
+        if value.op == "call" and loop.at[0] <= value.at[0] <= loop.at[2] and unit.code.blocks[value.block].loop >= 0:
+            yield Place(queries.flow, unit, number)
+
+
+def _exits(unit: Unit, header: int, loop: Loop) -> Iterator[int]:
+    """The branches of a loop by which it is left: the test of `while`, and an `if` that breaks or returns."""
+    for block, each in enumerate(unit.code.blocks):
+        if each.loop == header and each.end[0] == "branch" and (block != header or loop.iterator < 0):
+            if any(_leaves(unit, target, header, loop) for target in each.end[2:4]):
+                yield block
+
+
+def _leaves(unit: Unit, block: int, header: int, loop: Loop) -> bool:
+    """Whether a way leads out of a loop without another branch."""
+    while True:
+        each = unit.code.blocks[block]
+        if block in (loop.after, loop.done) or each.end[0] == "return":
+            return True
+        if block == header or each.end[0] != "jump":
+            return False
+        block = each.end[1]
+
+
+def _own_content(test: Place) -> str:
+    """What a condition asks of the contents of a tensor that a model of this rank has made; empty for other conditions."""
+    if UNIFORM in test.likely.v:
+        return ""
+    for place in test.sources:
+        if place.value.op == "call" and place.method in _CONTENT:
+            asked = place.operand(1) if len(place.value.args) > 1 and place.receiver is None else place.receiver
+            asked = place.operand(1) if asked is None or any(o[0] == "ext" for o in asked.val.objs) else asked
+            if any(each.value.op == "call" and each.method in _MODELS for each in asked.sources):
+                return asked.text
+    return ""
+
+
+def _finding(unit: Unit, branch: int, forward: Place, name: str) -> Finding:
+    about = unit.code.tests.get(branch)
+    at = about.at if about is not None else unit.code.values[unit.code.blocks[branch].end[1]].at
+    width = len("while" if about is not None and about.kind == "while" else "if")
+    model = forward.operand(0).text
+    return RULE.finding(
+        unit.path,
+        unit.at((at[0], at[1], at[0], at[1] + width)),
+        f"in `{unit.qualname}` each rank leaves the loop on the contents of its own `{name}`, "
+        f"while the others still call `{model}`",
+        help="reduce the flag over all ranks before testing it (`dist.all_reduce`), or go on with dummy forwards",
+        related=[Related(unit.path, forward.at[0], "a forward: a collective when the model is sharded")],
+        context=f"{unit.qualname}:{name}",
+    )
+
 
 INCORRECT = [
     """
@@ -134,58 +204,3 @@ def sample(model, input_ids, length, eos):
     return input_ids
 """,
 ]
-
-
-def check_project(project: Project) -> Iterator[Finding]:
-    effects = project.analysis(Effects)
-    if not effects.direct:
-        return
-    taints = project.analysis(Taints)
-    for function in project.functions():
-        if function.facts.is_generator:
-            continue  # it hands out a token at a time to whoever reads: served by one process, not trained on all
-        if any(c.target in _MODELS and any(g.kind == "loop" for g in c.guards) for c in function.facts.calls):
-            node = function.node
-            for loop in ast.walk(node) if node is not None else ():
-                if isinstance(loop, ast.For | ast.While):
-                    yield from _judge(function, loop, taints)
-
-
-def _judge(function: Method, loop: ast.For | ast.While, taints: Taints) -> Iterator[Finding]:
-    forwards = [n for n in ast.walk(loop) if isinstance(n, ast.Call) and path_of(n.func) in _MODELS]
-    if not forwards:
-        return
-    tests: list[tuple[ast.AST, ast.expr]] = [(loop, loop.test)] if isinstance(loop, ast.While) else []
-    for node in ast.walk(loop):
-        if isinstance(node, ast.If) and any(isinstance(s, ast.Break | ast.Return) for s in node.body):
-            tests.append((node, node.test))
-    for node, test in tests:
-        name = _tensor_content(test)
-        if name and not taints.reductions.equal(function, name):
-            yield _finding(function, node, forwards[0], name)
-
-
-def _finding(function: Method, exit_: ast.AST, forward: ast.Call, name: str) -> Finding:
-    model = path_of(forward.func)
-    line, column = exit_.lineno, exit_.col_offset  # type: ignore[attr-defined]
-    return RULE.finding(
-        function.path,
-        (line, column + 1, line, column + len("while" if isinstance(exit_, ast.While) else "if") + 1),
-        f"in `{function.qualname}` each rank leaves the loop on the contents of its own `{name}`, "
-        f"while the others still call `{model}`",
-        help="reduce the flag over all ranks before testing it (`dist.all_reduce`), or go on with dummy forwards",
-        related=[Related(function.path, forward.lineno, "a forward: a collective when the model is sharded")],
-        context=f"{function.qualname}:{name}",
-    )
-
-
-def _tensor_content(test: ast.expr) -> str:
-    """The variable that says which sequences are done and whose contents a test asks for: `done.all()`."""
-    for node in ast.walk(test):
-        if not isinstance(node, ast.Call) or path_of(node.func).rpartition(".")[2] not in _CONTENT:
-            continue
-        asked = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
-        names = [n.id for n in ast.walk(asked) if isinstance(n, ast.Name)] if asked is not None else []
-        if names and _FINISHED.search(names[0]):
-            return names[0]
-    return ""

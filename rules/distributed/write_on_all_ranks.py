@@ -3,8 +3,8 @@
 What it does
     In a function that all ranks run (it issues a collective outside of any test of the rank), reports writes to a path
     that does not depend on the rank: `save_pretrained` of a tokenizer, processor or configuration, copies to remote
-    storage, `json.dump` into such a file, and whatever truncates a file whose name stands in the source
-    (`open(…, "w")`, `torch.save`, `write_text`, `shutil.copy`). Silent under a test of the rank that leaves one writer;
+    storage, and whatever truncates a file whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`,
+    `shutil.copy`). Silent under a test of the rank that leaves one writer;
     a test of a single mesh coordinate leaves a writer in each other group. Silent in examples and tests.
 
 Why is this bad
@@ -20,13 +20,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.effects import Effects
-from validator.analysis.places import every_guard, is_aside
-from validator.analysis.rank_guards import RankGuards
-from validator.analysis.writes import Writes, may_write
-from validator.facts.model import Call
+from validator.analysis.places import is_aside
+from validator.domains.axes import NODE, WORLD
+from validator.domains.spmd import only
+from validator.effects.divergence import Divergences
+from validator.effects.files import Files
 from validator.finding import Finding, Related
-from validator.project import Method, Project
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
@@ -34,103 +36,96 @@ RULE = Rule(
     "write-on-all-ranks",
     "warning",
     "0.1.0",
-    tokens=("save_pretrained", "copy", "upload", "json.dump", "open(", "save", "write_"),
+    tokens=("save_pretrained", "copy", "upload", "open(", "save", "write_"),
 )
 
 _REPLICATED = re.compile(
-    r"(^|[._])(tokenizer|processor|processing_class|config|hf_config|generation_config|image_processor)$"
+    r"(^|_)(tokenizer|processor|processing_class|config|hf_config|generation_config|image_processor)$"
 )
-_REMOTE = frozenset({"upload_folder", "upload_file", "upload_directory", "push_to_hub", "put_file"})
-_RANK = re.compile(
-    r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.IGNORECASE
+_REMOTE = ("upload_folder", "upload_file", "upload_directory", "push_to_hub", "put_file")
+# words of paths that each process has of its own, and of places that no other process sees
+_OWN = re.compile(
+    r"rank|process|proc_|worker|node|host|shard|part|chunk|piece|stage|expert|replica|device|gpu|cuda|pid|uuid|time|now$"
+    r"|te?mp|local|index|idx|seed|getpass|thread|random|devnull|/dev/|/proc/|environ|getenv|stdout|stderr",
+    re.IGNORECASE,
 )
+_RANK = re.compile(r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.I)
+# words of conditions that say that one process writes, or that one may well be all that there is
 _ONE = re.compile(
     r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|save_on_each_node|should_save|is_local_main|on_rank"
 )
-# conditions under which one process may well be all that there is, or that keep others out
-_ALONE = re.compile(
-    r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock\(|exists", re.IGNORECASE
-)
-_KIND_OF_WRITE = {"json.dump": "json.dump", "yaml.dump": "yaml.dump", "yaml.safe_dump": "yaml.safe_dump"}
+_ALONE = re.compile(r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock$|exists", re.IGNORECASE)
+_HELP = "let the first rank of the job write, and place a barrier behind it for whoever reads the files next"
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    effects, guards, paths = project.analysis(Effects), project.analysis(RankGuards), project.analysis(Writes)
-    for function in effects.direct:
-        if is_aside(function.path):
+    queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
+    anchors: dict[Unit, Place | None] = {}
+    for place in sorted(_writes(project, queries), key=lambda p: (p.unit.path, p.at)):
+        unit = place.unit
+        if unit not in traces.effectful or is_aside(unit.path) or _excused(place):
             continue
-        writes = [
-            call
-            for call in function.facts.calls
-            if _writes(function, call) or _truncates(paths, guards, function, call)
-        ]
-        anchor = _by_all(effects, guards, function) if writes else None
-        for call in writes:
-            if anchor is None or guards.leaves_one(function, call.guards) or _excused(function, call):
-                continue
+        if unit not in anchors:
+            anchors[unit] = _by_all(unit, queries)
+        anchor = anchors[unit]
+        if anchor is not None:
+            name = place.operand(0).text
             yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{call.target}` in `{function.qualname}` writes the same files on many ranks, which all run"
+                unit.path,
+                place.at,
+                f"`{name}` in `{unit.qualname}` writes the same files on many ranks, which all run"
                 f" `{anchor.method}` there",
-                help="let the first rank of the job write, and place a barrier behind it for whoever reads the"
-                " files next",
-                related=[Related(function.path, anchor.at[0], f"every rank calls `{anchor.method}` here")],
-                context=f"{function.qualname}:{call.target}",
+                help=_HELP,
+                related=[Related(unit.path, anchor.at[0], f"every rank calls `{anchor.method}` here")],
+                context=f"{unit.qualname}:{name}",
             )
 
 
-def _writes(function: Method, call: Call) -> bool:
-    if call.method == "save_pretrained":
-        return bool(_REPLICATED.search(call.receiver)) and bool(call.args)
-    if call.method in _REMOTE:
-        return bool(call.receiver)
-    if call.target.startswith("hdfs_io.") and call.method in ("copy", "put"):
-        return True
-    opened = next((g for g in reversed(call.guards) if g.kind == "with" and g.text.startswith("open(")), None)
-    return call.target in _KIND_OF_WRITE and opened is not None and re.search(r"[\"']wb?[\"']", opened.text) is not None
+def _writes(project: Project, queries: Queries) -> Iterator[Place]:
+    """Calls that write what is the same on all ranks, where tests of the rank leave more than one."""
+    for access in project.analysis(Files).accesses:
+        place = access.place
+        called = place.result.sites.get(place.number)
+        if access.kind != "write" or "*" in access.name or not access.name or access.apart or (called and called.targets):
+            continue
+        if not only(access.under, "rank", "member") and not any(_OWN.search(word) for word in place.words):
+            if not any(_ALONE.search(word) for test in place.tests for word in test.words):
+                yield place
+    for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
+        receiver = place.receiver
+        if receiver is None or _leaves_one(place) or not place.value.data.names:
+            continue
+        last = receiver.root.value.data
+        name = str(last[1] if isinstance(last, tuple) else last)
+        if place.method == "save_pretrained" and not _REPLICATED.search(name):
+            continue
+        if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
+            continue
+        yield place
 
 
-def _truncates(paths: Writes, guards: RankGuards, function: Method, call: Call) -> bool:
-    """Whether a call makes a file anew under a name that is the same on all ranks, with no test of the rank around."""
-    if not may_write(call) or guards.all_of(function, call.guards):
-        return False
-    if any(guard.kind in ("if", "with") and _ALONE.search(guard.text) for guard in every_guard(function, call.guards)):
-        return False
-    path = paths.path(function, call)
-    if path is None or (call.target == "open" and _is_dumped_into(function, call)):
-        return False
-    return paths.is_alike(function, path)
+def _leaves_one(place: Place) -> bool:
+    """Whether tests around leave one rank of the job, or of each node: its rank is tested, or two coordinates are."""
+    axes = {c.axis for c in only(place.under, "rank", "member")}
+    return bool(axes & {WORLD, NODE, "local"}) or len(axes) > 1
 
 
-def _is_dumped_into(function: Method, call: Call) -> bool:
-    """Whether the finding is one about what is dumped into an opened file."""
-    return any(
-        _writes(function, other) and any(g.kind == "with" and g.line == call.at[0] for g in other.guards)
-        for other in function.facts.calls
-    )
+def _by_all(unit: Unit, queries: Queries) -> Place | None:
+    """A collective that proves that all ranks run a unit."""
+    for number, site in sorted(queries.flow.result(unit).sites.items()):
+        place = Place(queries.flow, unit, number)
+        names = {o.name for o in site.operations} - {"full_tensor", "state_dict", "distribute_tensor"}
+        if names and not only(place.under, "rank", "member"):
+            return place
+    return None
 
 
-def _by_all(effects: Effects, guards: RankGuards, function: Method) -> Call | None:
-    """A collective of the whole job that proves that all ranks run the function."""
-    rows = [(call, row.name) for call, row in effects.direct.get(function, {}).values()]
-    rows = [(call, name) for call, name in rows if name not in ("full_tensor", "state_dict", "distribute_tensor")]
-    sure = (c for c, _ in sorted(rows) if not guards.all_of(function, c.guards))
-    return next(sure, None)
-
-
-def _excused(function: Method, call: Call) -> bool:
+def _excused(place: Place) -> bool:
     """Whether the destination differs between ranks, or a condition says that one process writes."""
-    texts = [argument.value for argument in call.args]
-    texts += [guard.text for guard in call.guards if guard.kind == "with"]
-    names = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
-    texts += [row.value for row in function.facts.assigns if row.target in names]
-    told = any(_ONE.search(guard.text) for guard in every_guard(function, call.guards) if guard.kind == "if")
-    return (
-        told
-        or any(_RANK.search(text) for text in texts)
-        or any(a.keyword in ("is_main_process", "**") for a in call.args)
-    )
+    if not {"is_main_process", "**"}.isdisjoint(place.value.data.names):
+        return True
+    told = any(_ONE.search(word) for test in place.tests for word in test.words)
+    return told or any(_RANK.search(word) for word in place.words)
 
 
 INCORRECT = [

@@ -97,7 +97,7 @@ _SLASH = Piece("text", "/")
 
 
 class Access(NamedTuple):
-    """A file that is read or written. `under`: by which causes ranks differ about whether they do it."""
+    """A file that is read, written or appended to. `under`: by which causes ranks differ about whether they do it."""
 
     place: Place
     kind: str
@@ -171,8 +171,8 @@ class Files:
                 letters = mode.val.constant() if mode is not None else None
                 if mode is not None and not isinstance(letters, str):
                     continue
-                wrote = row.saves is not None or not set("wxa").isdisjoint(str(letters or ""))
-                yield "write" if wrote else "read", path
+                wrote = row.saves is not None or not set("wx").isdisjoint(str(letters or ""))
+                yield "write" if wrote else "append" if "a" in str(letters or "") else "read", path
                 return
         receiver = place.receiver
         if receiver is not None and place.method in ("write_text", "write_bytes"):

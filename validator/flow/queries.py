@@ -106,8 +106,10 @@ class Place(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The name by which something is called: of an attribute, a global or local name."""
+        """The name by which something is called: of an attribute, a parameter, a global or local name."""
         callee = self.unit.code.values[self.value.args[0]]
+        if callee.op in ("param", "free"):
+            return str(callee.data[1])
         return str(callee.data) if callee.op in ("attr", "name") else ""
 
     @property

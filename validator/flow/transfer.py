@@ -319,6 +319,8 @@ class Evaluation(Walk):
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         v = combined(owner.v, key.v)
+        if isinstance(constant, str) and constant in self.models.likely["columns"] and UNIFORM not in v | result.v:
+            v |= data(sure=False)  # a column of a batch, whatever holds it
         n = result.n
         if self._selects(value.args[1]):
             n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | _carried(owner.v | key.v)
