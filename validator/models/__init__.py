@@ -19,11 +19,11 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
-  Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file names
-  in no order).
+  Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
+  names in no order).
 - `layout`: how the result, a tensor, is laid out: `sizes` (the arguments are its sizes), `size` (the first one is),
-  `like` (as the first argument), `receiver` (sizes as given, type of the receiver), `range`, `contents`; `dtype`: of which
-  element type, if none is passed.
+  `like` (as the first argument), `receiver` (sizes as given, type of the receiver), `range`, `contents`; `dtype`: of
+  which element type, if none is passed.
 - `alike = [parameter, position]`: a tensor that must have one layout on all ranks; `into = [parameter, position]`: the
   list that such tensors are gathered in; `operation = [parameter, position]`: how it reduces.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
@@ -31,8 +31,9 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 `[objects]`, by name: `iterates = "data"`, `attributes = {name = result}`, `axes`, `bases = [names]`.
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
 `[states]`: a variable of a library -> the call that sets it.
-`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that take
-sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`); `dtypes`.
+`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that
+take sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`);
+`dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
 """
@@ -194,8 +195,18 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         states.update(data.get("states", {}))
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in (ranks, likely, files)]
     return Models(
-        calls, methods, objects, frozenset(same), tuple(modules), frozenset(same_methods), frozen[0], frozen[1], aliases,
-        frozen[2], states, words,
+        calls,
+        methods,
+        objects,
+        frozenset(same),
+        tuple(modules),
+        frozenset(same_methods),
+        frozen[0],
+        frozen[1],
+        aliases,
+        frozen[2],
+        states,
+        words,
     )
 
 
