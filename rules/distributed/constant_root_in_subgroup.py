@@ -108,7 +108,7 @@ def _lacking(group: Place, held: Val, number: int) -> _Wrong | None:
 
 def _is_part(o: Obj) -> bool:
     """Whether a group is one of several that fill the job."""
-    return o[0] == "group" and o[2] == "several"
+    return bool(o[0] == "group" and o[2] == "several")
 
 
 def _counted_inside(value: Val) -> Axes | None:
@@ -247,9 +247,29 @@ def start(args, seed):
     strategy = Sharded() if args.sharded else Staged()
     from_first(seed, strategy.peers)
 """,
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def share(tensor, last):
+    group = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))["tp"].get_group()
+    dist.broadcast(tensor, src=dist.get_group_rank(group, last), group=group)  # error: MP510
+    dist.broadcast(tensor, group_src=dist.get_global_rank(group, 0), group=group)  # error: MP510
+    dist.broadcast(tensor, src=dist.get_world_size())  # error: MP510
+""",
 ]
 
 CORRECT = [
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def share(tensor, last):
+    group = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))["tp"].get_group()
+    dist.broadcast(tensor, group_src=dist.get_group_rank(group, last), group=group)
+    dist.broadcast(tensor, src=dist.get_process_group_ranks(group)[-1], group=group)
+    dist.broadcast(tensor, src=dist.get_world_size() - 1)
+""",
     """
 import torch.distributed as dist
 

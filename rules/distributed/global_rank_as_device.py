@@ -35,13 +35,15 @@ def check_project(project: Project) -> Iterator[Finding]:
         if _is_of_job(index):
             taken.setdefault((index.unit, index.text), []).append((index, user))
     for places in taken.values():
-        yield _finding(*zip(*sorted(places, key=lambda row: row[1].at), strict=True))  # type: ignore[arg-type]
+        yield _finding(sorted(places, key=lambda row: row[1].at))
 
 
 def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
     """Numbers of devices, and where they are used as such."""
     for call in queries.named("set_device", "device"):
-        index = call.argument("device" if call.method == "set_device" else "index", 0 if call.method == "set_device" else 1)
+        index = call.argument(
+            "device" if call.method == "set_device" else "index", 0 if call.method == "set_device" else 1
+        )
         module = {o[1] for o in call.operand(0).val.objs if o[0] == "ext"}
         if index is not None and any(m == "torch.device" or m.endswith(".set_device") for m in module):
             yield index, call
@@ -57,12 +59,12 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
 
 def _is_of_job(index: Place) -> bool:
     """Whether a number is the rank among all processes, and nothing else."""
-    known = index.closed
-    return bool(known.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in known.objs if o[0] != "top")
+    objs = [o for o in index.closed.objs if o[0] != "top"]
+    return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
 
 
-def _finding(indices: tuple[Place, ...], users: tuple[Place, ...]) -> Finding:
-    index, first = indices[0], users[0]
+def _finding(places: list[tuple[Place, Place]]) -> Finding:
+    (index, first), *others = places
     named = first.method if first.value.op == "call" else first.text
     sure = any(c.sure for c in index.closed.v) and not index.closed.of("top")
     return RULE.finding(
@@ -71,7 +73,7 @@ def _finding(indices: tuple[Place, ...], users: tuple[Place, ...]) -> Finding:
         f"`{first.unit.qualname}` takes `{index.text}`, the rank in the whole job, for the number of a device in"
         f" `{named}`",
         help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
-        related=tuple(Related(u.unit.path, u.at[0], "and here") for u in users[1:]),
+        related=tuple(Related(u.unit.path, u.at[0], "and here") for _, u in others),
         context=f"{first.unit.qualname}:{named}:{index.text}",
         severity="error" if sure else "warning",
     )

@@ -83,7 +83,12 @@ def _per_batch(place: Place) -> bool:
         over = place._replace(number=loop.iterator).operand(0) if loop.iterator >= 0 else None
         if over is not None and _is_data(over):
             return True
-        called = (place._replace(number=n).method for b in blocks for n in code.blocks[b].values if code.values[n].op == "call")
+        called = (
+            place._replace(number=n).method
+            for b in blocks
+            for n in code.blocks[b].values
+            if code.values[n].op == "call"
+        )
         if not models.likely["training"].isdisjoint(called):
             return True
     return False

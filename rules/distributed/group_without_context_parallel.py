@@ -104,8 +104,8 @@ def _split_inside(queries: Queries, manager: Place) -> Iterator[Finding]:
             unit.path,
             call.at,
             f"`{unit.qualname}` computes `{value.hint or value.text}` on this rank's part of each sequence, but"
-            f" `all_reduce` reduces it over {', '.join(f'`{axis}`' for axis in sorted(axes))} only: the parts of the other"
-            " context-parallel ranks are left out",
+            f" `all_reduce` reduces it over {', '.join(f'`{axis}`' for axis in sorted(axes))} only: the parts of the"
+            " other context-parallel ranks are left out",
             help="reduce over the context-parallel dimension as well: flatten it with the others",
             related=[Related(unit.path, manager.at[0], "the sequences are split here")],
             context=f"{unit.qualname}:{value.hint or value.text}",

@@ -71,7 +71,9 @@ def _told(queries: Queries, unit: Unit) -> Iterator[_Told]:
         given: dict[object, Place] = {}
         names = ("RANK", "WORLD_SIZE")
         if value.op == "dict":
-            keys = [place.operand(i).val.constant() if value.args[i] >= 0 else None for i in range(0, len(value.args), 2)]
+            keys = [
+                place.operand(i).val.constant() if value.args[i] >= 0 else None for i in range(0, len(value.args), 2)
+            ]
             given = {key: place.operand(2 * i + 1) for i, key in enumerate(keys)}
         elif value.op == "call":
             given = {name: place._replace(number=n) for name, n in zip(value.data.names, value.args[1:], strict=True)}
@@ -101,7 +103,7 @@ def _plain(place: Place) -> Place:
 def _bound(rank: Place) -> _Bound | None:
     """What keeps a rank below the processes of a node; None where nothing is known to."""
     value = rank.value
-    if any(o[:2] == ("ordinal", "node") or (o[0], o[-1]) == ("environment", "node") for o in rank.closed.objs):
+    if any(o[0] == "environment" and o[2] == "node" or o[:2] == ("ordinal", "node") for o in rank.closed.objs):
         return _Bound(None, "the number on its node")
     if value.op == "binary" and value.data == "Mod":
         per_node = rank.operand(1)

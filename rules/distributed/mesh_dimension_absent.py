@@ -42,7 +42,9 @@ def check_project(project: Project) -> Iterator[Finding]:
                 f"`{made.unit.qualname}` takes the dimension `{keys[0]}` of a mesh that has it only where its size is"
                 " above 1",
                 help=f"ask for the size of `{keys[0]}` before using it, as for the other dimensions",
-                related=[Related(made.unit.path, made.at[0], "the mesh is made here, of the dimensions that were kept")],
+                related=[
+                    Related(made.unit.path, made.at[0], "the mesh is made here, of the dimensions that were kept")
+                ],
                 context=f"{made.unit.qualname}:{'_'.join(keys)}:{keys[0]}",
             )
 

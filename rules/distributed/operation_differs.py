@@ -77,8 +77,8 @@ def _share(a: Obj, b: Obj) -> bool:
     if isinstance(a[2], tuple) and isinstance(b[2], tuple):
         return not set(a[2]).isdisjoint(b[2])
     if WHOLE in (a[1], b[1]):
-        return a[1] != b[1]
-    return a[1] != b[1] and UNKNOWN not in a[1] | b[1]
+        return bool(a[1] != b[1])
+    return bool(a[1] != b[1] and UNKNOWN not in a[1] | b[1])
 
 
 INCORRECT = [

@@ -85,7 +85,11 @@ def _report(over: Place, found: tuple[Operation, Place], why: str) -> Finding:
 
 def _header(over: Place) -> int:
     loops = over.unit.code.loops
-    return next(h for h, loop in loops.items() if loop.iterator >= 0 and over.number in over.unit.code.values[loop.iterator].args)
+    return next(
+        h
+        for h, loop in loops.items()
+        if loop.iterator >= 0 and over.number in over.unit.code.values[loop.iterator].args
+    )
 
 
 INCORRECT = [
@@ -106,6 +110,25 @@ import torch.distributed as dist
 def send(load, folder):
     for name in os.listdir(folder):  # error: MP508
         dist.broadcast(load(name), src=0)
+""",
+    """
+import torch.distributed as dist
+
+NAMES = {"loss", "accuracy"}
+TASKS = {0: ["mask", "next"], 1: ["next", "mask"]}
+
+def report(values):
+    for name in NAMES:  # error: MP508
+        dist.all_reduce(values[name])
+
+def train(compute):
+    losses = {}
+    for task in TASKS[dist.get_rank()]:
+        losses[task] = compute(task)
+    for loss in losses.values():  # error: MP508
+        dist.all_reduce(loss)
+    for task in sorted(losses):
+        dist.all_reduce(losses[task])
 """,
 ]
 

@@ -46,7 +46,12 @@ def check_project(project: Project) -> Iterator[Finding]:
     for call in queries.collectives(*_MOVING):
         moving.setdefault(call.unit, []).append(call)
     for unit, calls in moving.items():
-        if unit.cls is not None or unit.code.kind != "function" or unit.outer is None or unit.outer.code.kind != "module":
+        if (
+            unit.cls is not None
+            or unit.code.kind != "function"
+            or unit.outer is None
+            or unit.outer.code.kind != "module"
+        ):
             continue
         if not unit.code.params or any(kind in ("*", "**") for _, kind in unit.code.params):
             continue

@@ -1,7 +1,7 @@
 """What rules ask of the flow: calls by what they reach, collectives, arguments, and where a value comes from or goes.
 
-A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, and by which causes it varies), `place.at`
-where it stands. Functions give places in the order of files and lines.
+A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, and by which causes it varies),
+`place.at` where it stands. Functions give places in the order of files and lines.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Place(NamedTuple):
     def text(self) -> str:
         """The source, white space folded."""
         value = self.root.value
-        return self.hint if value.op in ("param", "free", "name", "phi") else self.unit.text(value.at)
+        named = self.hint if value.op in ("param", "free", "name", "phi") else ""
+        return named or self.unit.text(value.at)
 
     @property
     def root(self) -> Place:

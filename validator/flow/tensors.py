@@ -89,9 +89,10 @@ def changed(name: str, arguments: Arguments, receiver: Val, models: Models) -> f
     if name in table["keep"]:
         return frozenset(_tensors(receiver))
     if name == "to" and arguments:
-        dtype = next((d for _, value in arguments if (d := dtype_of(value, models)) is not None), None)
-        if dtype is not None:
-            return frozenset({("tensor", shape, dtype) for _, shape, _ in _tensors(receiver)} or {("tensor", None, dtype)})
+        types = [d for _, value in arguments if (d := dtype_of(value, models)) is not None]
+        if types:
+            shapes = [shape for _, shape, _ in _tensors(receiver)] or [None]
+            return frozenset(("tensor", shape, types[0]) for shape in shapes)
         device = any(value.of("const") and isinstance(value.constant(), str | int) for _, value in arguments)
         return frozenset(o if device else ("tensor", o[1], None) for o in _tensors(receiver) if device or o[1])
     if name in table["shaped"]:
@@ -159,15 +160,13 @@ def _literal(source: Val, default: str) -> tuple[Shape, str | None]:
     if o[0] == "const":
         return (), _type([source], default)
     if o[0] != "tuple" or not all(part.of("const") for part in o[1]):
-        return ((len(o[1]), *_nested(o[1])), None) if o[0] == "tuple" and _nested(o[1]) != (None,) else (None, None)
+        return ((len(o[1]),), None) if o[0] == "tuple" and _are_numbers(o[1]) else (None, None)
     return (len(o[1]),), _type(list(o[1]), default)
 
 
-def _nested(parts: tuple[Val, ...]) -> Shape | tuple[None]:
-    """What the elements add to the shape; `(None,)` where they may be lists or tensors."""
-    if all(part.objs and all(o[0] in ("const", "ordinal", "size") for o in part.objs) for part in parts):
-        return ()
-    return (None,)
+def _are_numbers(parts: tuple[Val, ...]) -> bool:
+    """Whether elements surely are single numbers, no lists or tensors."""
+    return all(part.objs and all(o[0] in ("const", "ordinal", "size") for o in part.objs) for part in parts)
 
 
 def _type(parts: list[Val], default: str) -> str | None:

@@ -27,11 +27,11 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
-  Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file names
-  in no order).
+  Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
+  names in no order).
 - `layout`: how the result, a tensor, is laid out: `sizes` (the arguments are its sizes), `size` (the first one is),
-  `like` (as the first argument), `receiver` (sizes as given, type of the receiver), `range`, `contents`; `dtype`: of which
-  element type, if none is passed.
+  `like` (as the first argument), `receiver` (sizes as given, type of the receiver), `range`, `contents`; `dtype`: of
+  which element type, if none is passed.
 - `alike = [parameter, position]`: a tensor that must have one layout on all ranks; `into = [parameter, position]`: the
   list that such tensors are gathered in; `operation = [parameter, position]`: how it reduces.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
@@ -48,8 +48,9 @@ rank; `alike`: those below them that all ranks see alike; `computing`: collectiv
 of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`: only
 where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
 `[states]`: a variable of a library -> the call that sets it.
-`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that take
-sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`); `dtypes`.
+`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that
+take sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`);
+`dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
 """
