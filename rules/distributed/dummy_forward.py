@@ -19,15 +19,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.own_data import OPTIONAL_DATA
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.models import models
 from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP504", "dummy-forward-incomplete", "error", "0.1.0", tokens=("pixel_values", "images", "video", "audio"))
 
-_NAMES = "|".join(sorted(OPTIONAL_DATA, key=len, reverse=True))
+_NAMES = "|".join(sorted(models().likely["optional"], key=len, reverse=True))
 _PRESENT = re.compile(rf"\b({_NAMES}) is not None")
 _ABSENT = re.compile(rf"\b({_NAMES}) is None")
 

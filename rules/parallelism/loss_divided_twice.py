@@ -24,11 +24,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.engines import Engines
 from validator.analysis.places import is_aside, text_of
 from validator.facts.model import At, Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow import Flow
 from validator.project import Method, Module, Project
 from validator.rule import Rule
 
@@ -86,7 +86,7 @@ class Twice:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.engines = project.analysis(Engines)
+        self.flow = project.analysis(Flow)
         self._known: dict[Method, frozenset[str]] = {}
 
     def reaches(self, function: Method, calls: Iterable[Call]) -> bool:
@@ -108,8 +108,17 @@ class Twice:
         accelerators, configurations, engines = _made(function.module)
         if owner.rpartition(".")[2] == "accelerator" and accelerators:
             return accelerators
-        known = owner in engines and _ENGINE.search(owner) or self.engines.is_engine(function, owner, at)
+        known = owner in engines and _ENGINE.search(owner) or self._is_engine(function, at)
         return configurations if known else frozenset()
+
+    def _is_engine(self, function: Method, at: At) -> bool:
+        """Whether the method that is called at a place is one of a DeepSpeed engine."""
+        unit = self.flow.unit_of(function)
+        for value in unit.code.values if unit is not None else ():
+            if unit is not None and value.op == "call" and unit.at(value.at) == at:
+                callee = self.flow.close(self.flow.result(unit).vals[value.args[0]], unit)
+                return any(o[0] == "ext" and o[1].startswith("deepspeed.DeepSpeedEngine.") for o in callee.objs)
+        return False
 
     def _within(self, target: Method) -> frozenset[str]:
         """What a function divides a parameter by that it takes the gradients of, or hands on to what divides it."""

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.bindings import call_node
-from validator.analysis.collectives import dimension
+from validator.domains.axes import axes_of
 from validator.analysis.meshes import Meshes, Part
 from validator.analysis.places import is_aside
 from validator.analysis.single_sizes import is_one
@@ -86,7 +86,7 @@ def _reduced_otherwise(function: Method) -> bool:
     methods = function.cls.every_method() if function.cls is not None else function.module.functions.values()
     for method in methods:
         for call in method.facts.calls:
-            if _reduces_gradients(call) and any(dimension(a.value) == "cp" for a in call.args if a.keyword == "group"):
+            if _reduces_gradients(call) and any("cp" in axes_of(a.value) for a in call.args if a.keyword == "group"):
                 return True
     return False
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from validator.analysis.collectives import dimension
+from validator.domains.axes import axes_of
 from validator.analysis.places import within
 from validator.facts.model import Assign, Call, Return
 from validator.facts.text import path_of
@@ -71,7 +71,7 @@ def _speaks_of(node: ast.expr, name: str, size: ast.expr | None) -> bool:
         return isinstance(key, ast.Constant) and key.value == name
     word = _last(node)
     stem = _SIZE.sub("", word)
-    alike = stem != word and "_" not in stem and dimension(stem) == dimension(name) != ""
+    alike = stem != word and "_" not in stem and axes_of(stem) == axes_of(name) != frozenset()
     return bool(word) and (name in (word, stem) or word == _last(size) or alike)
 
 
