@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from validator.analysis.bindings import own_nodes
@@ -29,7 +29,8 @@ from validator.facts.model import At, Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.project import Method, Module, Project
+from validator.flow.queries import Queries
+from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
 
 RULE = Rule("MP424", "loss-divided-twice", "error", "0.1.0", tokens=("backward",))
@@ -117,8 +118,15 @@ class Twice:
         for value in unit.code.values if unit is not None else ():
             if unit is not None and value.op == "call" and unit.at(value.at) == at:
                 callee = self.flow.close(self.flow.result(unit).vals[value.args[0]], unit)
-                return any(o[0] == "ext" and o[1].startswith("deepspeed.DeepSpeedEngine.") for o in callee.objs)
+                known = any(o[0] == "ext" and o[1].startswith("deepspeed.DeepSpeedEngine.") for o in callee.objs)
+                return known or all(o[0] == "top" for o in callee.objs) and function.cls in self._makers
         return False
+
+    @cached_property
+    def _makers(self) -> frozenset[ClassDef | None]:
+        """The classes that make engines: a model whose `backward` they call with a loss is one."""
+        made = self.project.analysis(Queries).calls("deepspeed.initialize")
+        return frozenset(place.unit.cls for place in made) - {None}
 
     def _within(self, target: Method) -> frozenset[str]:
         """What a function divides a parameter by that it takes the gradients of, or hands on to what divides it."""
