@@ -29,7 +29,9 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     if next(queries.named("set_epoch"), None) is not None:
         return
-    for place in queries.calls("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"):
+    for place in queries.calls(
+        "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
+    ):
         if not is_aside(place.unit.path) and _shuffles(place):
             yield RULE.finding(
                 place.unit.path,
@@ -43,7 +45,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _shuffles(place: Place) -> bool:
-    """Whether a sampler shuffles: by default, or because some caller says so; a parameter without callers its default."""
+    """Whether a sampler shuffles: by default, or because some caller says so; without callers a parameter's default."""
     if "**" in place.value.data.names:
         return False
     argument = place.argument("shuffle", 3)

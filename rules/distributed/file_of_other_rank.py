@@ -81,7 +81,8 @@ def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding
     return _finding(
         writes[0],
         read,
-        f"`{name}` carries the {' and '.join(mine)} rank where it is written and the {' and '.join(other)} rank where it is read",
+        f"`{name}` carries the {' and '.join(mine)} rank where it is written"
+        f" and the {' and '.join(other)} rank where it is read",
         "build the name in one function that both call",
         all(c.sure for c in (*writes[0].apart, *read.apart)),
     )
@@ -99,7 +100,9 @@ def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
                 continue
             traces = traces or project.analysis(Divergences).traces
             if reaches(traces, write.place.unit, write.place.number, read.place.number):
-                message = f"some ranks write `{write.name}` and all read it, with nothing in between that makes them wait"
+                message = (
+                    f"some ranks write `{write.name}` and all read it, with nothing in between that makes them wait"
+                )
                 sure = all(c.sure for c in _tests(write))
                 yield _finding(write, read, message, "call `dist.barrier()` between", sure)
 

@@ -29,11 +29,12 @@ from validator.rule import Rule
 RULE = Rule("MP507", "handler-out-of-step", "error", "0.1.0", tokens=("except", "finally", "suppress"))
 
 _IN_HANDLER = (
-    "note the failure in a variable, leave the handler, and let all ranks make the collective (`all_reduce` of the flag,"
+    "note the failure in a variable, leave the handler, and let all ranks make the collective (`all_reduce` of a flag,"
     " to learn whether anybody failed)"
 )
 _LEFT_OUT = (
-    "do the part that can fail before the collective, and let all ranks agree (`all_reduce` of a flag) on whether to go on"
+    "do the part that can fail before the collective, and let all ranks agree (`all_reduce` of a flag) on whether to"
+    " go on"
 )
 
 

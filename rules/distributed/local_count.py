@@ -31,7 +31,8 @@ from validator.rule import Rule
 RULE = Rule("MP580", "local-count", "error", "0.3.0", tokens=("torch", "accelerat"))
 
 _KEEPING = frozenset({
-    "item", "to", "float", "int", "long", "double", "detach", "cpu", "cuda", "clone", "clamp", "clamp_min", "clamp_", "max",
+    "item", "to", "float", "int", "long", "double", "detach", "cpu", "cuda", "clone", "clamp", "clamp_min",
+    "clamp_", "max",
     "squeeze", "view", "reshape", "type", "tensor", "as_tensor", "FloatTensor", "LongTensor", "clamp_max",
 })  # fmt: skip
 _COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
@@ -101,7 +102,12 @@ def _is_count(place: Place, seen: dict[tuple[Unit, int], None]) -> bool:
         return False
     site = place.result.sites.get(place.number)
     if site is not None and site.targets:
-        returned = (Place(place.flow, t.unit, b.end[1]) for t in site.targets for b in t.unit.code.blocks if b.end[0] == "return")
+        returned = (
+            Place(place.flow, t.unit, b.end[1])
+            for t in site.targets
+            for b in t.unit.code.blocks
+            if b.end[0] == "return"
+        )
         return any(_is_count(each, seen) for each in returned)
     name = place.method
     receiver = place.receiver
@@ -137,19 +143,25 @@ def _report(place: Place, count: Place, size: Place | None) -> Finding:
     what = count.text if len(count.text) <= 60 else count.text[:57] + "…"
     times = size.text if size is not None else "the number of ranks"
     if place.value.data == "Mult":
-        message = f"`{what}` in `{place.unit.qualname}` counts this rank's own data; times `{times}` it is no count over all ranks"
+        message = (
+            f"`{what}` in `{place.unit.qualname}` counts this rank's own data; times `{times}` it is no count over all"
+            " ranks"
+        )
     else:
         message = (
-            f"`{place.unit.qualname}` scales by `{times}` and divides by `{what}`, which counts this rank's own data only"
+            f"`{place.unit.qualname}` scales by `{times}` and divides by `{what}`, which counts this rank's own data"
+            " only"
         )
     return RULE.finding(
         place.unit.path,
         place.at,
         message,
-        help="sum the count over the ranks (`dist.all_reduce(count, group=dp_group)`) before it is used for all of them",
+        help="sum the count over the ranks (`dist.all_reduce(count, group=dp_group)`) before it is used for all",
         related=[Related(place.unit.path, count.root.at[0], "counted here")],
         context=f"{place.unit.qualname}:{what}",
-        severity="error" if size is not None and size.root.value.op == "call" and any(c.sure for c in causes) else "warning",
+        severity="error"
+        if size is not None and size.root.value.op == "call" and any(c.sure for c in causes)
+        else "warning",
     )
 
 

@@ -77,8 +77,7 @@ def _loops(read: Place, callers: dict[Unit, list[Place]]) -> Iterator[tuple[Plac
         following = []
         for user in place.users:
             if _counts(user, place):
-                for loop, forward in _forwards(user):
-                    yield loop, forward
+                yield from _forwards(user)
             elif _computes(user, place):
                 following.append(user)
         following += _returned(place, callers)

@@ -29,7 +29,9 @@ _EVALUATING = re.compile(r"eval|valid|test", re.IGNORECASE)
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for place in queries.calls("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"):
+    for place in queries.calls(
+        "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
+    ):
         shuffle = place.argument("shuffle", 3)
         if shuffle is None or not shuffle.val.is_const(False) or is_aside(place.unit.path):
             continue

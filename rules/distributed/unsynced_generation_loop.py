@@ -32,6 +32,7 @@ RULE = Rule("MP505", "unsynced-generation-loop", "warning", "0.1.0", tokens=("mo
 _MODELS = frozenset({"model", "actor", "policy_model"})
 _CONTENT = frozenset({"max", "min", "all", "any", "sum"})
 
+
 def check_project(project: Project) -> Iterator[Finding]:
     traces = project.analysis(Divergences).traces
     queries = project.analysis(Queries)
@@ -74,7 +75,7 @@ def _leaves(unit: Unit, block: int, header: int, loop: Loop) -> bool:
 
 
 def _own_content(test: Place) -> str:
-    """What a condition asks of the contents of a tensor that a model of this rank has made; empty for other conditions."""
+    """What a condition asks of the contents of a tensor that a model of this rank has made; else empty."""
     if UNIFORM in test.likely.v:
         return ""
     for place in test.sources:

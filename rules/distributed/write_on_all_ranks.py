@@ -49,12 +49,16 @@ _OWN = re.compile(
     r"|te?mp|local|index|idx|seed|getpass|thread|random|devnull|/dev/|/proc/|environ|getenv|stdout|stderr",
     re.IGNORECASE,
 )
-_RANK = re.compile(r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.I)
+_RANK = re.compile(
+    r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.I
+)
 # words of conditions that say that one process writes, or that one may well be all that there is
 _ONE = re.compile(
     r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|save_on_each_node|should_save|is_local_main|on_rank"
 )
-_ALONE = re.compile(r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock$|exists", re.IGNORECASE)
+_ALONE = re.compile(
+    r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock$|exists", re.IGNORECASE
+)
 _HELP = "let the first rank of the job write, and place a barrier behind it for whoever reads the files next"
 
 
@@ -86,7 +90,13 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
     for access in project.analysis(Files).accesses:
         place = access.place
         called = place.result.sites.get(place.number)
-        if access.kind != "write" or "*" in access.name or not access.name or access.apart or (called and called.targets):
+        if (
+            access.kind != "write"
+            or "*" in access.name
+            or not access.name
+            or access.apart
+            or (called and called.targets)
+        ):
             continue
         if not only(access.under, "rank", "member") and not any(_OWN.search(word) for word in place.words):
             if not any(_ALONE.search(word) for test in place.tests for word in test.words):

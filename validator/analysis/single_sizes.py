@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from validator.domains.axes import axes_of
 from validator.analysis.places import within
+from validator.domains.axes import axes_of
 from validator.facts.model import Assign, Call, Return
 from validator.facts.text import path_of
 from validator.project import Method

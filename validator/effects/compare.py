@@ -12,7 +12,21 @@ from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
 from validator.effects.keys import Key, decided
 from validator.effects.trace import (
-    BREAK, NEXT, RETURN, Call, Choice, End, Fork, Frame, Issued, Op, Repeat, Trace, Traces, parts, raises,
+    BREAK,
+    NEXT,
+    RETURN,
+    Call,
+    Choice,
+    End,
+    Fork,
+    Frame,
+    Issued,
+    Op,
+    Repeat,
+    Trace,
+    Traces,
+    parts,
+    raises,
 )  # fmt: skip
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
@@ -81,7 +95,7 @@ class Comparison:
         self._silent: dict[tuple[int, int], bool] = {}
 
     def differ(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
-        """The first pair in which two sides differ, one of them an operation; None where they agree or cannot be told."""
+        """The first pair in which two sides differ, one an operation; None where they agree or cannot be told."""
         while True:
             self.budget -= 1
             if self.budget < 0:
@@ -107,7 +121,8 @@ class Comparison:
                     return found
                 a, b = (one.rest, frame_a), (two.rest, frame_b)
                 continue
-            assert isinstance(one, Op) and isinstance(two, Op)
+            assert isinstance(one, Op)
+            assert isinstance(two, Op)
             op_a, op_b = self.traces.issued(one, frame_a), self.traces.issued(two, frame_b)
             if not _alike(op_a, op_b):
                 return op_a, op_b

@@ -244,7 +244,7 @@ class Failures:
         return frozenset().union(*(self._varying(unit, Val(v=test)) for test in tests))
 
     def _varying(self, unit: Unit, value: Val) -> Causes:
-        """By which causes a value differs between ranks, with what callers pass; none where it is known to be the same."""
+        """By which causes a value differs between ranks, with what callers pass; none where it is known to be equal."""
         closed = self.flow.close(value, unit).v
         return NONE if any(c.kind == "uniform" for c in closed) else only(closed, "rank", "member", "data")
 

@@ -1,6 +1,7 @@
 """Handlers and `finally` blocks with which a rank that fails gets out of step with those that do not.
 
-For each place of a `try` block that may fail on one rank alone, what that rank does from the handler on is compared with
+For each place of a `try` block that may fail on one rank alone, what that rank does from the handler on is compared
+with
 what the others do from there on.
 """
 
@@ -116,9 +117,7 @@ class OutOfSteps:
 
     # -- places that may fail ------------------------------------------------------------------------------
 
-    def _in_block(
-        self, unit: Unit, block: int, frame: Frame, handler: Handler
-    ) -> Iterator[tuple[Point, Cursor, int]]:
+    def _in_block(self, unit: Unit, block: int, frame: Frame, handler: Handler) -> Iterator[tuple[Point, Cursor, int]]:
         """The places in a block, and in what it calls, from which an exception comes to a handler; with what the ranks
         do that do not fail there, and the place in the block."""
         inner = []

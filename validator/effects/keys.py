@@ -130,8 +130,6 @@ def _size(key: Any) -> int:
 
 def substituted(key: Key, unit: Unit, argument: Callable[[int], Key]) -> Key:
     """A key of a unit in the terms of its caller."""
-    if not isinstance(key, tuple):
-        return key
     if len(key) == 3 and key[0] == "param" and key[1] is unit:
         return argument(key[2])
     return tuple([substituted(part, unit, argument) if isinstance(part, tuple) else part for part in key])

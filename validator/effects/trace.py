@@ -202,7 +202,8 @@ class Traces:
 
     def passed(self, frame: Frame, position: int) -> Key:
         """The key, in the caller, of what a parameter gets."""
-        assert frame.caller is not None and frame.target is not None
+        assert frame.caller is not None
+        assert frame.target is not None
         caller, unit = frame.caller.unit, frame.unit
         value = caller.code.values[frame.site]
         if value.op in ("iter", "enter", "leave", "yield from"):  # a generator was made by the call before
@@ -317,10 +318,7 @@ class _Tracer:
             return known
         loop = self.code.loops.get(block)
         self._memo[block] = NEXT  # a way back to this block, while it is built
-        if loop is not None:
-            trace = self._loop(block)
-        else:
-            trace = self._values(block, self._end(block))
+        trace = self._loop(block) if loop is not None else self._values(block, self._end(block))
         self._memo[block] = trace
         return trace
 
@@ -465,7 +463,7 @@ def _ending(trace: Trace, following: Trace, after: Trace, known: dict[int, Trace
             yes, no = (_ending(t, following, after, known) for t in (trace.yes, trace.no))
             known[id(trace)] = trace._replace(yes=yes, no=no)
         elif isinstance(trace, Choice):
-            known[id(trace)] = Choice(tuple(_ending(t, following, after, known) for t in trace.ways))
+            known[id(trace)] = trace._replace(ways=tuple(_ending(t, following, after, known) for t in trace.ways))
         else:
             known[id(trace)] = trace._replace(rest=_ending(trace.rest, following, after, known))
     return known[id(trace)]

@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.placement import (
-    PLAIN, UNPLACED, WRAPPING, after, certainly, inherited, may, steps_since, substituted,
+    PLAIN,
+    UNPLACED,
+    WRAPPING,
+    after,
+    certainly,
+    inherited,
+    may,
+    steps_since,
+    substituted,
 )  # fmt: skip
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
 from validator.flow import tensors
 from validator.flow.attributes import described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
-    ANYTHING, BOTTOM, MORE, NONE_OBJ, STRING, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, mapped, obj,
-    sequence, tuple_of, unordered,
+    ANYTHING,
+    BOTTOM,
+    MORE,
+    NONE_OBJ,
+    STRING,
+    UNKNOWN,
+    Obj,
+    Val,
+    beside,
+    const,
+    elements,
+    group_of,
+    is_text,
+    join,
+    join2,
+    mapped,
+    obj,
+    sequence,
+    tuple_of,
+    unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
 
@@ -31,14 +58,21 @@ _LAZY = frozenset(
 )
 GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
 _GATHERING = frozenset({
-    "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list", "gather_object",
-    "all_gather_into_tensor", "gather_for_metrics",
+    "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list",
+    "gather_object", "all_gather_into_tensor", "gather_for_metrics",
 })  # fmt: skip
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
 _SETS = frozenset({"set", "frozenset"})
+# Builtins that make containers of what they are given; methods and functions that give parts of what they are called on.
+_CONTAINING = _SETS | {
+    "list", "tuple", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict",
+}  # fmt: skip
+_PARTING = frozenset({
+    "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get", "tqdm",
+})  # fmt: skip
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -203,7 +237,7 @@ class Calling:
                 if (keyword is None and place + shift == position) or keyword == names[position]:
                     now = instantiated(out, argument)
                     self.at.steps[number, place] = steps_since(out.state, position)
-                    self.at.after[number, place] = lambda before, now=now: _replaced(before, now)
+                    self.at.after[number, place] = partial(_replaced, now=now)
             if shift and position == 0:
                 continue
 
@@ -362,7 +396,11 @@ class Calling:
         if named not in _LAZY and not named.startswith("torch.utils.data"):
             for _, value in arguments:
                 self.drain(number, value)
-        if any(named.startswith(m + ".") for m in self.models.making) and last[:1].isupper() and last not in ("Parameter", "Buffer"):
+        if (
+            any(named.startswith(m + ".") for m in self.models.making)
+            and last[:1].isupper()
+            and last not in ("Parameter", "Buffer")
+        ):
             return Val(frozenset({("made", named)}), state=PLAIN)
         if named in self.models.same or any(named.startswith(m + ".") for m in self.models.same_modules):
             return self._same(last, arguments, BOTTOM, named)
@@ -379,14 +417,14 @@ class Calling:
             inner = arguments[0][1] if arguments and not receiver.objs and dotted else receiver
             return Val(v=(arguments[0][1] if dotted == "len" and arguments else inner).n)
         n: Causes = NONE
-        objs = frozenset()
-        if dotted in ("list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict") or name in (
-            "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get", "tqdm",
-        ):  # fmt: skip
+        objs: frozenset[Obj] = frozenset()
+        if dotted in _CONTAINING or name in _PARTING:
             n = frozenset().union(*(p.n for p in parts))
             objs = self._iterates(dotted or name, arguments, receiver)
         if dotted == "range":
-            sizes = frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
+            sizes = (
+                frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
+            )
             return Val(sequence(Val(v=frozenset({UNIFORM}))).objs | sizes, NONE, v)
         if dotted in ("int", "str") and len(arguments) == 1:
             objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
@@ -426,8 +464,13 @@ class Calling:
             return sequence(tuple_of([Val(v=frozenset({UNIFORM})), self.at.element(values[0])])).objs | frozenset(
                 o for o in values[0].objs if o[0] in ("generator", "unordered")
             )
-        if name in ("list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice") and values:
-            kept = frozenset(o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY)
+        if (
+            name in ("list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice")
+            and values
+        ):
+            kept = frozenset(
+                o for o in values[-1 if name == "filter" else 0].objs if o[0] == "generator" and name in _LAZY
+            )
             if name in ("list", "tuple") and len(values[0].objs) == 1 and values[0].of("tuple"):
                 return values[0].objs
             element = self.at.element(values[0])
@@ -441,7 +484,9 @@ class Calling:
             held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
             return held | beside(receiver, "unordered")
         if name == "keys":
-            held = sequence(self.at.element(receiver)).objs if receiver.of("seq") or receiver.of("dict") else frozenset()
+            held = (
+                sequence(self.at.element(receiver)).objs if receiver.of("seq") or receiver.of("dict") else frozenset()
+            )
             return held | beside(receiver, "unordered")
         if name == "get":
             constant = values[0].constant() if values else None
@@ -783,7 +828,9 @@ class Calling:
         if operation:
             from validator.models import Row
 
-            self._note(number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),)))
+            self._note(
+                number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),))
+            )
 
     def _sharded_here(self, callee: int, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
@@ -808,7 +855,11 @@ class Calling:
                 state = self.flow.get("argument", self.at.unit, value.data[0]).state
             if state - {"?"}:
                 yield state
-            parts = value.args if value.op in ("binary", "unary", "mut", "phi", "item", "attr", "unpack") else value.args[:1]
+            parts = (
+                value.args
+                if value.op in ("binary", "unary", "mut", "phi", "item", "attr", "unpack")
+                else value.args[:1]
+            )
             for part in parts if value.op != "name" else ():
                 if part >= 0 and part not in seen:
                     seen.add(part)
@@ -885,6 +936,8 @@ def _numbered(text: Val) -> frozenset[Obj]:
     """The rank that the text of an environment variable spells."""
     axes = {"node": frozenset({LOCAL}), "job": WHOLE}
     return frozenset(("ordinal", o[2], axes[o[2]]) for o in text.of("environment") if o[2])
+
+
 def _asks_for_stage_3(config: Val | None) -> bool:
     """Whether a configuration of DeepSpeed that is written out says that parameters are spread over ranks."""
     rows = [dict(o[1]).get("zero_optimization") for o in config.of("dict")] if config is not None else []

@@ -351,7 +351,8 @@ class Flow:
         return known
 
     def _answer(self, key: Hashable) -> Any:
-        kind, *rest = key  # type: ignore[misc]
+        assert isinstance(key, tuple)
+        kind, rest = key[0], key[1:]
         if kind == "argument":
             return self._argument(*rest)
         if kind == "field":

@@ -51,7 +51,7 @@ class Solver:
         self.evaluations = 0
 
     def get(self, key: Hashable, part: Hashable = None) -> Any:
-        """The present value of an unknown, or a part of it; within an equation, its later values reach the asking one."""
+        """The present value of an unknown, or a part of it; within an equation, later values reach the asking one."""
         if self._stack:
             parts = self._asked_by.get(key)
             if parts is None:

@@ -13,7 +13,16 @@ from validator.domains.axes import UNKNOWN as SOME_AXIS
 from validator.domains.axes import WHOLE, WORLD
 from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import (
-    NONE, UNIFORM, Cause, Causes, combined, data, member, only, rank, unsure,
+    NONE,
+    UNIFORM,
+    Cause,
+    Causes,
+    combined,
+    data,
+    member,
+    only,
+    rank,
+    unsure,
 )  # fmt: skip
 from validator.facts.model import Import
 from validator.flow.attributes import attribute
@@ -21,8 +30,23 @@ from validator.flow.calls import GROWING, Calling
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart
 from validator.flow.values import (
-    BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, beside, const, elements, group_of, is_text, join, join2, join_ways, obj, sequence,
-    tuple_of, unordered,
+    BOTTOM,
+    NONE_OBJ,
+    UNKNOWN,
+    Obj,
+    Val,
+    beside,
+    const,
+    elements,
+    group_of,
+    is_text,
+    join,
+    join2,
+    join_ways,
+    obj,
+    sequence,
+    tuple_of,
+    unordered,
 )  # fmt: skip
 from validator.flow.walk import Walk
 from validator.ir import Value as Instruction
@@ -168,7 +192,7 @@ class Evaluation(Walk):
 
     def _kept(self, number: int, value: Instruction, order: list[int]) -> Val:
         """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks."""
-        owner, stored = value.args
+        _owner, stored = value.args
         control = self.unit.control
         balanced = set()
         for branch, way in control.arms.get(value.block, ()):
@@ -215,13 +239,13 @@ class Evaluation(Walk):
             if unit.method.facts.is_classmethod:
                 return obj("class", unit.cls)
             return obj("self", unit.cls)
-        objs = {("param", position)}
+        objs: set[Obj] = {("param", position)}
         if unit.method is not None and kind not in ("*", "**"):
             objs |= self._annotated(name)
-        causes = [frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp"]
-        return Val(frozenset(objs), *causes, of_parameter(position))
+        v, n, p = (frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp")
+        return Val(frozenset(objs), v, n, p, of_parameter(position))
 
-    def _annotated(self, name: str) -> set[tuple[object, ...]]:
+    def _annotated(self, name: str) -> set[Obj]:
         """The project classes that the annotation of a parameter names."""
         assert self.unit.method is not None
         row = next((p for p in self.unit.method.facts.params if p.name == name), None)
@@ -347,7 +371,7 @@ class Evaluation(Walk):
         if value.op == "compare":
             return value.data in ("Gt", "GtE", "Lt", "LtE", "Eq", "NotEq")
         if value.op == "unary":
-            return value.data == "Invert"
+            return bool(value.data == "Invert")
         if value.op == "binary" and value.data in ("BitAnd", "BitOr"):
             return all(self._selects(each) for each in value.args)
         if value.op == "call":
@@ -361,7 +385,9 @@ class Evaluation(Walk):
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
             among = "" if node else "node" if local else "job"
-            return Val(frozenset({("environment", name, among)}), rank({"local"} if local else {"node"} if node else WHOLE))
+            return Val(
+                frozenset({("environment", name, among)}), rank({"local"} if local else {"node"} if node else WHOLE)
+            )
         if isinstance(name, str) and name in self.models.ranks["sizes"]:
             return obj("size", group_of(WHOLE))
         return UNKNOWN
@@ -376,10 +402,10 @@ class Evaluation(Walk):
         return change(before) if change is not None else before
 
     def store_item(self, number: int, value: Instruction) -> Val:
-        owner, key, stored = (self.vals[each] for each in value.args)
+        _owner, key, stored = (self.vals[each] for each in value.args)
 
         def change(before: Val) -> Val:
-            objs = set()
+            objs: set[Obj] = set()
             constant = key.constant()
             for o in before.objs:
                 if o[0] == "dict" and constant is not None and len(o[1]) < 24:
@@ -438,7 +464,7 @@ class Evaluation(Walk):
         if any(c.kind == "rank" for c in left.v) and _below(value.data, right.constant()):
             return Val(v=combined(left.p, frozenset(c for c in left.v if c.kind not in ("rank", "member"))))
         if value.data in ("In", "NotIn"):
-            if any(("group", WHOLE) == g[:2] for o in right.of("counted") for g in o[1].objs):
+            if any(g[:2] == ("group", WHOLE) for o in right.of("counted") for g in o[1].objs):
                 return Val()
             if self.code.values[value.args[0]].op == "const":
                 return Val(v=right.p)
@@ -491,7 +517,7 @@ class Evaluation(Walk):
         return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}), v)
 
     def iter_(self, number: int, value: Instruction) -> Val:
-        iterable = self.vals[value.args[0]]
+        iterable: Val = self.vals[value.args[0]]
         self.calling.drain(number, iterable)
         return iterable
 
@@ -537,7 +563,7 @@ class Evaluation(Walk):
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
-        position, count, star = value.data
+        position, _count, star = value.data
         found: list[Val] = []
         for o in owner.objs:
             if o[0] == "tuple" and star < 0 and position < len(o[1]):
@@ -549,7 +575,11 @@ class Evaluation(Walk):
         result = join(found) if found else UNKNOWN
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.objs)
         v = result.v if exact else result.v | _carried(owner.v)
-        n = result.n if any(o[0] in ("tuple", "seq", "dict") for o in owner.objs) else result.n | only(owner.n, "rank", "data")
+        n = (
+            result.n
+            if any(o[0] in ("tuple", "seq", "dict") for o in owner.objs)
+            else result.n | only(owner.n, "rank", "data")
+        )
         return Val(result.objs, v, n, result.p, inherited(result.state, owner.state))
 
     def enter(self, number: int, value: Instruction) -> Val:
@@ -560,7 +590,8 @@ class Evaluation(Walk):
         return BOTTOM
 
     def await_(self, number: int, value: Instruction) -> Val:
-        return self.vals[value.args[0]]
+        awaited: Val = self.vals[value.args[0]]
+        return awaited
 
     def phi(self, number: int, value: Instruction) -> Val:
         operands = [each for each in value.args if each != number]
@@ -568,8 +599,10 @@ class Evaluation(Walk):
         roots = {self.root(each) for each in operands}
         if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
             return result.with_causes(n=self.conditions(self.unit.control.choosing(value.block)))
-        if len(roots) < 2 or len({self.vals[r].objs for r in roots}) == 1 and all(
-            self.code.values[r].op == "const" for r in roots
+        if (
+            len(roots) < 2
+            or len({self.vals[r].objs for r in roots}) == 1
+            and all(self.code.values[r].op == "const" for r in roots)
         ):
             return result
         causes = self.conditions(self.unit.control.choosing(value.block))
@@ -642,6 +675,8 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
     if not lengths or len(lengths) == 1 and None not in lengths:
         return NONE
     return causes if lengths != {None} else unsure(causes)
+
+
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)

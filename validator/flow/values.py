@@ -10,13 +10,13 @@ Objects are tuples whose first element says what they are:
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length; `("dict", items, rest)` |
-| `("group", axes, ranks, backend)` | a process group; its ranks where they are literal, `"several"` for one of several groups that fill the job, else None |
-| `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all dimensions that were made |
+| `("group", axes, ranks, backend)` | a process group; its ranks where literal, `"several"` for one of several that fill the job |
+| `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
-| `("unordered", why, value)` | beside a list, that ranks go through it in orders of their own: `set`, `listing`, `keys` |
-| `("tensor", shape, dtype)` | a tensor of a known layout: sizes (None: not known), name of the element type; `("str",)`: a text |
+| `("unordered", why, value)` | beside a list: ranks go through it in orders of their own: `set`, `listing`, `keys` |
+| `("tensor", shape, dtype)` | a tensor of a known layout: sizes (or None), name of the element type; `("str",)`: a text |
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("param", position)` | whatever the caller passes |
@@ -159,6 +159,8 @@ def _parts(o: Obj) -> Iterable[Val]:
 BOTTOM = Val()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
+
+
 def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     """An object with each of the values inside it changed."""
     kind = o[0]
@@ -198,10 +200,7 @@ def join(values: Iterable[Val]) -> Val:
     """The least value above all of some."""
     result: Val | None = None
     for value in values:
-        if result is None or result is value:
-            result = value
-        else:
-            result = join2(result, value)
+        result = value if result is None or result is value else join2(result, value)
     return result if result is not None else BOTTOM
 
 

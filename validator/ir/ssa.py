@@ -56,7 +56,7 @@ class Builder:
 
     def is_open(self) -> bool:
         """Whether control can reach the place where the next instruction would stand."""
-        return self.code.blocks[self.block].end[0] == "open"
+        return bool(self.code.blocks[self.block].end[0] == "open")
 
     def end(self, *end: Any) -> None:
         """End the block in which we are; what follows it cannot be reached until another one is started."""
@@ -211,10 +211,10 @@ class Builder:
                 args = tuple([resolved(a) if a >= 0 else a for a in value.args])
                 if args != value.args:
                     code.values[number] = value._replace(args=args)
-        for block in code.blocks:
-            block.values = [v for v in block.values if v not in self._replaced]
-            if block.end[0] in ("branch", "return", "raise") and block.end[1] >= 0:
-                block.end = (block.end[0], resolved(block.end[1]), *block.end[2:])
+        for each in code.blocks:
+            each.values = [v for v in each.values if v not in self._replaced]
+            if each.end[0] in ("branch", "return", "raise") and each.end[1] >= 0:
+                each.end = (each.end[0], resolved(each.end[1]), *each.end[2:])
         code.definitions = {
             name: list(dict.fromkeys(resolved(v) for v in values)) for name, values in code.definitions.items()
         }

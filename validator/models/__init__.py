@@ -21,8 +21,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
-- `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own, which
-  `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
+- `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
+  which   `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
   position]`: of a call that makes or seeds a generator (its result, its receiver).
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
@@ -37,7 +37,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
-`[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes = {name = result}`, `axes`, `bases = [names]`,
+`[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
+{name = result}`, `axes`, `bases = [names]`,
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
 `[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
 receiver is. `[steps]`: methods that place their receiver, with the step, and the one to take where they are called with
@@ -45,8 +46,8 @@ False. `[dtypes]`: floating-point types, `half` and `full`.
 `[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
 `[failures]`: what may fail on one rank while the others go on. `own`: exceptions that by their nature happen to one
 rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
-of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`: only
-where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
+of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`:
+only where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: methods (and functions of a tensor) that `keep` its layout, that cast it (`casts`: to which type), that
 take sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`);
@@ -257,14 +258,34 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
-        calls, methods, objects, frozenset(same), tuple(modules), tuple(making), frozenset(same_methods), frozen[0],
-        frozen[1], aliases, frozen[2], frozen[3], frozen[4], frozen[5], exceptions, frozen[6], frozenset(placed), steps,
-        frozen[7], states, words,
+        calls,
+        methods,
+        objects,
+        frozenset(same),
+        tuple(modules),
+        tuple(making),
+        frozenset(same_methods),
+        frozen[0],
+        frozen[1],
+        aliases,
+        frozen[2],
+        frozen[3],
+        frozen[4],
+        frozen[5],
+        exceptions,
+        frozen[6],
+        frozenset(placed),
+        steps,
+        frozen[7],
+        states,
+        words,
     )
 
 
 def _row(name: str, row: dict[str, Any]) -> Row:
-    fields = {key: tuple(value) if isinstance(value, list) and key != "result" else value for key, value in row.items()}
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) and key != "result" else value for key, value in row.items()
+    }
     if isinstance(fields.get("result"), list):
         fields["result"] = tuple(fields["result"])
     known = {key: value for key, value in fields.items() if key in Row._fields}
@@ -274,4 +295,4 @@ def _row(name: str, row: dict[str, Any]) -> Row:
         known["collective"] = True
     if set(known) == {"on"}:
         known["collective"] = True
-    return Row(name, **{key: value for key, value in known.items() if key != "name"})
+    return Row(name)._replace(**{key: value for key, value in known.items() if key != "name"})
