@@ -66,12 +66,13 @@ _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all",
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
 _SETS = frozenset({"set", "frozenset"})
-# Builtins that make containers of what they are given; methods and functions that give parts of what they are called on.
+# Builtins that make containers of what they are given; methods that give parts of what they are called on.
 _CONTAINING = _SETS | {
     "list", "tuple", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict",
 }  # fmt: skip
 _PARTING = frozenset({
-    "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get", "tqdm",
+    "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get",
+    "tqdm",
 })  # fmt: skip
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
@@ -821,9 +822,8 @@ class Calling:
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
         if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
             operation = "forward"
-        elif name in ("state_dict", "full_state_dict") and certainly(receiver.state, "fsdp1"):
-            operation = name
-        elif name == "backward" and self._sharded_here(value.args[0], receiver):
+        gathers = name in ("state_dict", "full_state_dict") and certainly(receiver.state, "fsdp1")
+        if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
             operation = name
         if operation:
             from validator.models import Row

@@ -495,9 +495,9 @@ class Flow:
         index = position - skipped
         name = unit.code.params[position][0]
         for place, keyword in enumerate(shape.data.names):
-            if keyword == name or (keyword is None and place == index):
-                if is_loop_variable(caller.code, shape.args[place + 1]):
-                    return Val(value.objs, rank(WHOLE, sure=False), value.n, value.p, value.state)
+            given = keyword == name or (keyword is None and place == index)
+            if given and is_loop_variable(caller.code, shape.args[place + 1]):
+                return Val(value.objs, rank(WHOLE, sure=False), value.n, value.p, value.state)
         return value
 
     def default(self, unit: Unit, name: str) -> Val:

@@ -115,7 +115,7 @@ class Place(NamedTuple):
 
     @property
     def under(self) -> Causes:
-        """By which causes ranks differ about whether they get here: by branches around, and around calls of the unit."""
+        """By which causes ranks differ about whether they get here: by branches around it and around calls of it."""
         vals, blocks = self.result.vals, self.unit.code.blocks
         found: Causes = self.flow.solver.settled(("under", self.unit)).v
         for branch in self.unit.control.deciding(self.value.block):

@@ -10,13 +10,13 @@ Objects are tuples whose first element says what they are:
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length; `("dict", items, rest)` |
-| `("group", axes, ranks, backend)` | a process group; its ranks where literal, `"several"` for one of several that fill the job |
+| `("group", axes, ranks, backend)` | a process group; its ranks, `"several"` for one of several that fill the job |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
 | `("unordered", why, value)` | beside a list: ranks go through it in orders of their own: `set`, `listing`, `keys` |
-| `("tensor", shape, dtype)` | a tensor of a known layout: sizes (or None), name of the element type; `("str",)`: a text |
+| `("tensor", shape, dtype)` | a tensor of known layout: sizes (or None), element type; `("str",)`: a text |
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("param", position)` | whatever the caller passes |

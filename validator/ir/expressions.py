@@ -189,7 +189,8 @@ class Expressions(Builder):
             if (variable := self.variable(node.id)) is not None:
                 self.write(variable, self.emit("mut", (value, call), position))
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if (variable := self.variable(node.value.id)) is not None:
+            variable = self.variable(node.value.id)
+            if variable is not None:
                 self.store_field(self.read(variable), node.attr, self.emit("mut", (value, call), position))
 
     def _Await(self, node: ast.Await) -> int:

@@ -113,8 +113,8 @@ class Code:
     """One lowered unit."""
 
     __slots__ = (
-        "annotated", "at", "blocks", "decorators", "defaults", "definitions", "exits", "is_async", "is_generator", "kind",
-        "loops", "name", "outer", "params", "qualname", "tests", "values",
+        "annotated", "at", "blocks", "decorators", "defaults", "definitions", "exits", "is_async", "is_generator",
+        "kind", "loops", "name", "outer", "params", "qualname", "tests", "values",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, qualname: str, outer: str | None, at: RawAt) -> None:

@@ -22,8 +22,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `arg_state = [parameter, position, tag]`: only where that argument is placed so.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
-  which   `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed = [parameter,
-  position]`: of a call that makes or seeds a generator (its result, its receiver).
+  which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed =
+  [parameter, position]`: of a call that makes or seeds a generator (its result, its receiver).
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
