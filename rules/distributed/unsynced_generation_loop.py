@@ -58,9 +58,9 @@ def _calls(queries: Queries, unit: Unit, loop: Loop) -> Iterator[Place]:
 def _exits(unit: Unit, header: int, loop: Loop) -> Iterator[int]:
     """The branches of a loop by which it is left: the test of `while`, and an `if` that breaks or returns."""
     for block, each in enumerate(unit.code.blocks):
-        if each.loop == header and each.end[0] == "branch" and (block != header or loop.iterator < 0):
-            if any(_leaves(unit, target, header, loop) for target in each.end[2:4]):
-                yield block
+        branches = each.loop == header and each.end[0] == "branch" and (block != header or loop.iterator < 0)
+        if branches and any(_leaves(unit, target, header, loop) for target in each.end[2:4]):
+            yield block
 
 
 def _leaves(unit: Unit, block: int, header: int, loop: Loop) -> bool:

@@ -98,9 +98,9 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             or (called and called.targets)
         ):
             continue
-        if not only(access.under, "rank", "member") and not any(_OWN.search(word) for word in place.words):
-            if not any(_ALONE.search(word) for test in place.tests for word in test.words):
-                yield place
+        guarded = only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words)
+        if not guarded and not any(_ALONE.search(word) for test in place.tests for word in test.words):
+            yield place
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver
         if receiver is None or _leaves_one(place) or not place.value.data.names:

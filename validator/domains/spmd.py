@@ -66,7 +66,9 @@ def combined(*parts: Causes) -> Causes:
 
 def decided_by(causes: Causes, control: Causes) -> Causes:
     """What a value depends on that is chosen by branches: whatever the alternatives are, it varies as they do."""
-    return (causes - {UNIFORM}) | control if control else causes
+    if not only(control, "rank", "member", "data"):
+        return causes | control
+    return (causes - {UNIFORM}) | control
 
 
 def only(causes: Causes, *kinds: str) -> Causes:
