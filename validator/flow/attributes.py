@@ -125,7 +125,11 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
             if n == name and annotation
             for o2 in at.flow.project.types.annotated(owner.module.top, annotation)
         ]
-        return Val(frozenset(("self", c) for c in annotated)) if annotated else UNKNOWN
+        if annotated:
+            return Val(frozenset(("self", c) for c in annotated))
+        # what is stored somewhere and not known yet becomes known: to call it anything would stay
+        stored = name in cls.attributes or not exact and any(name in c.attributes for c in cls.descendants())
+        return BOTTOM if stored else UNKNOWN
     return join(found)
 
 
