@@ -105,8 +105,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
         receiver = place.receiver
         if receiver is None or _leaves_one(place) or not place.value.data.names:
             continue
-        last = receiver.root.value.data
-        name = str(last[1] if isinstance(last, tuple) else last)
+        name = receiver.hint
         if place.method == "save_pretrained" and not _REPLICATED.search(name):
             continue
         if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):

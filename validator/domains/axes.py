@@ -70,10 +70,26 @@ def of_dimensions(names: Iterable[str]) -> Axes:
     return frozenset(axis for name in names for axis in (axes_of(name) or (name,)))
 
 
+_BUT = "world but "
+
+
+def apart_from(axis: str, group: Axes) -> str:
+    """The axis over which still varies what varied over all ranks and was made the same within a group."""
+    known = frozenset(axis[len(_BUT) :].split(",")) if axis.startswith(_BUT) else frozenset()
+    return _BUT + ",".join(sorted(known | group))
+
+
+def is_whole(axis: str) -> bool:
+    """Whether something varies over all ranks, but perhaps for those of some groups."""
+    return axis == WORLD or axis.startswith(_BUT)
+
+
 def meets(varying: str, group: Axes) -> bool | None:
     """Whether ranks of one group may differ in what varies over an axis; None where it cannot be told."""
     if WORLD in group:
         return True
+    if varying.startswith(_BUT):
+        return None if UNKNOWN in group else not group <= frozenset(varying[len(_BUT) :].split(","))
     if UNKNOWN in group or varying == UNKNOWN:
         return True if group and varying in group and varying != UNKNOWN else None
     if varying == WORLD:

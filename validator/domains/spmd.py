@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from validator.domains.axes import UNKNOWN, WORLD, Axes
+from validator.domains.axes import UNKNOWN, WORLD, Axes, apart_from, is_whole
 
 
 class Cause(NamedTuple):
@@ -82,5 +82,9 @@ def equalled(causes: Causes, group: Axes) -> Causes:
     if not causes or WORLD in group or UNKNOWN in group or not group:
         return NONE
     batches = "dp" in group  # what differs between data-parallel ranks is then alike
-    kept = (c for c in causes if c.kind in ("rank", "member") and c.axis not in group)
+    kept = (
+        c._replace(axis=apart_from(c.axis, group)) if is_whole(c.axis) else c
+        for c in causes
+        if c.kind in ("rank", "member") and c.axis not in group
+    )
     return frozenset([*kept, *(c for c in unsure(causes) if c.kind in ("data", "param") and not batches)])

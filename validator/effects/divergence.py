@@ -62,7 +62,7 @@ class Divergence(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        return self.op.sure and any(c.sure for c in self.causes)
+        return self.op.sure and not self.conditional and any(c.sure for c in self.causes)
 
 
 class Report(NamedTuple):
