@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
 
 _SELVES = ("self", "inst")
+_OFTEN = 64  # functions that mention a name: called from so many places, something is called somewhere for certain
 
 
 class Unit:
@@ -639,10 +640,16 @@ class Flow:
     def _under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it."""
         found = []
-        for caller in self.callers(unit):
+        callers = self.callers(unit)
+        if len(callers) > _OFTEN:
+            return BOTTOM
+        for caller in callers:
             for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
-                found.append(self.close(Val(v=under), caller).v | self.get("under", caller).v)
-        return Val(v=frozenset().union(*found)) if found and all(found) else BOTTOM
+                around = self.close(Val(v=under), caller).v or self.get("under", caller).v
+                if not around:
+                    return BOTTOM  # one call that nothing decides: it runs; the others need not be asked
+                found.append(around)
+        return Val(v=frozenset().union(*found)) if found else BOTTOM
 
     def _state(self, name: str) -> Val:
         """Whether a library was set up, as `p`."""
