@@ -18,9 +18,9 @@ from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
-from bench.model import attention_context, build_actor, count_parameters
+from bench.model import attention_context, build_actor, count_parameters, network_of
 from bench.profiling import profile_step
-from bench.strategies import Strategy, StrategyConfig, get_strategy, processes
+from bench.strategies import Strategy, StrategyConfig, get_strategy, processes, ring_attention
 from bench.training import StepResult, no_phase, train_step
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -72,10 +72,14 @@ class Run:
             actor, configuration.optimizer, lr=configuration.lr, weight_decay=configuration.weight_decay
         )
         vocabulary = int(actor.config.vocab_size)
-        self.attention = str(actor.config._attn_implementation)
         self.actor, self.optimizer, _ = strategy.prepare((actor, optimizer, None))
         self.source = InputSource(configuration, vocabulary, strategy.dp_rank)
         self.steps = self.source.micro_batches(strategy.accumulated_gradient)
+
+    def attention(self) -> str:
+        """What computed the attention of the steps so far: transformers' name, or the kernels under a ring."""
+        kernels = ring_attention.kernels_used()
+        return f"ring: {', '.join(kernels)}" if kernels else str(network_of(self.actor).config._attn_implementation)
 
     def begin(self) -> None:
         """Enter the phase of the first step: where something is compiled, that has a deadline of its own."""
@@ -168,7 +172,7 @@ class Run:
             "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
             "matmul_flops": measure.matmul_peak(strategy.device, DTYPES[self.configuration.dtype]),
             "effective": {
-                "attention": self.attention, "device": str(strategy.device), "graphs": measure.graph_report(),
+                "attention": self.attention(), "device": str(strategy.device), "graphs": measure.graph_report(),
                 "attention_kernels": [], "communication_share": 0.0, "warmup_steps": warm,
             },
         }  # fmt: skip
@@ -218,7 +222,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float) -> dict[str, Any]:
         "parameters": run.parameters,
         "matmul_flops": peak,
         "effective": {
-            "attention": run.attention, "device": str(run.strategy.device), "graphs": measure.graph_report(),
+            "attention": run.attention(), "device": str(run.strategy.device), "graphs": measure.graph_report(),
             "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
             "cast_seconds": profiled.cast_seconds, "warmup_steps": len(warmups), "steady": run.steady,
         },
