@@ -23,6 +23,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from bench.strategies.vocabulary import VocabularyShard
+
 Plan = dict[str, str]
 HEADS_DIM = 2  # per-head norms see (batch, positions, heads, head size)
 
@@ -39,7 +41,8 @@ HEAD_NORMS: Plan = {
     "model.layers.*.self_attn.q_norm": "replicated_with_grad_allreduce",
     "model.layers.*.self_attn.k_norm": "replicated_with_grad_allreduce",
 }
-VOCABULARY: Plan = {"model.embed_tokens": "embedding_rowwise", "lm_head": "colwise_gather_output"}
+HEAD = "lm_head"
+VOCABULARY: Plan = {"model.embed_tokens": "embedding_rowwise", HEAD: "colwise_gather_output"}
 LLAMA_NORMS = ("input_layernorm", "post_attention_layernorm")
 GEMMA_NORMS = (*LLAMA_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
@@ -168,6 +171,20 @@ def _is_tied(model: nn.Module) -> bool:
     """Whether embedding and head share one tensor; sharding would part them, so they stay replicated."""
     head, embedding = getattr(model, "lm_head", None), model.get_input_embeddings()
     return head is not None and head.weight is embedding.weight
+
+
+def split_head(model: nn.Module, plan: Plan) -> Plan | None:
+    """The plan with a head that leaves its logits split over the vocabulary; None where it does not split the head."""
+    if _is_tied(model) or plan.get(HEAD) not in ("colwise_gather_output", "colwise_rep"):
+        return None
+    return {**plan, HEAD: "colwise"}
+
+
+def vocabulary_shard(model: nn.Module, mesh: DeviceMesh) -> VocabularyShard:
+    """The stretch of the vocabulary that this rank's slice of a split head answers for."""
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    start = min(mesh.get_local_rank() * -(-vocabulary // mesh.size()), vocabulary)
+    return VocabularyShard(mesh.get_group(), start)
 
 
 def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan, sequence_parallel: bool) -> list[str]:
