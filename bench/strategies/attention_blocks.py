@@ -91,20 +91,19 @@ class Cudnn:
         merged: Block, causal: bool, scale: float,
     ) -> Gradients:  # fmt: skip
         lse = merged.lse.contiguous().unsqueeze(-1)
-        seed, offset, nothing = _nothing(query.device)
+        seed = _no_seed(query.device)
         return Gradients(
             *torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
-                grad, query, key, value, merged.output, lse, seed, offset, nothing, nothing, nothing,
-                query.shape[2], key.shape[2], 0.0, causal, scale=scale,
+                grad, query, key, value, merged.output, lse, seed, seed, None, None, None, query.shape[2], key.shape[2],
+                0.0, causal, scale=scale,
             )
         )  # fmt: skip
 
 
 @cache
-def _nothing(device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Seed and offset of a dropout that there is not, and an absent bias: the backward pass takes them as tensors."""
-    seed = torch.zeros((), dtype=torch.int64, device=device)
-    return seed, seed, torch.empty(0, device=device)
+def _no_seed(device: torch.device) -> torch.Tensor:
+    """Seed and offset of a dropout that there is not: the backward pass takes them as tensors."""
+    return torch.zeros((), dtype=torch.int64, device=device)
 
 
 class CudaFlash:

@@ -65,7 +65,7 @@ def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     with attention_context(configuration.attn):
         for _ in range(STEPS):
             run.step(no_phase)
-    return {"losses": run.losses, "grad_norms": run.grad_norms, "attention": run.attention}
+    return {"losses": run.losses, "grad_norms": run.grad_norms, "attention": run.attention()}
 
 
 def main(target: Path, cells: list[str]) -> None:
