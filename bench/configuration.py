@@ -26,7 +26,7 @@ PRESETS = Path(__file__).with_name("presets.toml")
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "zero_stage": (0, 1, 2, 3),
     "attn": (
-        "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2", "flash_attention_3",
+        "auto", "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2", "flash_attention_3",
         "flash_attention_4", "flex",
     ),
     "compile": ("none", "blocks", "full", "deepcompile"),

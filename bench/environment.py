@@ -64,6 +64,13 @@ def gpus() -> list[dict[str, str]]:
     return _visible([dict(zip(GPU_FIELDS, row, strict=False)) for row in rows])
 
 
+def compute_capability() -> float | None:
+    """The least of the GPUs that this process may use, such as 9.0; None without any."""
+    text = _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    found = [float(line) for line in (text or "").splitlines() if line.strip().replace(".", "", 1).isdigit()]
+    return min(found, default=None)
+
+
 def describe(seed: int) -> dict[str, Any]:
     """Plain values only. The git revision is that of the working directory, where it is a checkout."""
     return {

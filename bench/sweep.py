@@ -9,6 +9,7 @@ from typing import Any
 
 from bench import environment, gpu_memory, results, supervise
 from bench.agreement import mismatches
+from bench.attention.choice import resolve
 from bench.availability import lacking
 from bench.configuration import Configuration, graph_mode, model_facts, store
 from bench.domination import dominates
@@ -32,6 +33,7 @@ class Interrupted(Exception):
 
 def refusal(configuration: Configuration, gpus: int) -> tuple[str, str] | None:
     """Why the configuration cannot run here, as (reason, hint); the table of constraints comes first."""
+    configuration = resolve(configuration)
     on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
     try:
         facts = model_facts(configuration.model, configuration.num_layers)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bench import losses, measure
+from bench.attention.choice import resolve
 from bench.configuration import Configuration, stored
 from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
@@ -44,7 +45,7 @@ class Run:
     """One process's measurement of a configuration."""
 
     def __init__(self, configuration: Configuration, heartbeat: Heartbeat) -> None:
-        self.configuration = configuration
+        self.configuration = configuration = resolve(configuration)
         self.heartbeat = heartbeat
         self.loss = losses.find_loss(configuration.loss)
         self.strategy: Strategy = get_strategy(strategy_config(configuration))
@@ -186,7 +187,7 @@ def execute(configuration: Configuration, heartbeat: Heartbeat, make: MakeRun = 
     started = time.perf_counter()
     run = make(configuration, heartbeat)
     run.build()
-    with attention_context(configuration.attn):
+    with attention_context(run.configuration.attn):
         return _measured(run, heartbeat, started)
 
 

@@ -270,7 +270,7 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
         ({"attn": "flex"}, "flex attention has no backward pass on a CPU"),
         ({"attn": "sdpa_flash"}, None),
         ({"attn": "flash_attention_3"}, "flash-attn-3 is not installed: build it"),
-        ({"attn": "flash_attention_4"}, "flash-attn-4 is not installed: pip install flash-attn-4"),
+        ({"attn": "flash_attention_4"}, "flash-attn-4 is not installed: pip install --pre flash-attn-4"),
         ({"attn": "flash_attention_2"}, "flash_attn is not installed: pip install"),
         ({"head": "liger"}, "liger_kernel is not installed: pip install"),
         ({"device": "cuda"}, "no GPU is visible"),
