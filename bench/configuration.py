@@ -79,6 +79,7 @@ class Configuration:
     reduce_dtype: str = "fp32"
     sequence_parallel: bool = False
     tp_plan: str = "hf"
+    async_tp: bool = False
     micro_batch_size: int | None = None
     train_batch_size: int | None = None
     seq_len: int = 2048

@@ -36,6 +36,7 @@ def strategy_config(configuration: Configuration) -> StrategyConfig:
         cpu_offload=configuration.cpu_offload, reshard_after_forward=configuration.reshard_after_forward,
         reduce_dtype=configuration.reduce_dtype,  # type: ignore[arg-type]
         sequence_parallel=configuration.sequence_parallel, tp_plan=configuration.tp_plan,  # type: ignore[arg-type]
+        async_tp=configuration.async_tp,
         compile=configuration.compile, attn=configuration.attn, packing=configuration.packing,  # type: ignore[arg-type]
         device=configuration.device, seed=configuration.random_seed,  # type: ignore[arg-type]
     )  # fmt: skip

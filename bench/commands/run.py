@@ -110,6 +110,10 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--no-reshard", dest="reshard_after_forward", action="store_false", default=None)
     how.add_argument("--reduce-dtype", choices=CHOICES["reduce_dtype"], help="of FSDP2's gradients; default fp32")
     how.add_argument("--sequence-parallel", "--sequence_parallel", action="store_true", default=None)
+    how.add_argument(
+        "--async-tp", action="store_true", default=None,
+        help="overlap tensor-parallel collectives of fsdp2 with products: GPUs, --sequence-parallel and --compile",
+    )  # fmt: skip
     how.add_argument("--tp-plan", dest="tp_plan", choices=CHOICES["tp_plan"])
     how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--micro-batch-size", "--micro_train_batch_size", type=_whole,

@@ -25,7 +25,13 @@ from bench.strategies.compilation import apply_compile
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
-from bench.strategies.tensor_parallel import apply_tensor_parallel, choose_plan, split_head, vocabulary_shard
+from bench.strategies.tensor_parallel import (
+    apply_tensor_parallel,
+    choose_plan,
+    overlap_collectives,
+    split_head,
+    vocabulary_shard,
+)
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 SHARD_DIM = "dp_ring"
@@ -113,7 +119,8 @@ class FSDP2Strategy:
         limits.require(self.config, self.device.type, dict(describe(network.config)))
         plan, self.tp_plan_source = choose_plan(network, self.config.tp_plan, self.config.sequence_parallel)
         split = split_head(network, plan) if isinstance(model, Actor) and model.head != "liger" else None
-        apply_tensor_parallel(network, mesh, split or plan, self.config.sequence_parallel)
+        apply_tensor_parallel(network, mesh, split or plan)
+        overlap_collectives(mesh, self.config.async_tp)
         if split is not None and isinstance(model, Actor):
             model.vocabulary = vocabulary_shard(network, mesh)
 

@@ -20,11 +20,11 @@ class VocabularyShard:
 @dataclass(frozen=True)
 class LocalScores:
     """(positions,) fp32 of one rank's logits: their log-sum-exp, the target's logit where this rank has it (0
-    elsewhere), and the mean logit under their own softmax (for entropies)."""
+    elsewhere), and the entropy of their own softmax."""
 
     lse: torch.Tensor
     target: torch.Tensor
-    mean: torch.Tensor
+    entropy: torch.Tensor
 
 
 def local_scores(
@@ -37,7 +37,8 @@ def local_scores(
     target = torch.where(tokens == (targets - start)[:, None], scores, 0.0).sum(-1)
     if not with_entropy:
         return lse, target, torch.zeros_like(lse)
-    return lse, target, (scores.softmax(-1) * scores).sum(-1)
+    log_probs = scores - lse[:, None]
+    return lse, target, -(log_probs.exp() * log_probs).sum(-1)
 
 
 class _Combine(torch.autograd.Function):
@@ -48,24 +49,26 @@ class _Combine(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, lse: torch.Tensor, target: torch.Tensor, mean: torch.Tensor, group: dist.ProcessGroup
+        ctx: Any, lse: torch.Tensor, target: torch.Tensor, entropy: torch.Tensor, group: dist.ProcessGroup
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        mine = torch.stack((lse, target, mean))
+        mine = torch.stack((lse, target, entropy))
         gathered = mine.new_empty(dist.get_world_size(group), *mine.shape)
         dist.all_gather_into_tensor(gathered.flatten(0, 1), mine, group=group)
         total = gathered[:, 0].logsumexp(0)
-        average = ((gathered[:, 0] - total).exp() * gathered[:, 2]).sum(0)
-        ctx.save_for_backward((lse - total).exp(), mean - average)
-        return gathered[:, 1].sum(0) - total, total - average
+        # The entropy of which rank's tokens it is, and that of the token then: no large numbers cancel.
+        log_shares = gathered[:, 0] - total
+        joined = (log_shares.exp() * (gathered[:, 2] - log_shares)).sum(0)
+        ctx.save_for_backward((lse - total).exp(), entropy - (lse - total) - joined)
+        return gathered[:, 1].sum(0) - total, joined
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
         share, above = ctx.saved_tensors
         grad, grad_entropy = grads
-        return share * (grad_entropy * (1 - above) - grad), grad, -share * grad_entropy, None
+        return share * (grad_entropy * above - grad), grad, share * grad_entropy, None
 
 
 def combine(local: LocalScores, group: dist.ProcessGroup) -> tuple[torch.Tensor, torch.Tensor]:
     """(log-probabilities of the targets, entropies), (positions,) fp32, the same on every rank of `group`."""
-    combined: tuple[torch.Tensor, torch.Tensor] = _Combine.apply(local.lse, local.target, local.mean, group)
+    combined: tuple[torch.Tensor, torch.Tensor] = _Combine.apply(local.lse, local.target, local.entropy, group)
     return combined

@@ -46,6 +46,8 @@ def kernels(run: Run) -> dict[str, float]:
         run.step(no_phase)
         torch.cuda.synchronize()
     times = {event.key[:110]: event.self_device_time_total / 1e3 for event in recorded.key_averages()}
+    host = {event.key[:90]: event.self_cpu_time_total / 1e3 for event in recorded.key_averages()}
+    print("host", sorted(host.items(), key=lambda pair: -pair[1])[:25], flush=True)
     times["busy"] = busy(recorded.events())
     return dict(sorted(((k, v) for k, v in times.items() if v > 0.3), key=lambda pair: -pair[1])[:30])
 
