@@ -87,6 +87,8 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
     if configuration.async_tp and not (on_gpu and _overlaps(configuration)):
         return "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel --compile blocks do on GPUs"
     compiles = configuration.compile != "none" or configuration.head == "compiled"
+    if configuration.autotune != "none" and not compiles:
+        return f"--autotune {configuration.autotune} tunes what is compiled, and nothing is: add --compile"
     if compiles and not on_gpu and not any(map(shutil.which, COMPILERS)):
         return "torch.compile on a CPU needs a C++ compiler: install g++ or clang"
     return None

@@ -21,6 +21,7 @@ COMMANDS = {
     "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
     "matrix": "which combinations of attention, compilation, packing and backend work, and how fast",
     "attention": "how fast each attention kernel is on this machine, forward and backward",
+    "tune": "search the fastest settings of a model here, within the memory that is predicted",
     "sft": "fine-tune with one backend on prompts and answers",
     "convert-ckpt": "weights between training checkpoints and Hugging Face safetensors",
     "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
@@ -36,7 +37,7 @@ DEFAULT = "run"
 RANKS = ("run", "replay", "sft")
 """Commands that are one rank where a launcher started them."""
 
-STOPPABLE = ("run", "suite", "sft", "replay", "matrix", "attention")
+STOPPABLE = ("run", "suite", "sft", "replay", "matrix", "attention", "tune")
 """Commands that end on SIGTERM, from their first moment on, as they do on Ctrl-C: what they started ends with them."""
 
 STARTING_OVER = ("attention",)

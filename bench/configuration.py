@@ -30,6 +30,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
         "flash_attention_4", "flex",
     ),
     "compile": ("none", "blocks", "full", "deepcompile"),
+    "autotune": ("none", "max", "coordinate"),
     "dtype": ("bf16", "fp16", "fp32"),
     "reduce_dtype": ("fp32", "bf16", "fp16"),
     "head": ("full", "chunked", "compiled", "liger"),
@@ -64,6 +65,7 @@ class Configuration:
     num_layers: int | None = None
     attn: str = "sdpa"
     compile: str = "none"
+    autotune: str = "none"
     packing: bool = True
     dtype: str = "bf16"
     head: str = "chunked"

@@ -22,6 +22,7 @@ from bench.inputs.source import InputSource, to_inputs
 from bench.model import attention_context, build_actor, count_parameters, network_of
 from bench.profiling import profile_step
 from bench.strategies import Strategy, StrategyConfig, get_strategy, processes, ring_attention
+from bench.strategies.compilation import set_autotuning
 from bench.training import StepResult, no_phase, train_step
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -62,6 +63,7 @@ class Run:
         """Join the group and make model, optimizer and inputs."""
         configuration, strategy = self.configuration, self.strategy
         strategy.setup_distributed()
+        set_autotuning(configuration.autotune)
         self.heartbeat.beat("load")
         actor = build_actor(
             model=configuration.model, num_layers=configuration.num_layers, attn=configuration.attn,

@@ -99,6 +99,10 @@ def parser() -> argparse.ArgumentParser:
     how = p.add_argument_group("how it trains")
     how.add_argument("--dtype", "--param_dtype", choices=CHOICES["dtype"])
     how.add_argument("--head", choices=CHOICES["head"])
+    how.add_argument(
+        "--autotune", choices=CHOICES["autotune"],
+        help="what the compiler tries out: max, kernels of matrix products; coordinate, block sizes of its own ones",
+    )  # fmt: skip
     how.add_argument("--loss", help="sft, ppo or module:function")
     how.add_argument("--optimizer", choices=CHOICES["optimizer"])
     how.add_argument("--lr", "--learning_rate", type=float)

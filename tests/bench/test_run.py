@@ -266,6 +266,7 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
     ("changes", "reason"),
     [
         ({"attn": "sdpa_cudnn"}, "sdpa_cudnn needs a GPU"),
+        ({"autotune": "max"}, "--autotune max tunes what is compiled, and nothing is: add --compile"),
         ({"async_tp": True}, "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel --compile blocks do"),
         ({"attn": "sdpa_efficient"}, "sdpa_efficient needs a GPU"),
         ({"attn": "flex"}, "flex attention has no backward pass on a CPU"),
