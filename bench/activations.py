@@ -88,6 +88,11 @@ def dispatched_width(facts: ModelFacts) -> float:
     return 2.0 * facts.experts_per_token * facts.hidden if facts.experts else 0.0
 
 
+def splits_vocabulary(facts: ModelFacts, layout: Layout) -> bool:
+    """Whether tensor-parallel ranks hold logits of their part of the vocabulary only. A tied head is not split."""
+    return layout.backend == "fsdp2" and layout.tp > 1 and not facts.tied and layout.head != "liger"
+
+
 def head_bytes(facts: ModelFacts, layout: Layout, weight: float, chunk_backward: float) -> HeadBytes:
     """The head of one micro-batch; `weight` is its gradient in bytes, `chunk_backward` bytes per logit of a chunk.
 
@@ -96,16 +101,14 @@ def head_bytes(facts: ModelFacts, layout: Layout, weight: float, chunk_backward:
     positions, beside the weight's gradient. ZeRO-3 calls the head once, so that only its softmax is in chunks.
     """
     item = layout.item
-    logits = layout.tokens * facts.vocab / (layout.tp if layout.vocab_parallel else 1)
+    vocabulary = facts.vocab / (layout.tp if splits_vocabulary(facts, layout) else 1)
+    logits = layout.tokens * vocabulary
     softmax = (item if item < 4 else 0) + 8.0
-    gathers = layout.tp > 1 and layout.backend == "fsdp2" and not layout.vocab_parallel
-    # The plan's head writes its slice of the logits, gathers all slices and joins them.
-    joined = item * logits * ((1 + 1 / layout.tp) if gathers else 0)
     if layout.head == "compiled":
-        return HeadBytes(item * logits + joined, item * logits + max(item * logits, weight))
+        return HeadBytes(item * logits, item * logits + max(item * logits, weight))
     if layout.head == "full":
-        return HeadBytes(softmax * logits + joined, max(12.0 * logits, item * logits + weight))
-    chunk = min(layout.tokens, CHUNK) * facts.vocab / (layout.tp if layout.vocab_parallel else 1)
+        return HeadBytes(softmax * logits, max(12.0 * logits, item * logits + weight))
+    chunk = min(layout.tokens, CHUNK) * vocabulary
     if layout.backend == "deepspeed" and layout.zero_stage == 3 and layout.head == "chunked":
         # Slices of one tensor: the gradient of each is written into a whole one, so there is no weight's yet.
         return HeadBytes(item * logits + softmax * chunk, 2 * item * logits + (chunk_backward - item) * chunk)

@@ -16,7 +16,7 @@ INSTALL = {
     "flash_attn": "pip install --no-build-isolation 'meshproof[gpu]' on a machine with CUDA",
     "liger_kernel": "pip install liger-kernel on a machine with CUDA",
     "flash-attn-3": "build it from the folder `hopper` of FlashAttention's sources on a machine with CUDA",
-    "flash-attn-4": "pip install flash-attn-4 on a machine with CUDA",
+    "flash-attn-4": "pip install --pre flash-attn-4 on a machine with a Hopper or newer GPU",
 }
 DISTRIBUTIONS = {"flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
 """By attention: transformers knows these by their distributions, for all of them share module names."""
@@ -59,6 +59,12 @@ def loss_problem(name: str) -> str | None:
     return None
 
 
+def _overlaps(configuration: Configuration) -> bool:
+    """Whether there are tensor-parallel collectives beside products in a compiled graph."""
+    compiled = configuration.compile in ("blocks", "full")
+    return configuration.backend == "fsdp2" and configuration.tp > 1 and configuration.sequence_parallel and compiled
+
+
 def lacking(configuration: Configuration, gpus: int) -> str | None:
     """The first thing that is not there, with the line that would bring it; None when everything is."""
     for module in _modules(configuration):
@@ -78,6 +84,10 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
         return "flex attention has no backward pass on a CPU: use --attn sdpa"
     if configuration.ring > 1 and not configuration.packing:
         return "ring attention here spreads packed documents over its ranks: drop --no-packing"
+    if configuration.async_tp and not (on_gpu and _overlaps(configuration)):
+        return "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel --compile blocks do on GPUs"
+    if configuration.autotune != "none" and not compiles(configuration):
+        return f"--autotune {configuration.autotune} tunes what is compiled, and nothing is: add --compile"
     if compiles(configuration) and not on_gpu and not any(map(shutil.which, COMPILERS)):
         return "torch.compile on a CPU needs a C++ compiler: install g++ or clang"
     return None

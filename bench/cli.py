@@ -20,6 +20,8 @@ COMMANDS = {
     "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
     "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
     "matrix": "which combinations of attention, compilation, packing and backend work, and how fast",
+    "attention": "how fast each attention kernel is on this machine, forward and backward",
+    "tune": "search the fastest settings of a model here, within the memory that is predicted",
     "sft": "fine-tune with one backend on prompts and answers",
     "convert-ckpt": "weights between training checkpoints and Hugging Face safetensors",
     "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
@@ -35,8 +37,11 @@ DEFAULT = "run"
 RANKS = ("run", "replay", "sft")
 """Commands that are one rank where a launcher started them."""
 
-STOPPABLE = ("run", "suite", "sft", "replay", "matrix")
+STOPPABLE = ("run", "suite", "sft", "replay", "matrix", "attention", "tune")
 """Commands that end on SIGTERM, from their first moment on, as they do on Ctrl-C: what they started ends with them."""
+
+STARTING_OVER = ("attention",)
+"""Those of them that keep nothing of a measurement without an end."""
 
 MEETING = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -83,7 +88,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _interrupted(name: str) -> int:
     if name in STOPPABLE:
-        print(f"bench {name}: interrupted: the same command goes on from here", file=sys.stderr)
+        rest = "" if name in STARTING_OVER else ": the same command goes on from here"
+        print(f"bench {name}: interrupted{rest}", file=sys.stderr)
     return INTERRUPTED
 
 

@@ -27,10 +27,11 @@ PRESETS = Path(__file__).with_name("presets.toml")
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "zero_stage": (0, 1, 2, 3),
     "attn": (
-        "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2", "flash_attention_3",
+        "auto", "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2", "flash_attention_3",
         "flash_attention_4", "flex",
     ),
     "compile": ("none", "blocks", "full", "deepcompile"),
+    "autotune": ("none", "max", "coordinate"),
     "dtype": ("bf16", "fp16", "fp32"),
     "reduce_dtype": ("fp32", "bf16", "fp16"),
     "head": ("full", "chunked", "compiled", "liger"),
@@ -65,6 +66,7 @@ class Configuration:
     num_layers: int | None = None
     attn: str = "sdpa"
     compile: str = "none"
+    autotune: str = "none"
     packing: bool = True
     dtype: str = "bf16"
     head: str = "chunked"
@@ -80,6 +82,7 @@ class Configuration:
     reduce_dtype: str = "fp32"
     sequence_parallel: bool = False
     tp_plan: str = "hf"
+    async_tp: bool = False
     micro_batch_size: int | None = None
     train_batch_size: int | None = None
     seq_len: int = 2048

@@ -83,6 +83,14 @@ def cpu() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def compute_capability() -> float | None:
+    """The least of the GPUs that this process may use, such as 9.0; None without any."""
+    text = _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    rows = _visible([{"compute_cap": line.strip()} for line in (text or "").splitlines()])
+    found = [row["compute_cap"] for row in rows]
+    return min((float(number) for number in found if number.replace(".", "", 1).isdigit()), default=None)
+
+
 def stack() -> dict[str, Any]:
     """The part of `describe` that any row depends on."""
     return {"versions": versions(), "gpus": gpus(), "cpu": cpu()}

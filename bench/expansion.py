@@ -45,10 +45,9 @@ def read_file(path: Path) -> dict[str, Any]:
 def defaults(gpus: int) -> dict[str, Any]:
     """What is there decides: GPUs run the 8B shape with four layers, two CPU processes a tiny model."""
     if gpus:
-        flash = availability.installed("flash_attn")
         return {
             "backend": "fsdp2", "num_gpus": gpus, "model": "llama-3.1-8b", "num_layers": 4, "dtype": "bf16",
-            "attn": "flash_attention_2" if flash else "sdpa",
+            "attn": "auto",
         }  # fmt: skip
     return {
         "backend": "fsdp2", "num_gpus": 2, "model": "llama-tiny", "dtype": "fp32", "attn": "sdpa", "seq_len": 256,

@@ -19,12 +19,12 @@ BY_ATTENTION = {
 
 
 def packages(configuration: Configuration) -> list[str]:
-    """The distributions whose version the row depends on; a class of somebody's own may use any backend."""
+    """The distributions whose version the row depends on; a class of somebody's own may use any backend, `auto` take
+    any kernel."""
     found = list(ALWAYS)
     if configuration.backend not in ("ddp", "fsdp2"):
         found.append("deepspeed")
-    if configuration.attn in BY_ATTENTION:
-        found.append(BY_ATTENTION[configuration.attn])
+    found += [package for kernel, package in BY_ATTENTION.items() if configuration.attn in (kernel, "auto")]
     if configuration.ring > 1:
         found.append("ring-flash-attn")
     return found + ["liger-kernel"] * (configuration.head == "liger")

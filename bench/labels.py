@@ -15,6 +15,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "backend": str, "model": model_name, "seq_len": "seq{}".format, "micro_batch_size": "mb{}".format,
     "train_batch_size": "batch{}".format, "dtype": str, "head": "{}-head".format, "loss": str, "optimizer": str,
     "attn": lambda v: v.replace("flash_attention_", "fa"), "compile": lambda v: "eager" if v == "none" else v,
+    "autotune": "autotune-{}".format,
     "packing": lambda v: "packed" if v else "padded",
     "lr": "lr{:g}".format, "reduce_dtype": "reduce-{}".format, "random_seed": "seed{}".format,
     "steps": "{}-steps".format, "warmup": "{}-warmup".format, "device": str,

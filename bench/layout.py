@@ -34,7 +34,6 @@ class Layout:
     eager_attention: bool = False
     checkpointing: bool = False
     sequence_parallel: bool = False
-    vocab_parallel: bool = False
     reshard: bool = True
     embedding_apart: bool = True
     offload_optimizer: bool = False

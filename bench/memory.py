@@ -86,10 +86,10 @@ class _Elements:
 def _elements(facts: ModelFacts, layout: Layout) -> _Elements:
     """Tensor-parallel plans split the layers. transformers' plan splits the head too, DeepSpeed's AutoTP does not,
     and neither splits the embedding."""
-    table = facts.vocab * facts.hidden / (layout.tp if layout.vocab_parallel else 1)
+    table = facts.vocab * facts.hidden
     whole = facts.vocab * facts.hidden * (1 if facts.tied else 2)
     head = 0.0 if facts.tied else table
-    if layout.backend != "deepspeed" and not layout.vocab_parallel:
+    if layout.backend != "deepspeed":
         head /= layout.tp
     return _Elements((facts.parameters - whole) / layout.tp, table, head)
 

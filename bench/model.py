@@ -20,6 +20,7 @@ else:
 
 from bench.pickles import one_line
 from bench.strategies.ring_attention import ATTENTION_NAME
+from bench.strategies.vocabulary import LocalScores, VocabularyShard, combine, local_scores
 from rules.models import config_of, find, raw_entries
 
 PRESETS = Path(__file__).with_name("presets.toml")
@@ -113,7 +114,10 @@ class Actor(nn.Module):
         self.one_head_call = False
         """Set by backends that gather the head's weight in collectives at each call: ranks with different numbers of
         chunks would wait for each other for ever. The chunked head then splits the softmax alone."""
+        self.vocabulary: VocabularyShard | None = None
+        """Set by backends whose head answers for a part of the vocabulary only."""
         self._score = torch.compile(_score) if head == "compiled" else _score
+        self._score_part = torch.compile(_score_part) if head == "compiled" else _score_part
 
     @property
     def config(self) -> Any:
@@ -171,7 +175,11 @@ class Actor(nn.Module):
             # Packed batches differ in length; the vocabulary stays fixed, or the kernel loses half its speed.
             torch._dynamo.maybe_mark_dynamic(logits, 0)
             torch._dynamo.maybe_mark_dynamic(targets, 0)
-        return self._score(logits, targets, self.temperature, cap, return_entropy)
+        if self.vocabulary is None:
+            return self._score(logits, targets, self.temperature, cap, return_entropy)
+        shard = self.vocabulary
+        part = self._score_part(logits, targets, shard.start, self.temperature, cap, return_entropy)
+        return combine(LocalScores(*part), shard.group)
 
     def action_log_probs(
         self, sequences: torch.Tensor, action_mask: torch.Tensor, attention_mask: torch.Tensor
@@ -189,15 +197,26 @@ class Actor(nn.Module):
         self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
 
 
+def _scaled(logits: torch.Tensor, temperature: float, cap: float | None) -> torch.Tensor:
+    """The logits in fp32, capped and divided by the temperature."""
+    scores = logits.float()
+    if cap is not None:
+        scores = torch.tanh(scores / cap) * cap
+    return scores / temperature if temperature != 1.0 else scores
+
+
+def _score_part(
+    logits: torch.Tensor, targets: torch.Tensor, start: int, temperature: float, cap: float | None, with_entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What `LocalScores` holds, of the logits of the tokens from `start` on."""
+    return local_scores(_scaled(logits, temperature, cap), targets, start, with_entropy)
+
+
 def _score(
     logits: torch.Tensor, targets: torch.Tensor, temperature: float, cap: float | None, with_entropy: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities of `targets` and entropies (zeros unless asked for), both (positions,) fp32."""
-    scores = logits.float()
-    if cap is not None:
-        scores = torch.tanh(scores / cap) * cap
-    if temperature != 1.0:
-        scores = scores / temperature
+    scores = _scaled(logits, temperature, cap)
     log_probs = -nn.functional.cross_entropy(scores, targets, reduction="none")
     if not with_entropy:
         return log_probs, torch.zeros_like(log_probs)

@@ -16,9 +16,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "seq_len",
     ),
     "how it trains": (
-        "dtype", "head", "loss", "optimizer", "lr", "weight_decay", "max_norm", "backward", "gradient_checkpointing",
-        "cpu_offload", "reshard_after_forward", "reduce_dtype", "sequence_parallel", "tp_plan", "micro_batch_size",
-        "train_batch_size",
+        "dtype", "head", "autotune", "loss", "optimizer", "lr", "weight_decay", "max_norm", "backward",
+        "gradient_checkpointing", "cpu_offload", "reshard_after_forward", "reduce_dtype", "sequence_parallel",
+        "async_tp", "tp_plan", "micro_batch_size", "train_batch_size",
     ),
     "inputs": (
         "inputs", "max_inputs", "fold_tokens", "full_length", "shuffle_inputs", "simulate_ranks", "random_seed",

@@ -10,6 +10,7 @@ from typing import Any
 
 from bench import attempts, environment, gpu_memory, identity, results, resuming, supervise, trackers
 from bench.agreement import mismatches
+from bench.attention.choice import resolve
 from bench.availability import lacking
 from bench.capacity import impossible
 from bench.configuration import Configuration, compiles, graph_mode, model_facts, store
@@ -36,6 +37,7 @@ class Interrupted(Exception):
 def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple[str, str] | None:
     """Why the configuration cannot run, as (reason, hint); the table of constraints comes first. `here`: its ranks run
     on this host."""
+    configuration = resolve(configuration)
     on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
     try:
         facts = model_facts(configuration.model, configuration.num_layers)

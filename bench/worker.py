@@ -14,14 +14,16 @@ import torch
 
 from bench import losses, measure
 from bench.attempts import TRACE, TRACES
+from bench.attention.choice import resolve
 from bench.configuration import Configuration, compiles, stored
 from bench.ending import end
 from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
-from bench.model import attention_context, build_actor, count_parameters
+from bench.model import attention_context, build_actor, count_parameters, network_of
 from bench.profiling import profile_step
-from bench.strategies import Strategy, StrategyConfig, get_strategy, processes
+from bench.strategies import Strategy, StrategyConfig, get_strategy, processes, ring_attention
+from bench.strategies.compilation import set_autotuning
 from bench.training import StepResult, no_phase, train_step
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -36,6 +38,7 @@ def strategy_config(configuration: Configuration) -> StrategyConfig:
         cpu_offload=configuration.cpu_offload, reshard_after_forward=configuration.reshard_after_forward,
         reduce_dtype=configuration.reduce_dtype,  # type: ignore[arg-type]
         sequence_parallel=configuration.sequence_parallel, tp_plan=configuration.tp_plan,  # type: ignore[arg-type]
+        async_tp=configuration.async_tp,
         compile=configuration.compile, attn=configuration.attn, packing=configuration.packing,  # type: ignore[arg-type]
         device=configuration.device, seed=configuration.random_seed,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -45,7 +48,7 @@ class Run:
     """One process's measurement of a configuration."""
 
     def __init__(self, configuration: Configuration, heartbeat: Heartbeat) -> None:
-        self.configuration = configuration
+        self.configuration = configuration = resolve(configuration)
         self.heartbeat = heartbeat
         self.loss = losses.find_loss(configuration.loss)
         self.strategy: Strategy = get_strategy(strategy_config(configuration))
@@ -61,6 +64,7 @@ class Run:
         """Join the group and make model, optimizer and inputs."""
         configuration, strategy = self.configuration, self.strategy
         strategy.setup_distributed()
+        set_autotuning(configuration.autotune)
         self.heartbeat.beat("load")
         actor = build_actor(
             model=configuration.model, num_layers=configuration.num_layers, attn=configuration.attn,
@@ -73,10 +77,14 @@ class Run:
             actor, configuration.optimizer, lr=configuration.lr, weight_decay=configuration.weight_decay
         )
         vocabulary = int(actor.config.vocab_size)
-        self.attention = str(actor.config._attn_implementation)
         self.actor, self.optimizer, _ = strategy.prepare((actor, optimizer, None))
         self.source = InputSource(configuration, vocabulary, strategy.dp_rank)
         self.steps = self.source.micro_batches(strategy.accumulated_gradient)
+
+    def attention(self) -> str:
+        """What computed the attention of the steps so far: transformers' name, or the kernels under a ring."""
+        kernels = ring_attention.kernels_used()
+        return f"ring: {', '.join(kernels)}" if kernels else str(network_of(self.actor).config._attn_implementation)
 
     def begin(self) -> None:
         """Enter the phase of the first step: where something is compiled, that has a deadline of its own."""
@@ -168,7 +176,7 @@ class Run:
             "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
             "matmul_flops": measure.matmul_peak(strategy.device, DTYPES[self.configuration.dtype]),
             "effective": {
-                "attention": self.attention, "device": str(strategy.device), "graphs": measure.graph_report(),
+                "attention": self.attention(), "device": str(strategy.device), "graphs": measure.graph_report(),
                 "attention_kernels": [], "communication_share": 0.0, "warmup_steps": warm,
             },
         }  # fmt: skip
@@ -185,7 +193,7 @@ def execute(
     started = time.perf_counter()
     run = make(configuration, heartbeat)
     run.build()
-    with attention_context(configuration.attn):
+    with attention_context(run.configuration.attn):
         return _measured(run, heartbeat, started, trace)
 
 
@@ -221,7 +229,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float, trace: Path | None
         "parameters": run.parameters,
         "matmul_flops": peak,
         "effective": {
-            "attention": run.attention, "device": str(run.strategy.device), "graphs": measure.graph_report(),
+            "attention": run.attention(), "device": str(run.strategy.device), "graphs": measure.graph_report(),
             "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
             "cast_seconds": profiled.cast_seconds, "warmup_steps": len(warmups), "steady": run.steady,
         },

@@ -80,8 +80,7 @@ def _defaults(gpus: int) -> dict[str, Any]:
     common = {"backend": "deepspeed", "zero_stage": 1, "num_gpus": 1, "warmup": 1}
     if not gpus:
         return {**common, "model": "llama-tiny", "fold_tokens": True, "dtype": "fp32", "device": "cpu"}
-    flash = availability.installed("flash_attn")
-    return {**common, "model": "llama-3.1-8b", "attn": "flash_attention_2" if flash else "sdpa"}
+    return {**common, "model": "llama-3.1-8b", "attn": "auto"}
 
 
 def configuration_of(options: argparse.Namespace, gpus: int, launched: int | None) -> Configuration:

@@ -134,7 +134,7 @@ def work(configuration: Configuration, folder: Path, number: int, show: Show = s
         run = Replay(configuration, heartbeat, folder / records.FILE, show)
         run.build()
         run.begin()
-        with attention_context(configuration.attn):
+        with attention_context(run.configuration.attn):
             run.replay()
         heartbeat.beat("report")
         result = run.report(run.times, run.peaks, min(configuration.warmup, configuration.steps - 1))

@@ -20,7 +20,7 @@ THRESHOLD = 0.05
 
 WAYS = (
     "backend", "zero_stage", "tp", "ring", "attn", "compile", "packing", "head", "gradient_checkpointing",
-    "cpu_offload", "reshard_after_forward", "reduce_dtype", "sequence_parallel", "tp_plan",
+    "cpu_offload", "reshard_after_forward", "reduce_dtype", "sequence_parallel", "tp_plan", "autotune", "async_tp",
 )  # fmt: skip
 """Settings that say how the work is done, not what it is."""
 NO_WORK = ("steps", "warmup", "device", "trust_remote_code", "inputs")

@@ -8,6 +8,15 @@ from torch import nn
 from bench.model import layers_of, network_of
 
 
+def set_autotuning(what: str) -> None:
+    """What Inductor tries out while it compiles, for everything that this process compiles: nothing (`none`), the
+    kernels of matrix products (`max`), the block sizes of the kernels it writes itself (`coordinate`)."""
+    from torch._inductor import config
+
+    config.max_autotune = what == "max"
+    config.coordinate_descent_tuning = what == "coordinate"
+
+
 def compile_blocks(model: nn.Module, inside_hooks: bool = False) -> int:
     """Compile every decoder layer in place; returns their number.
 

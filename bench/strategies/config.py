@@ -32,6 +32,7 @@ class StrategyConfig:
     reduce_dtype: DtypeName = "fp32"
     sequence_parallel: bool = False
     tp_plan: Literal["hf", "optimized", "llama"] = "hf"
+    async_tp: bool = False
     compile: Literal["none", "blocks", "full", "deepcompile"] = "none"
     attn: str = "sdpa"
     packing: bool = True

@@ -60,7 +60,7 @@ class DeepspeedStrategy:
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
         """Make the mesh's ring the one that attention runs over."""
         group = mesh["ring"].get_group() if mesh is not None and self.config.ring > 1 else None
-        ring = ring_attention.set_ring(group)
+        ring = ring_attention.set_ring(group, self.config.attn)
         self.ring_size, self.ring_attn_rank = (ring.size, ring.rank) if ring is not None else (1, 0)
 
     def create_optimizer(

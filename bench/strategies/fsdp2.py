@@ -19,13 +19,19 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from bench.model import describe, network_of
+from bench.model import Actor, describe, network_of
 from bench.strategies import collectives, fsdp2_groups, limits, optimizers, processes, resume, ring_attention, weights
 from bench.strategies.compilation import apply_compile
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
-from bench.strategies.tensor_parallel import apply_tensor_parallel, choose_plan
+from bench.strategies.tensor_parallel import (
+    apply_tensor_parallel,
+    choose_plan,
+    overlap_collectives,
+    split_head,
+    vocabulary_shard,
+)
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 SHARD_DIM = "dp_ring"
@@ -68,7 +74,7 @@ class FSDP2Strategy:
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
         """Make the mesh's ring the one that attention runs over."""
         group = mesh["ring"].get_group() if mesh is not None and self.config.ring > 1 else None
-        ring = ring_attention.set_ring(group)
+        ring = ring_attention.set_ring(group, self.config.attn)
         self.ring_size, self.ring_attn_rank = (ring.size, ring.rank) if ring is not None else (1, 0)
 
     def create_optimizer(
@@ -98,9 +104,7 @@ class FSDP2Strategy:
         old_names = optimizers.names_by_parameter(model)
         network = network_of(model)
         if self.tp_size > 1:
-            limits.require(self.config, self.device.type, dict(describe(network.config)))
-            plan, self.tp_plan_source = choose_plan(network, self.config.tp_plan, self.config.sequence_parallel)
-            apply_tensor_parallel(network, self.mesh["tp"], plan, self.config.sequence_parallel)
+            self._split_layers(model, network, self.mesh["tp"])
         if self.config.compile == "blocks":
             apply_compile(model, "blocks")
         self._shard(model, network)
@@ -109,6 +113,16 @@ class FSDP2Strategy:
         if optimizer is not None:
             optimizers.move_to_new_parameters(optimizer, old_names, model)
         return model, optimizer, scheduler
+
+    def _split_layers(self, model: nn.Module, network: nn.Module, mesh: DeviceMesh) -> None:
+        """Tensor parallelism. An actor takes logits that are split over the vocabulary; other models get whole ones."""
+        limits.require(self.config, self.device.type, dict(describe(network.config)))
+        plan, self.tp_plan_source = choose_plan(network, self.config.tp_plan, self.config.sequence_parallel)
+        split = split_head(network, plan) if isinstance(model, Actor) and model.head != "liger" else None
+        apply_tensor_parallel(network, mesh, split or plan)
+        overlap_collectives(mesh, self.config.async_tp)
+        if split is not None and isinstance(model, Actor):
+            model.vocabulary = vocabulary_shard(network, mesh)
 
     def _shard(self, model: nn.Module, network: nn.Module) -> None:
         dtype = DTYPES[self.config.dtype]

@@ -1,10 +1,11 @@
 """Causal attention over a sequence that is spread over the ranks of a ring.
 
 The layout is zig-zag: every document is cut into `2 * ring` equal chunks, and rank r holds chunks r and
-`2 * ring - 1 - r` of each, so that all ranks have the same causal work. Keys and values go round the ring.
-On CUDA with flash-attn the kernels of the `ring_flash_attn` package do the work; everywhere else the blocks of
-`attention_blocks` do, merged by log-sum-exp. Both are registered with transformers under one name;
-nothing in transformers is replaced.
+`2 * ring - 1 - r` of each, so that all ranks have the same causal work. Keys and values go round the ring while the
+rank works on those it has. The blocks are the kernels of `attention_blocks`, merged by log-sum-exp: cuDNN's on Hopper
+GPUs. They take documents one by one, so rows of many short ones are left to the `ring_flash_attn` package and its
+FlashAttention-2, where it is installed. Both are registered with transformers under one name; nothing in
+transformers is replaced.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from bench.strategies.attention_blocks import Block, kernel_for, merge_
+from bench.strategies.attention_blocks import Block, Kernel, cudnn_fits, kernel_for, merge_
 
 ATTENTION_NAME = "meshproof_ring"
+LONG_DOCUMENT = 2048
+"""Local positions, in the mean, from which on cuDNN's kernel document by document is faster than FlashAttention-2's
+over all of them at once."""
+VARLEN_KERNEL = "flash_attention_2"
 
 
 @dataclass(frozen=True)
@@ -29,20 +34,29 @@ class Ring:
     group: dist.ProcessGroup
     rank: int
     size: int
+    attn: str = "auto"
+    """The kernel that was asked for; `auto` and `sdpa` leave the choice to the machine and the documents."""
 
 
 _current: Ring | None = None
+_used: set[str] = set()
 
 
-def set_ring(group: dist.ProcessGroup | None) -> Ring | None:
+def set_ring(group: dist.ProcessGroup | None, attn: str = "auto") -> Ring | None:
     """Make `group` the ring of this process and register the attention; None means no ring."""
     global _current
+    _used.clear()
     if group is None:
         _current = None
         return None
-    _current = Ring(group, dist.get_rank(group), dist.get_world_size(group))
+    _current = Ring(group, dist.get_rank(group), dist.get_world_size(group), attn)
     register()
     return _current
+
+
+def kernels_used() -> list[str]:
+    """The kernels that the ring of this process has called since it was set."""
+    return sorted(_used)
 
 
 def current_ring() -> Ring | None:
@@ -71,14 +85,14 @@ def zigzag_indices(lengths: Sequence[int], rank: int, size: int) -> torch.Tensor
     return torch.cat(parts)
 
 
-def _exchange(ring: Ring, outgoing: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
+def _exchange(ring: Ring, outgoing: torch.Tensor, tag: int = 0) -> tuple[torch.Tensor, list[Any]]:
     """Start sending to the next rank and receiving from the one before; wait on what is returned."""
     incoming = torch.empty_like(outgoing)
     after = dist.get_global_rank(ring.group, (ring.rank + 1) % ring.size)
     before = dist.get_global_rank(ring.group, (ring.rank - 1) % ring.size)
     operations = [
-        dist.P2POp(dist.isend, outgoing, after, group=ring.group),
-        dist.P2POp(dist.irecv, incoming, before, group=ring.group),
+        dist.P2POp(dist.isend, outgoing, after, group=ring.group, tag=tag),
+        dist.P2POp(dist.irecv, incoming, before, group=ring.group, tag=tag),
     ]
     return incoming, dist.batch_isend_irecv(operations)
 
@@ -106,6 +120,30 @@ def _pieces(lengths: Sequence[int], source: int, rank: int) -> Iterator[tuple[sl
         start += length
 
 
+def _travels(ring: Ring, *states: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    """The stacked states of each rank, this one's first, with the rank they come from.
+
+    The next rank's are under way while the caller works on what it was given.
+    """
+    here = torch.stack(states)
+    for step in range(ring.size):
+        last = step == ring.size - 1
+        incoming, works = (here, []) if last else _exchange(ring, here)
+        yield (ring.rank - step) % ring.size, here
+        _wait(works)
+        here = incoming
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    """Documents one after the other along the positions; a single one as it is."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+
+def _running_dtype(tensor: torch.Tensor, ring: Ring) -> torch.dtype:
+    """Of sums over the blocks. Two addends are rounded once, in whatever type; more are added up in fp32."""
+    return tensor.dtype if ring.size <= 2 else torch.float32
+
+
 class RingAttention(torch.autograd.Function):
     """Forward and backward of the ring. Local shapes: (batch, heads, local positions, head size)."""
 
@@ -118,69 +156,83 @@ class RingAttention(torch.autograd.Function):
         lengths: tuple[int, ...],
         scale: float,
         ring: Ring,
+        kernel: Kernel,
     ) -> torch.Tensor:
-        """`lengths` are the local lengths of the documents; heads of keys and queries are equal in number."""
-        kernel = kernel_for(query)
-        output = torch.zeros_like(query, dtype=torch.float32)
-        lse = torch.full(query.shape[:3], float("-inf"), dtype=torch.float32, device=query.device)
-        travelling = torch.stack((key, value)).contiguous()
-        for step in range(ring.size):
-            last = step == ring.size - 1
-            incoming, works = (travelling, []) if last else _exchange(ring, travelling)
-            source = (ring.rank - step) % ring.size
-            for rows, columns, causal in _pieces(lengths, source, ring.rank):
-                k, v = travelling[0][:, :, columns], travelling[1][:, :, columns]
-                block = kernel.forward(query[:, :, rows], k, v, causal, scale)
+        """`lengths` are the local lengths of the documents."""
+        output = lse = query.new_empty(0)
+        for source, (keys, values) in _travels(ring, key, value):
+            pieces = list(_pieces(lengths, source, ring.rank))
+            blocks = [
+                kernel.forward(query[:, :, rows], keys[:, :, columns], values[:, :, columns], causal, scale)
+                for rows, columns, causal in pieces
+            ]
+            if source == ring.rank:
+                output = _joined([block.output for block in blocks]).to(_running_dtype(query, ring))
+                lse = _joined([block.lse for block in blocks])
+                continue
+            for (rows, _, _), block in zip(pieces, blocks, strict=True):
                 merge_(output[:, :, rows], lse[:, :, rows], block)
-            _wait(works)
-            travelling = incoming
         result = output.to(query.dtype)
         ctx.save_for_backward(query, key, value, result, lse)
-        ctx.lengths, ctx.scale, ctx.ring = lengths, scale, ring
+        ctx.lengths, ctx.scale, ctx.ring, ctx.kernel = lengths, scale, ring, kernel
         return result
 
     @staticmethod
-    def backward(
-        ctx: Any, *grads: torch.Tensor
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, None, None, None]:
-        """Gradients of keys and values travel with them and are home again after a whole round."""
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of keys and values follow them around, one step behind, and need no step for their own rank."""
         query, key, value, result, lse = ctx.saved_tensors
-        ring, grad = ctx.ring, grads[0].contiguous()
-        kernel = kernel_for(query)
-        grad_query = torch.zeros_like(query, dtype=torch.float32)
-        travelling = torch.stack((key, value)).contiguous()
-        grad_travelling = torch.zeros_like(travelling, dtype=torch.float32)
-        for step in range(ring.size):
-            last = step == ring.size - 1
-            incoming, works = (travelling, []) if last else _exchange(ring, travelling)
-            source = (ring.rank - step) % ring.size
+        ring: Ring = ctx.ring
+        grad = grads[0] if grads[0].stride(-1) == 1 else grads[0].contiguous()
+        grad_query = own = travelling = query.new_empty(0)
+        works: list[Any] = []
+        for step, (source, (keys, values)) in enumerate(_travels(ring, key, value)):
+            found = []
             for rows, columns, causal in _pieces(ctx.lengths, source, ring.rank):
-                k, v = travelling[0][:, :, columns], travelling[1][:, :, columns]
-                merged = Block(result[:, :, rows].contiguous(), lse[:, :, rows].contiguous())
-                piece = kernel.backward(grad[:, :, rows], query[:, :, rows], k, v, merged, causal, ctx.scale)
-                grad_query[:, :, rows] += piece.query
-                grad_travelling[0][:, :, columns] += piece.key
-                grad_travelling[1][:, :, columns] += piece.value
+                merged = Block(result[:, :, rows], lse[:, :, rows])
+                k, v = keys[:, :, columns], values[:, :, columns]
+                piece = ctx.kernel.backward(grad[:, :, rows], query[:, :, rows], k, v, merged, causal, ctx.scale)
+                found.append((rows, columns, piece))
+            if source == ring.rank:
+                grad_query = _joined([piece.query for *_, piece in found]).to(_running_dtype(query, ring))
+                own = torch.stack([_joined([piece[part] for *_, piece in found]) for part in (1, 2)])
+                continue
             _wait(works)
-            travelling = incoming
-            if ring.size > 1:
-                grad_travelling, works = _exchange(ring, grad_travelling)
-                _wait(works)
-        grad_key, grad_value = grad_travelling.to(key.dtype)
-        return grad_query.to(query.dtype), grad_key, grad_value, None, None, None
+            outgoing = _running_sum(travelling, step, keys, ring)
+            for rows, columns, piece in found:
+                grad_query[:, :, rows] += piece.query
+                outgoing[0][:, :, columns] += piece.key
+                outgoing[1][:, :, columns] += piece.value
+            travelling, works = _exchange(ring, outgoing, tag=1)
+        _wait(works)
+        if ring.size > 1:
+            own = own.to(torch.promote_types(own.dtype, travelling.dtype)) + travelling
+        grad_key, grad_value = own.to(key.dtype)
+        return grad_query.to(query.dtype), grad_key, grad_value, None, None, None, None
 
 
-def _repeat_heads(states: torch.Tensor, times: int) -> torch.Tensor:
-    return states if times == 1 else states.repeat_interleave(times, dim=1)
+def _running_sum(arrived: torch.Tensor, step: int, keys: torch.Tensor, ring: Ring) -> torch.Tensor:
+    """What the ranks before this one found for the keys and values in hand: nothing yet in the first step.
+
+    The first of them has one addend, which needs no more than the kernel's own type.
+    """
+    if step > 1:
+        return arrived.to(_running_dtype(keys, ring))
+    return torch.zeros((2, *keys.shape), dtype=keys.dtype, device=keys.device)
 
 
 def ring_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: Sequence[int], scale: float, ring: Ring
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: Sequence[int],
+    scale: float,
+    ring: Ring,
+    kernel: Kernel | None = None,
 ) -> torch.Tensor:
-    """Attention of local (batch, heads, positions, head size) tensors; fewer key heads are repeated."""
-    groups = query.shape[1] // key.shape[1]
-    repeated = _repeat_heads(key, groups), _repeat_heads(value, groups)
-    result: torch.Tensor = RingAttention.apply(query.contiguous(), *repeated, tuple(lengths), scale, ring)
+    """Attention of local (batch, heads, positions, head size) tensors; keys may have fewer heads than queries."""
+    result: torch.Tensor = RingAttention.apply(
+        query, key, value, tuple(lengths), scale, ring, kernel or kernel_for(query)
+    )
     return result
 
 
@@ -227,20 +279,37 @@ def _attention_forward(
     if attention_mask is not None or dropout or sliding_window or softcap:
         raise ValueError("ring attention is causal over packed documents: no mask, dropout, window or soft cap")
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    local = query.shape[2]
-    lengths = ring_lengths if ring_lengths is not None else (local,)
-    kernel = _flash_kernels() if query.is_cuda and query.dtype != torch.float32 else None
-    if kernel is not None and cu_seq_lens_q is not None:
-        if query.shape[0] != 1:
-            raise ValueError("the zig-zag kernels take packed documents: a batch of one row")
-        packed = (states[0].transpose(0, 1) for states in (query, key, value))
-        output = kernel(
-            *packed, cu_seq_lens_q, max_length_q or max(lengths), softmax_scale=scale, causal=True,
-            group=_current.group,
-        )  # fmt: skip
-        return output.unsqueeze(0), None
-    output = ring_attention(query, key, value, lengths, scale, _current)
+    lengths = ring_lengths if ring_lengths is not None else (query.shape[2],)
+    if cu_seq_lens_q is not None and _takes_varlen(_current.attn, query, lengths):
+        longest = max_length_q or max(lengths)
+        return _varlen(query, key, value, cu_seq_lens_q, longest, scale, _current.group), None
+    kernel = kernel_for(query, _current.attn)
+    _used.add(kernel.name)
+    output = ring_attention(query, key, value, lengths, scale, _current, kernel)
     return output.transpose(1, 2).contiguous(), None
+
+
+def _takes_varlen(attn: str, query: torch.Tensor, lengths: Sequence[int]) -> bool:
+    """Whether the kernel that takes all documents at once is asked for, or is there and the faster one."""
+    if attn not in ("auto", "sdpa", VARLEN_KERNEL) or not query.is_cuda or query.dtype == torch.float32:
+        return False
+    long = sum(lengths) >= LONG_DOCUMENT * len(lengths)
+    if attn != VARLEN_KERNEL and long and cudnn_fits(query):
+        return False
+    return query.shape[0] == 1 and _flash_kernels() is not None
+
+
+def _varlen(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, cu_seq_lens: torch.Tensor, longest: int,
+    scale: float, group: dist.ProcessGroup,
+) -> torch.Tensor:  # fmt: skip
+    """All documents of a packed row at once, (1, positions, heads, head size)."""
+    _used.add(VARLEN_KERNEL)
+    kernel = _flash_kernels()
+    assert kernel is not None
+    packed = (states[0].transpose(0, 1) for states in (query, key, value))
+    output: torch.Tensor = kernel(*packed, cu_seq_lens, longest, softmax_scale=scale, causal=True, group=group)
+    return output.unsqueeze(0)
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:

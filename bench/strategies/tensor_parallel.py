@@ -23,9 +23,13 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from bench.strategies.sequence_parallel import FusedColumns, ScatteredRows
+from bench.strategies.vocabulary import VocabularyShard
+
 Plan = dict[str, str]
 HEADS_DIM = 2  # per-head norms see (batch, positions, heads, head size)
 
+ATTENTION_COLUMNS, MLP_COLUMNS = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
 LLAMA_LAYER: Plan = {
     "model.layers.*.self_attn.q_proj": "colwise",
     "model.layers.*.self_attn.k_proj": "colwise",
@@ -35,11 +39,19 @@ LLAMA_LAYER: Plan = {
     "model.layers.*.mlp.up_proj": "colwise",
     "model.layers.*.mlp.down_proj": "rowwise",
 }
+SEQUENCE_LAYER: Plan = {
+    "model.layers.*.self_attn": "fused_attention",
+    "model.layers.*.self_attn.o_proj": "scattered_rows",
+    "model.layers.*.mlp": "fused_mlp",
+    "model.layers.*.mlp.down_proj": "scattered_rows",
+}
+"""What takes `LLAMA_LAYER`'s place where activations between the blocks are split along the positions."""
 HEAD_NORMS: Plan = {
     "model.layers.*.self_attn.q_norm": "replicated_with_grad_allreduce",
     "model.layers.*.self_attn.k_norm": "replicated_with_grad_allreduce",
 }
-VOCABULARY: Plan = {"model.embed_tokens": "embedding_rowwise", "lm_head": "colwise_gather_output"}
+HEAD = "lm_head"
+VOCABULARY: Plan = {"model.embed_tokens": "embedding_rowwise", HEAD: "colwise_gather_output"}
 LLAMA_NORMS = ("input_layernorm", "post_attention_layernorm")
 GEMMA_NORMS = (*LLAMA_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
@@ -57,13 +69,19 @@ class _Chain(ParallelStyle):
         return module
 
 
-def _style(name: str, sequence_parallel: bool) -> ParallelStyle | None:
+def _style(name: str) -> ParallelStyle | None:
     """The torch style of a name; None for what needs no style; `ValueError` for a name without meaning here."""
     along = Shard(1)
     if name == "colwise":
         return ColwiseParallel()
     if name == "rowwise":
-        return RowwiseParallel(output_layouts=along) if sequence_parallel else RowwiseParallel()
+        return RowwiseParallel()
+    if name == "fused_attention":
+        return FusedColumns(*ATTENTION_COLUMNS)
+    if name == "fused_mlp":
+        return FusedColumns(*MLP_COLUMNS)
+    if name == "scattered_rows":
+        return ScatteredRows()
     if name in ("colwise_gather_output", "colwise_rep"):
         return ColwiseParallel(output_layouts=Replicate())
     if name == "embedding_rowwise":
@@ -73,7 +91,7 @@ def _style(name: str, sequence_parallel: bool) -> ParallelStyle | None:
         # sharded over heads it is partial, and whoever reduces gradients sees that it is.
         return SequenceParallel(sequence_dim=HEADS_DIM, use_local_output=True)
     if name == "norm":
-        return SequenceParallel(sequence_dim=1)
+        return SequenceParallel(sequence_dim=1, use_local_output=True)
     if name == "norm_gather_output":
         return _Chain(
             SequenceParallel(sequence_dim=1),
@@ -81,12 +99,6 @@ def _style(name: str, sequence_parallel: bool) -> ParallelStyle | None:
         )
     if name == "scatter_input":
         return PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(along,), use_local_output=True)
-    if name == "gather_input":
-        return PrepareModuleInput(input_layouts=(along,), desired_input_layouts=(Replicate(),))
-    if name == "gather_hidden_states":
-        return PrepareModuleInput(
-            input_kwarg_layouts={"hidden_states": along}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
-        )
     if name in ("replicate", "replicated"):
         return None
     raise ValueError(f"tensor-parallel style {name!r} has no counterpart here; use --tp-plan llama")
@@ -107,21 +119,21 @@ def get_hf_tp_plan(model: nn.Module) -> Plan:
     return {**plan, **(getattr(type(model), "_tp_plan", None) or {})}
 
 
-def _sequence_entries(norms: tuple[str, ...]) -> Plan:
-    """What sequence parallelism adds: activations between the blocks are split along the positions."""
+def _layers(sequence_parallel: bool, norms: tuple[str, ...]) -> Plan:
+    """The decoder layers; with sequence parallelism, activations between their blocks are split along the positions."""
+    if not sequence_parallel:
+        return LLAMA_LAYER
     return {
         "model.layers.0": "scatter_input",
         **{f"model.layers.*.{norm}": "norm" for norm in norms},
-        "model.layers.*.self_attn": "gather_hidden_states",
-        "model.layers.*.mlp": "gather_input",
+        **SEQUENCE_LAYER,
         "model.norm": "norm_gather_output",
     }
 
 
 def get_llama_tp_plan(sequence_parallel: bool = False) -> Plan:
     """Column-parallel into attention and MLP, row-parallel out of them: fits every Llama-shaped model."""
-    extra = _sequence_entries(LLAMA_NORMS) if sequence_parallel else {}
-    return {**LLAMA_LAYER, **VOCABULARY, **extra}
+    return {**_layers(sequence_parallel, LLAMA_NORMS), **VOCABULARY}
 
 
 def get_qwen_tp_plan(sequence_parallel: bool = False) -> Plan:
@@ -131,8 +143,7 @@ def get_qwen_tp_plan(sequence_parallel: bool = False) -> Plan:
 
 def get_gemma_tp_plan(sequence_parallel: bool = False) -> Plan:
     """Gemma 3: norms per head, and norms behind attention and MLP as well as before them."""
-    extra = _sequence_entries(GEMMA_NORMS) if sequence_parallel else {}
-    return {**LLAMA_LAYER, **VOCABULARY, **HEAD_NORMS, **extra}
+    return {**_layers(sequence_parallel, GEMMA_NORMS), **VOCABULARY, **HEAD_NORMS}
 
 
 def get_optimized_tp_plan(model: nn.Module, sequence_parallel: bool = False) -> Plan | None:
@@ -170,7 +181,36 @@ def _is_tied(model: nn.Module) -> bool:
     return head is not None and head.weight is embedding.weight
 
 
-def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan, sequence_parallel: bool) -> list[str]:
+def split_head(model: nn.Module, plan: Plan) -> Plan | None:
+    """The plan with a head that leaves its logits split over the vocabulary; None where it does not split the head."""
+    if _is_tied(model) or plan.get(HEAD) not in ("colwise_gather_output", "colwise_rep"):
+        return None
+    return {**plan, HEAD: "colwise"}
+
+
+def vocabulary_shard(model: nn.Module, mesh: DeviceMesh) -> VocabularyShard:
+    """The stretch of the vocabulary that this rank's slice of a split head answers for."""
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    start = min(mesh.get_local_rank() * -(-vocabulary // mesh.size()), vocabulary)
+    return VocabularyShard(mesh.get_group(), start)
+
+
+def overlap_collectives(mesh: DeviceMesh, wanted: bool) -> None:
+    """Whether the compiler cuts the products beside a gather or a reduction in pieces, so that both run at once.
+
+    It does so within compiled layers, over memory that the GPUs of a host share, and only where sequence parallelism
+    gathers before a product and reduces behind one. The setting is the whole process's.
+    """
+    from torch._inductor import config
+
+    config._micro_pipeline_tp = wanted
+    if wanted:
+        from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+
+        enable_symm_mem_for_group(mesh.get_group().group_name)
+
+
+def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan) -> list[str]:
     """Shard the modules of a causal language model in place; returns the patterns that matched nothing.
 
     Raises `ValueError` when no pattern matches, which means the plan is for another kind of model.
@@ -184,7 +224,7 @@ def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan, sequen
         modules = _matching(model, pattern)
         if not modules:
             unmatched.append(pattern)
-        style = _style(name, sequence_parallel)
+        style = _style(name)
         if style is not None:
             for module in modules:
                 styles.setdefault(module, []).append(style)

@@ -106,7 +106,7 @@ def work(configuration: Configuration, folder: Path, number: int) -> None:
         run = Training(configuration, heartbeat, folder, orders)
         run.build()
         run.begin()
-        with attention_context(configuration.attn):
+        with attention_context(run.configuration.attn):
             run.train(log)
         heartbeat.beat("report")
         result = run.results(log)

@@ -169,6 +169,8 @@ def test_a_row_depends_on_the_packages_that_it_uses() -> None:
     assert "deepspeed" not in identity.packages(Configuration(backend="fsdp2"))
     assert "deepspeed" in identity.packages(Configuration(backend="deepspeed"))
     assert "flash-attn" in identity.packages(Configuration(attn="flash_attention_2"))
+    assert "flash-attn" not in identity.packages(Configuration(attn="flash_attention_4"))
+    assert {"flash-attn", "flash-attn-4"} <= set(identity.packages(Configuration(attn="auto")))
     then = {"versions": {"torch": "2.13", "deepspeed": "0.19"}}
     now = json.loads(json.dumps({"versions": {"torch": "2.13", "deepspeed": "0.20"}}))
     assert identity.differences(Configuration(backend="ddp"), then, now) == []

@@ -93,9 +93,11 @@ def test_losses_and_gradients_are_those_of_one_process(
 def test_tensor_parallelism_fits_norms_per_head_and_tied_embeddings(model: str, tmp_path: Path) -> None:
     path = str(tmp_path / "gradients.pt")
     (expected,) = run_group(1, jobs.train, make("ddp", 1, "plain"), model, 2, None, path)
-    results = run_group(2, jobs.train, make("fsdp2", 2, "tp2"), model, 2, path, None)
-    assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
-    assert max(results[0]["gradient_errors"]) < 1e-4
+    for split in (False, True):
+        config = replace(make("fsdp2", 2, "tp2"), sequence_parallel=split)
+        results = run_group(2, jobs.train, config, model, 2, path, None)
+        assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+        assert max(results[0]["gradient_errors"]) < 1e-4
 
 
 @pytest.mark.parametrize("plan", ["optimized", "llama"])
@@ -105,7 +107,8 @@ def test_sequence_parallelism_gives_the_same_gradients(
     expected, path = reference
     config = replace(make("fsdp2", 2, "tp2"), sequence_parallel=True, tp_plan=plan)
     results = run_group(2, jobs.train, config, "llama-tiny", STEPS, path, None)
-    assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+    assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-6)
+    assert results[0]["gradient_errors"][0] < 1e-6  # before the first step: later ones have Adam's differences in them
     assert max(results[0]["gradient_errors"]) < 1e-4
 
 

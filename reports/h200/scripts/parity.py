@@ -2,8 +2,9 @@
 
     torchrun --standalone --nproc-per-node=4 parity.py OUT.jsonl CELL [CELL ...]
 
-A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:broken]`, BACKEND one of ddp, fsdp2, zero0 to zero3. `broken`
-reduces FSDP2's gradients over data-parallel ranks alone. Write the reference, zero2, first.
+A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:exact][:broken]`, BACKEND one of ddp, fsdp2,
+zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` the attention's kernel, `exact` eager
+attention in fp32. `broken` reduces FSDP2's gradients over data-parallel ranks alone. Write the reference first.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ COMMON = {
 }  # fmt: skip
 
 
+PARTS: dict[str, dict[str, Any]] = {
+    "full-head": {"head": "full"}, "sp": {"sequence_parallel": True, "tp_plan": "optimized"},
+    "async": {"async_tp": True}, "cudnn": {"attn": "sdpa_cudnn"}, "exact": {"attn": "eager", "dtype": "fp32"},
+}  # fmt: skip
+
+
 def configure(cell: str, world: int) -> Configuration:
     backend, *rest = cell.split(":")
     values: dict[str, Any] = {**COMMON, "num_gpus": world, "backend": backend}
@@ -42,8 +49,7 @@ def configure(cell: str, world: int) -> Configuration:
     for part in rest:
         if part == "blocks":
             values["compile"] = "blocks"
-        if part == "full-head":
-            values["head"] = "full"
+        values |= PARTS.get(part, {})
         for name in ("tp", "ring"):
             if part.startswith(name):
                 values[name] = int(part.removeprefix(name))
@@ -65,7 +71,7 @@ def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     with attention_context(configuration.attn):
         for _ in range(STEPS):
             run.step(no_phase)
-    return {"losses": run.losses, "grad_norms": run.grad_norms, "attention": run.attention}
+    return {"losses": run.losses, "grad_norms": run.grad_norms, "attention": run.attention()}
 
 
 def main(target: Path, cells: list[str]) -> None:

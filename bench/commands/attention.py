@@ -1,0 +1,152 @@
+"""`python -m bench attention`: how fast each attention kernel is here, forward and backward, and how exact."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import availability, environment
+from bench.attention import needs, suite
+from bench.attention.shapes import Heads, Shape
+from bench.cli import FAILED, OK, USAGE
+from bench.launch import local
+from bench.parsing import Parser
+from bench.pickles import one_line
+
+SECONDS = 900
+"""Of one kernel on all shapes, its compilation included."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one process measures: a kernel on every shape."""
+
+    kernel: str
+    shapes: tuple[Shape, ...]
+    device: str
+    dtype: str
+    warmup: int
+    steps: int
+
+    def to_json(self) -> str:
+        plain = {name: getattr(self, name) for name in ("kernel", "device", "dtype", "warmup", "steps")}
+        return json.dumps({**plain, "shapes": [shape.as_dict() for shape in self.shapes]})
+
+
+def _texts(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise argparse.ArgumentTypeError(f"{text!r} lists nothing")
+    return parts
+
+
+def _kernels(text: str) -> list[str]:
+    wrong = [part for part in _texts(text) if part not in needs.NAMES]
+    if wrong:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r}: choose from {', '.join(needs.NAMES)}")
+    return _texts(text)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 10000")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench attention`."""
+    p = Parser(prog="bench attention", description=__doc__)
+    p.add_argument("--kernels", type=_kernels, default=list(needs.NAMES), help="default: all; names as in --attn")
+    p.add_argument("--lengths", type=_texts, help="LENGTH or DOCUMENTSxLENGTH, packed; default: 8192,32768,10x868 on a "
+                   "GPU, 256,1024,4x256 without one")  # fmt: skip
+    p.add_argument("--heads", type=_texts, help="HEADSxKEYHEADSxSIZE; default: 32x8x128, without a GPU 8x4x64")
+    p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), help="default: bf16, without a GPU fp32")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU if there is one")
+    p.add_argument("--processes", type=_count, default=2, help="processes per kernel, in turns; default 2")
+    p.add_argument("--warmup", type=_count, default=5, help="steps before those that count; default 5")
+    p.add_argument("--steps", type=_count, default=15, help="steps of a process; default 15")
+    p.add_argument("--output", type=Path, default=Path("results"), help="default ./results: its folder `attention`")
+    p.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    return p
+
+
+def _requests(options: argparse.Namespace) -> list[Request]:
+    """One per kernel. Raises `ValueError` for shapes that are none, and for a GPU that is not there."""
+    gpu = bool(environment.gpus())
+    if options.device == "cuda" and not gpu:
+        raise ValueError("no GPU is visible: run with --device cpu")
+    cuda = gpu and options.device != "cpu"
+    heads = [Heads.parse(text) for text in options.heads or ["32x8x128" if cuda else "8x4x64"]]
+    lengths = options.lengths or (["8192", "32768", "10x868"] if cuda else ["256", "1024", "4x256"])
+    shapes = tuple(Shape.parse(text, each) for each in heads for text in lengths)
+    dtype = options.dtype or ("bf16" if cuda else "fp32")
+    device = "cuda" if cuda else "cpu"
+    return [Request(k, shapes, device, dtype, options.warmup, options.steps) for k in dict.fromkeys(options.kernels)]
+
+
+def _measured(request: Request, folder: Path) -> list[dict[str, Any]]:
+    """The rows of one process; those that it did not come to end as crashes with its last line."""
+    asked, answer = folder / "request.json", folder / "answer.jsonl"
+    asked.write_text(request.to_json(), encoding="utf-8")
+    answer.write_text("", encoding="utf-8")
+    command = [sys.executable, "-m", "bench.attention.worker", str(asked), str(answer)]
+    try:
+        done = subprocess.run(
+            command, env=local.environment(1), capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        lines = done.stderr.strip().splitlines()
+        status, message = "crash", lines[-1] if lines else f"exit status {done.returncode}"
+    except subprocess.TimeoutExpired:
+        status, message = "hang", f"no end after {SECONDS} s"
+    rows = [json.loads(line) for line in answer.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    rest = request.shapes[len(rows) :]
+    return rows + [suite.ended(request.kernel, shape, status, message) for shape in rest]
+
+
+def _run(requests: Sequence[Request], processes: int) -> list[list[dict[str, Any]]]:
+    """Per kernel and shape, what each process found. Process n of every kernel runs before process n + 1 of any."""
+    found: dict[tuple[str, Shape], list[dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(processes):
+            for request in requests:
+                missing = needs.lacking(request.kernel, request.device, request.dtype)
+                if missing is None:
+                    rows = _measured(request, Path(folder))
+                else:
+                    rows = [suite.ended(request.kernel, shape, "unsupported", missing) for shape in request.shapes]
+                for shape, row in zip(request.shapes, rows, strict=True):
+                    found.setdefault((request.kernel, shape), []).append(row)
+    return list(found.values())
+
+
+def _described() -> dict[str, Any]:
+    return {"versions": environment.versions(), "gpus": environment.gpus(), "platform": platform.platform()}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 all ok, unsupported or too large for the memory, 1 a crash or hang, 2 wrong usage."""
+    options = parser().parse_args(arguments)
+    if not availability.installed("torch"):
+        print(f"bench attention: torch is not installed: {availability.INSTALL['torch']}", file=sys.stderr)
+        return USAGE
+    try:
+        requests = _requests(options)
+        folder = options.output / "attention"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (ValueError, OSError) as error:
+        print(f"bench attention: {one_line(error)}", file=sys.stderr)
+        return USAGE
+    rows = [suite.joined(several) for several in _run(requests, options.processes)]
+    first = requests[0]
+    suite.write(folder, rows, _described(), {"device": first.device, "dtype": first.dtype})
+    print(suite.render(rows, options.markdown))
+    print(f"results: {folder}")
+    return OK if all(row["status"] in ("ok", "unsupported", "oom") for row in rows) else FAILED

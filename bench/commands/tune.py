@@ -1,0 +1,153 @@
+"""`python -m bench tune`: search the fastest settings of a model on these GPUs, within the memory that is predicted."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench import environment
+from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.commands.plan import memory_size, positive
+from bench.configuration import CHOICES, Configuration, ConfigurationError, parse
+from bench.expansion import defaults as run_defaults
+from bench.parsing import Parser
+from bench.text import grid
+from bench.tuning import BACKENDS, NOT_RUN, Search, Trial, axes
+
+HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
+BATCHES = (1, 2, 4, 8)
+
+
+def _backends(text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names or any(name not in BACKENDS for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(BACKENDS)}")
+    return names
+
+
+def _batches(text: str) -> list[int]:
+    return [positive(part.strip()) for part in text.split(",")]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `bench tune`."""
+    p = Parser(prog="bench tune", description=__doc__)
+    p.add_argument("--model", help="preset, config.json, directory or hub name; default: as in bench run")
+    p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=positive, help="processes; default: one per GPU, or 2")
+    p.add_argument("--num-layers", type=positive, help="of the model, fewer than it has: rows take less time")
+    p.add_argument("--seq-len", type=positive, help="positions of a synthetic row")
+    p.add_argument("--tp", type=positive, default=1, help="tensor-parallel size, which is not varied; default 1")
+    p.add_argument("--ring", type=positive, default=1, help="ring size, which is not varied; default 1")
+    p.add_argument("--dtype", choices=CHOICES["dtype"], help="default: bf16, without a GPU fp32")
+    p.add_argument("--backends", type=_backends, default=["fsdp2", "zero2", "zero3", "ddp"],
+                   help="default fsdp2,zero2,zero3,ddp")  # fmt: skip
+    p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")
+    p.add_argument("--memory", type=memory_size, help="of one GPU, such as 80GB; default: what the smallest one has")
+    p.add_argument("--steps", type=positive, default=5, help="timed steps of a row; default 5")
+    p.add_argument(
+        "--output", type=Path, default=Path("results"), help="default ./results; rows there are not run again"
+    )
+    p.add_argument("--quiet", action="store_true", help="no progress, the table alone")
+    return p
+
+
+def _memory(options: argparse.Namespace, gpus: list[dict[str, str]]) -> float:
+    """Bytes per GPU; without GPUs no bound but what is asked for."""
+    if options.memory is not None:
+        return float(options.memory)
+    totals = [float(gpu["memory.total"]) * 2**20 for gpu in gpus if gpu.get("memory.total", "").isdigit()]
+    return min(totals, default=float("inf"))
+
+
+def _start(options: argparse.Namespace, gpus: int) -> Configuration:
+    """Raises `ConfigurationError` for settings that cannot be."""
+    settings = run_defaults(gpus)
+    if options.model is not None:
+        settings.pop("num_layers", None)
+    for name in ("model", "num_gpus", "num_layers", "seq_len", "tp", "ring", "dtype", "steps"):
+        value = getattr(options, name)
+        if value is not None:
+            settings[name] = value
+    return parse({
+        **settings, **BACKENDS[options.backends[0]], "full_length": True, "warmup": 2,
+        "micro_batch_size": options.micro_batch_sizes[0],
+    })  # fmt: skip
+
+
+def _cells(trial: Trial) -> list[str]:
+    c = trial.configuration
+    parts = [c.label(), f"batch {c.micro_batch_size}"] + ["checkpointing"] * c.gradient_checkpointing
+    parts += ["no reshard"] * (not c.reshard_after_forward) + [f"autotune {c.autotune}"] * (c.autotune != "none")
+    return [
+        ", ".join(parts), trial.status, f"{trial.speed:,.0f}" if trial.speed else "-",
+        f"{trial.predicted / 1e9:.1f}" if trial.predicted else "-", trial.message,
+    ]  # fmt: skip
+
+
+def command_of(configuration: Configuration) -> str:
+    """The line that measures it: `bench run` with every setting that is not its default."""
+    words = ["python", "-m", "bench", "run"]
+    names = {"reshard_after_forward": "--no-reshard", "packing": "--no-packing", "backward": "--no-backward"}
+    default = asdict(Configuration())
+    given: dict[str, Any] = {k: v for k, v in asdict(configuration).items() if v != default[k]}
+    # What `bench run` has another default for on some machine is always said.
+    for name in ("backend", "num_gpus", "model", "dtype", "attn", "seq_len", "warmup", "steps", "num_layers"):
+        if (value := getattr(configuration, name)) is not None:
+            given[name] = value
+    for name, value in given.items():
+        if value is False:
+            words.append(names[name])
+        else:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0 with a best row, 1 where none ran, 2 wrong usage, 130 interrupted."""
+    from bench.sweep import Interrupted, Sweep, refusal
+
+    options = parser().parse_args(arguments)
+    gpus = environment.gpus()
+    try:
+        start = _start(options, len(gpus))
+        options.output.mkdir(parents=True, exist_ok=True)
+    except (ConfigurationError, OSError) as error:
+        print(f"bench tune: {error}", file=sys.stderr)
+        return USAGE
+
+    def measure(configurations: Sequence[Configuration]) -> Sequence[dict[str, Any]]:
+        return Sweep(configurations, options.output, processes=1, quiet=options.quiet, gpus=len(gpus)).run()
+
+    def refuse(configuration: Configuration) -> str | None:
+        refused = refusal(configuration, len(gpus))
+        return refused[0] if refused else None
+
+    varied = axes(options.backends, options.micro_batch_sizes, bool(gpus))
+    search = Search(varied, measure, refuse, _memory(options, gpus))
+    try:
+        best = search.run(start)
+    except Interrupted:
+        print(_table(search))
+        print("interrupted: the same command goes on from here")
+        return INTERRUPTED
+    return _show(search, best)
+
+
+def _table(search: Search) -> str:
+    trials = sorted(search.trials.values(), key=lambda trial: -trial.speed)
+    return grid([_cells(trial) for trial in trials], HEADERS)
+
+
+def _show(search: Search, best: Trial | None) -> int:
+    print(_table(search))
+    if best is None:
+        print("no row ran: give --memory, smaller --micro-batch-sizes, more --gpus or fewer --num-layers")
+        return FAILED
+    ran = sum(trial.status not in NOT_RUN for trial in search.trials.values())
+    print(f"{ran} rows run, {len(search.trials) - ran} left out. The fastest:\n{command_of(best.configuration)}")
+    return OK

@@ -1,0 +1,101 @@
+"""Where a step's device time goes: milliseconds by kernel, of forward and backward, after a warm-up.
+
+    torchrun --standalone --nproc-per-node=2 kernels.py CELLS.jsonl OUT.jsonl
+
+Each line of CELLS holds the settings of a `bench.configuration.Configuration`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+from many import forget
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from bench import measure
+from bench.configuration import model_facts, parse
+from bench.flops import per_token
+from bench.heartbeat import Heartbeat
+from bench.model import attention_context
+from bench.strategies import processes
+from bench.training import no_phase
+from bench.worker import Run
+
+
+def busy(events: Any) -> float:
+    """Milliseconds in which at least one kernel ran."""
+    spans = sorted((e.time_range.start, e.time_range.end) for e in events if e.device_type == DeviceType.CUDA)
+    total, until = 0.0, float("-inf")
+    for start, end in spans:
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total / 1e3
+
+
+def kernels(run: Run) -> dict[str, float]:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        run.step(no_phase)
+        torch.cuda.synchronize()
+    times = {event.key[:110]: event.self_device_time_total / 1e3 for event in recorded.key_averages()}
+    host = {event.key[:90]: event.self_cpu_time_total / 1e3 for event in recorded.key_averages()}
+    print("host", sorted(host.items(), key=lambda pair: -pair[1])[:25], flush=True)
+    times["busy"] = busy(recorded.events())
+    return dict(sorted(((k, v) for k, v in times.items() if v > 0.3), key=lambda pair: -pair[1])[:30])
+
+
+def measured(line: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
+    configuration = parse({**json.loads(line), "num_gpus": world})
+    run = Run(configuration, heartbeat)
+    run.build()
+    with attention_context(configuration.attn):
+        run.warm_up()
+        times = run.measure()
+        shown = kernels(run)
+    phases = {name: statistics.median(t[name] for t in times) for name in times[0]}
+    seconds = phases["forward"] + phases["backward"]
+    facts = model_facts(configuration.model, configuration.num_layers)
+    length = configuration.seq_len
+    flops = per_token(facts, length).model * length * configuration.dp * configuration.rows
+    return {
+        "settings": json.loads(line), "milliseconds": {k: 1e3 * v for k, v in phases.items()},
+        "tflops_per_gpu": flops / seconds / world / 1e12, "attention": run.attention(),
+        "peak": measure.matmul_peak(run.strategy.device, torch.bfloat16) / 1e12,
+        "memory_gb": torch.cuda.max_memory_allocated() / 1e9, "losses": run.losses, "kernels": shown,
+        "graphs": measure.graph_report(),
+    }  # fmt: skip
+
+
+def main(cells: Path, target: Path) -> None:
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    heartbeat = Heartbeat(Path(tempfile.mkdtemp()), rank)
+    for line in filter(None, cells.read_text().splitlines()):
+        torch.cuda.reset_peak_memory_stats()
+        try:
+            row = measured(line, world, heartbeat)
+        except Exception as error:
+            traceback.print_exc()
+            row = {"settings": json.loads(line), "error": f"{type(error).__name__}: {error}"[:600]}
+        forget()
+        if rank == 0:
+            with target.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            brief = {k: v for k, v in row.items() if k not in ("kernels", "losses")}
+            print(json.dumps(brief), flush=True)
+            for name, spent in list(row.get("kernels", {}).items())[:14]:
+                print(f"   {spent:8.2f} ms  {name}", flush=True)
+    processes.leave()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(0)
