@@ -13,24 +13,6 @@ TAIL = "    return path\n"
 
 CASES = [
     (
-        "MP501",
-        f"{HEAD}    if dist.get_rank() == 0:\n        write(model, path)\n\n        # all of it is there\n"
-        f"        dist.barrier()  # wait\n{TAIL}",
-        f"{HEAD}    if dist.get_rank() == 0:\n        write(model, path)\n    # all of it is there\n"
-        f"    dist.barrier()  # wait\n{TAIL}",
-    ),
-    (
-        "MP501",
-        f"{HEAD}    if dist.get_rank() == 0:\n        dist.barrier()  # wait\n        write(model, path)\n{TAIL}",
-        f"{HEAD}    dist.barrier()  # wait\n    if dist.get_rank() == 0:\n        write(model, path)\n{TAIL}",
-    ),
-    (
-        "MP501",
-        f"{HEAD}    for _ in path:\n        if dist.get_rank() == 0:\n            # meet\n"
-        f"            dist.barrier()\n{TAIL}",
-        f"{HEAD}    for _ in path:\n        # meet\n        dist.barrier()\n{TAIL}",
-    ),
-    (
         "MP520",
         "import torch.distributed as dist\n\n\ndef step(model, batch):\n    if dist.get_rank() == 0:\n"
         "        breakpoint()  # look\n    dist.barrier()\n    return model(batch)\n",

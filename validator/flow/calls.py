@@ -394,6 +394,8 @@ class Calling:
         """A call of a library that no row describes: a function of its arguments, or nobody knows."""
         named = self.models.named(dotted)
         last = named.rpartition(".")[2]
+        if last in _NAMED:
+            return sequence(tuple_of([STRING, UNKNOWN]))
         if named not in _LAZY and not named.startswith("torch.utils.data"):
             for _, value in arguments:
                 self.drain(number, value)
@@ -608,7 +610,8 @@ class Calling:
                 axes = axes_in(group) if row.group or row.rank_of else WHOLE
             among = "node" if axes == {LOCAL} else "job" if axes == WHOLE else "group"
             counted = frozenset({("ordinal", among, axes)}) if row.numbers else frozenset()
-            return Val(counted, rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+            told = self._told(number, row, arguments) if axes == SOME else axes
+            return Val(counted, rank(told or WHOLE, sure=axes != SOME))
         if word in ("job rank", "job ranks"):
             return self._job_rank(word, row, arguments)
         if word == "size":
@@ -786,6 +789,12 @@ class Calling:
             return frozenset({"pp"})
         return hinted - {"world"} or WHOLE
 
+    def _told(self, number: int, row: Row, arguments: Arguments) -> Axes:
+        """The axes of which the name of the group speaks, where the group itself is not known."""
+        place = self._place(row.group or row.rank_of or ("", -1), arguments)
+        value = self.at.code.values[number]
+        return axes_of(self.hint(value.args[place + 1])) - WHOLE if place >= 0 and value.op == "call" else frozenset()
+
     def hint(self, number: int) -> str:
         """The name by which the source knows a value; it ranks candidates and proves nothing."""
         value = self.at.code.values[self.at.root(number)]
@@ -797,7 +806,8 @@ class Calling:
             return str(value.data[1])
         if value.op == "call":
             return self.hint(value.args[0])
-        return ""
+        root = self.at.root(number)
+        return next((name for name, held in self.at.code.definitions.items() if root in held), "")
 
     def _gathered(self, value: Instruction, arguments: Arguments) -> Val:
         """What a method with the name of a collective gives: equal over the group that it names, else over all."""
