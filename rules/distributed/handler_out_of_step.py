@@ -56,6 +56,8 @@ def _report(found: OutOfStep) -> Finding:
         names = values[found.handler.caught].data
         what = f"catches `{names}`" if names != "*" else "catches anything"
         at = unit.at((clause[0], clause[1], clause[0], clause[1] + 6))
+    # a handler around calls may be the end of the program: then nobody waits for long
+    far = any(isinstance(each, Issued) and each.via for each in (mine, other))
     inside = isinstance(mine, Issued) and clause[0] <= mine.here[0] <= clause[2]
     if isinstance(mine, Issued) and not (isinstance(other, Issued) and not inside):
         at = mine.at if inside and not mine.via else at
@@ -74,7 +76,7 @@ def _report(found: OutOfStep) -> Finding:
         help=help_,
         related=related,
         context=f"{unit.qualname}:{name}",
-        severity="error" if found.sure else "warning",
+        severity="note" if far else "error" if found.sure else "warning",
     )
 
 

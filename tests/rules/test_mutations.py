@@ -265,18 +265,6 @@ FACTORIES = [
         ('"deepspeed", "fsdp"]', '"deepspeed", "fsdp", "megatron"]'),
     ),
     mutation("branch-never-offered", "MP113", FACTORY, "args.backend ==", ('backend == "fsdp"', 'backend == "fsdp2"')),
-    mutation(
-        "class-never-made",
-        "MP114",
-        FSDP,
-        "class FsdpStrategy",
-        (
-            "        from trainkit.strategies.fsdp import FsdpStrategy\n\n",
-            "        from trainkit.strategies.deepspeed import DeepspeedStrategy\n\n",
-        ),
-        ("return FsdpStrategy(", "return DeepspeedStrategy("),
-        file=FACTORY,
-    ),
 ]
 NAMES = [
     mutation(
