@@ -34,8 +34,8 @@ _NOTHING = frozenset({"contextlib.nullcontext"})
 
 def check_project(project: Project) -> Iterator[Finding]:
     placings = project.analysis(Placings)
-    for unit in placings.queries.units:
-        if unit.name in _NAMES and unit.cls is not None and not is_aside(unit.path) and _does_nothing(placings, unit):
+    for unit in placings.queries.called(*_NAMES):
+        if unit.cls is not None and not is_aside(unit.path) and _does_nothing(placings, unit):
             shard = next(placings.of_class(unit, "fsdp2"), None)
             if shard is not None:
                 yield _empty(unit, shard[0])

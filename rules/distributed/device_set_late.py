@@ -53,18 +53,7 @@ def _gives_device(init: Place) -> bool:
 
 def _setting(queries: Queries) -> frozenset[Unit]:
     """The units that set the current device, themselves or in what they call."""
-    callers: dict[Unit, list[Unit]] = {}
-    for unit in queries.units:
-        for site in queries.flow.result(unit).sites.values():
-            for target in site.targets:
-                callers.setdefault(target.unit, []).append(unit)
-    found = {place.unit for place in queries.named("set_device")}
-    stack = list(found)
-    while stack:
-        new = set(callers.get(stack.pop(), ())) - found
-        found |= new
-        stack += new
-    return frozenset(found)
+    return queries.reaching(place.unit for place in queries.named("set_device"))
 
 
 def _check(

@@ -36,8 +36,11 @@ def check_project(project: Project) -> Iterator[Finding]:
     placings = project.analysis(Placings)
     index = Index(placings.flow)
     words = placings.flow.models.likely.get("evaluations", frozenset())
-    for unit in placings.queries.units:
-        if words.isdisjoint(unit.name.strip("_").split("_")[:2]) or is_aside(unit.path):
+    if not placings.flow.placing(*WRAPPING):
+        return
+    named = {m.name for m in project.functions() if not words.isdisjoint(m.name.strip("_").split("_")[:2])}
+    for unit in placings.queries.called(*named):
+        if is_aside(unit.path):
             continue
         if not list(index.sites(unit)):
             continue

@@ -36,12 +36,15 @@ _HANDED = frozenset({"clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for unit in project.analysis(Queries).units:
+    queries = project.analysis(Queries)
+    annotated = (m for m in project.functions() if any(_ANNOTATED.search(p.annotation) for p in m.facts.params))
+    units = {*queries.mentioning(*_MAKERS, *_HANDED), *queries.flow.units(annotated)}
+    for unit in sorted(units, key=lambda unit: unit.place):
         if is_aside(unit.path):
             continue
         passes: dict[int, list[Place]] = {}
         for number in range(len(unit.code.values)):
-            place = Place(project.analysis(Queries).flow, unit, number)
+            place = Place(queries.flow, unit, number)
             for each in _gone_through(place):
                 passes.setdefault(each.root.number, []).append(place)
         for source, places in passes.items():

@@ -47,7 +47,7 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
         module = {o[1] for o in call.operand(0).val.objs if o[0] == "ext"}
         if index is not None and any(m == "torch.device" or m.endswith(".set_device") for m in module):
             yield index, call
-    for unit in queries.units:
+    for unit in queries.mentioning("device_ids", *(kind.rstrip(":") for kind in _KINDS)):
         for number, value in enumerate(unit.code.values):
             place = Place(queries.flow, unit, number)
             if value.op == "call" and (ids := place.argument("device_ids")) is not None:

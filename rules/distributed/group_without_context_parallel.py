@@ -37,7 +37,10 @@ _COUNTS = frozenset({"len", "size", "numel", "dim"})  # of rows, which are not s
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.units:
+    models = queries.flow.models
+    groups = {row.name for row in models.calls.values() if row.result == "group" and "dp" in row.axes}
+    units = {*queries.mentioning(*groups), *queries.flow.effectful()}
+    for unit in sorted(units, key=lambda unit: unit.place):
         managers = []
         for number, value in enumerate(unit.code.values):
             place = Place(queries.flow, unit, number)

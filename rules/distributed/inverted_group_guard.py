@@ -29,7 +29,9 @@ RULE = Rule("MP503", "inverted-group-guard", "error", "0.1.0", tokens=("is not N
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.units:
+    ranks = queries.flow.models.ranks
+    named = (*ranks["names"], *ranks["attributes"], *ranks["methods"], *ranks["stages"])
+    for unit in queries.mentioning(*named):
         for block in sorted(unit.code.tests):
             _, tested, yes, no = unit.code.blocks[block].end
             asked = Place(queries.flow, unit, tested)

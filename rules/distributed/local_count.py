@@ -40,8 +40,10 @@ _COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
 
 def check_project(project: Project) -> Iterator[Finding]:
     seen = set()
-    for place in project.analysis(Queries).instructions("binary"):
-        if place.value.data not in ("Mult", "Div") or is_aside(place.unit.path):
+    queries = project.analysis(Queries)
+    units = [unit for unit in queries.mentioning(*_COUNTING) if not is_aside(unit.path)]
+    for place in (place for unit in units for place in queries.values(unit, "binary")):
+        if place.value.data not in ("Mult", "Div"):
             continue
         left, right = place.operand(0), place.operand(1)
         if place.value.data == "Mult":

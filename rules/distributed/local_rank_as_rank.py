@@ -47,7 +47,7 @@ class _Bound(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.units:
+    for unit in queries.mentioning("RANK", "init_process_group"):
         for told in _told(queries, unit):
             rank, world = _plain(told.rank), _plain(told.world)
             bound = _bound(rank)

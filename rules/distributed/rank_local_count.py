@@ -23,7 +23,6 @@ from validator.analysis.places import is_aside
 from validator.domains.spmd import UNIFORM
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.ir.model import Loop
 from validator.project import Project
@@ -40,14 +39,9 @@ def check_project(project: Project) -> Iterator[Finding]:
     if not project.analysis(Divergences).traces.effectful:
         return
     queries = project.analysis(Queries)
-    callers: dict[Unit, list[Place]] = {}
-    for unit in queries.units:
-        for number, site in queries.flow.result(unit).sites.items():
-            for target in site.targets if not site.away and unit.code.values[number].op == "call" else ():
-                callers.setdefault(target.unit, []).append(Place(queries.flow, unit, number))
     for read in queries.named("item"):
         if not is_aside(read.unit.path) and _is_local(read):
-            found = next(_loops(read, callers), None)
+            found = next(_loops(read, queries), None)
             if found is not None:
                 yield _report(read, *found)
 
@@ -69,7 +63,7 @@ def _is_tensor(place: Place) -> bool:
     return any(p.name == place.value.data[1] and "Tensor" in p.annotation for p in method.facts.params)
 
 
-def _loops(read: Place, callers: dict[Unit, list[Place]]) -> Iterator[tuple[Place, str]]:
+def _loops(read: Place, queries: Queries) -> Iterator[tuple[Place, str]]:
     """The loops that go round as often as a number says, or one computed from it, and run a model in each round."""
     stack, seen = [read], {(read.unit, read.number)}
     while stack:
@@ -80,7 +74,7 @@ def _loops(read: Place, callers: dict[Unit, list[Place]]) -> Iterator[tuple[Plac
                 yield from _forwards(user)
             elif _computes(user, place):
                 following.append(user)
-        following += _returned(place, callers)
+        following += _returned(place, queries)
         for each in following:
             if (each.unit, each.number) not in seen and UNIFORM not in each.likely.v:
                 seen.add((each.unit, each.number))
@@ -100,17 +94,17 @@ def _computes(user: Place, number: Place) -> bool:
     return value.op in ("binary", "unary", "phi", "mut")
 
 
-def _returned(place: Place, callers: dict[Unit, list[Place]]) -> Iterator[Place]:
+def _returned(place: Place, queries: Queries) -> Iterator[Place]:
     """Where callers get a value that their callee returns, alone or in a tuple."""
     for block in place.unit.code.blocks:
         if block.end[0] != "return":
             continue
         returned = place._replace(number=block.end[1])
         if returned.number == place.number:
-            yield from callers.get(place.unit, ())
+            yield from queries.calls_of(place.unit)
         elif returned.value.op == "tuple" and place.number in returned.value.args:
             position = returned.value.args.index(place.number)
-            for call in callers.get(place.unit, ()):
+            for call in queries.calls_of(place.unit):
                 yield from (u for u in call.users if u.value.op == "unpack" and u.value.data[0] == position)
 
 

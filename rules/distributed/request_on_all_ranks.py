@@ -46,7 +46,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     for call in queries.named("remote"):
         if (over := _looped_over(call)) is not None:
             loops.setdefault(call.unit, []).append((over, call))
-    for unit in queries.units:
+    senders = {*loops, *(call.unit for unit in loops for call in queries.calls_of(unit))}
+    for unit in sorted(senders, key=lambda unit: unit.place):
         sent = list(_fan_outs(queries, unit, loops)) if not is_aside(unit.path) else []
         alone = [each for each in sent if _leaves_one(each.call)]
         for fan in sent:

@@ -34,7 +34,7 @@ _PREPARING = ("PrepareModuleInput", "PrepareModuleOutput", "PrepareModuleInputOu
 
 def check_project(project: Project) -> Iterator[Finding]:
     placings = project.analysis(Placings)
-    for unit in placings.queries.units:
+    for unit in placings.units("tp"):
         splits = placings.events(unit, "tp") if not is_aside(unit.path) else []
         shards = placings.events(unit, "fsdp2") if splits else []
         pairs = (

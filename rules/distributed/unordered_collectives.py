@@ -39,7 +39,7 @@ _WHY = {
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.units:
+    for unit in queries.flow.effectful():
         for header, loop in sorted(unit.code.loops.items()):
             over = Place(queries.flow, unit, loop.iterator).operand(0) if loop.iterator >= 0 else None
             why = _unordered(over.closed) if over is not None else ""

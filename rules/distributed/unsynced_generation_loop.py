@@ -36,7 +36,7 @@ _CONTENT = frozenset({"max", "min", "all", "any", "sum"})
 def check_project(project: Project) -> Iterator[Finding]:
     traces = project.analysis(Divergences).traces
     queries = project.analysis(Queries)
-    for unit in queries.units if traces.effectful else ():
+    for unit in queries.mentioning(*_MODELS) if traces.effectful else ():
         # a generator hands out a token at a time to whoever reads: served by one process, not trained on all
         if unit.code.is_generator or is_aside(unit.path):
             continue

@@ -360,7 +360,7 @@ class Divergences:
 def _made_in_loop(unit: Unit, key: Key) -> bool:
     """Whether a condition is about something that a loop of the unit makes anew in each round."""
     if key[0] == "value":
-        return key[2] != unit.qualname or unit.code.blocks[unit.code.values[key[3]].block].loop >= 0
+        return key[2] != unit.code.key or unit.code.blocks[unit.code.values[key[3]].block].loop >= 0
     return key[0] in ("attr", "passed") or any(
         _made_in_loop(unit, part) for part in key if isinstance(part, tuple) and part
     )

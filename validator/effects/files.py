@@ -117,19 +117,22 @@ class Access(NamedTuple):
         return frozenset(c for p in self.path for c in p.apart)
 
 
+_WRITING = frozenset({"write_text", "write_bytes"})
+
+
 class Files:
     """Reads and writes of files in a project; asked for with `project.analysis(Files)`."""
 
     def __init__(self, project: Project) -> None:
         self.flow: Flow = project.analysis(Queries).flow
-        self.units = project.analysis(Queries).units
+        self.queries = project.analysis(Queries)
+        self._calls: dict[Unit, list[Place]] = {}
 
     @cached_property
     def accesses(self) -> list[Access]:
         """Each read and write with the path that callers pass, once for each way to it that names a file."""
         found: dict[tuple[Unit, int, str, tuple[Piece, ...], Causes], Access] = {}
-        callers = self._callers
-        queue = [access for unit in self.units for access in self._own(unit)]
+        queue = [access for unit in self.queries.mentioning(*self._names) for access in self._own(unit)]
         while queue:
             access = queue.pop()
             key = (access.place.unit, access.place.number, access.kind, access.path, access.under)
@@ -137,20 +140,24 @@ class Files:
                 continue
             found[key] = access
             if any(p.kind == "param" for p in access.path):
-                for call in callers.get(access.place.unit, ()):
+                for call in self._calls_of(access.place.unit):
                     path = self._passed(call, access)
                     if path is not None and len(path) <= _LONG:
                         queue.append(Access(call, access.kind, path, access.under | call.under))
         return sorted(found.values(), key=lambda a: (a.place.unit.path, a.place.at, a.kind, a.path))
 
     @cached_property
-    def _callers(self) -> dict[Unit, list[Place]]:
-        found: dict[Unit, list[Place]] = {}
-        for unit in self.units:
-            for number, site in self.flow.result(unit).sites.items():
-                for target in site.targets if unit.code.values[number].op == "call" else ():
-                    found.setdefault(target.unit, []).append(Place(self.flow, unit, number))
-        return found
+    def _names(self) -> list[str]:
+        """The names of what reads and writes files."""
+        rows = self.flow.models.calls.values()
+        named = {row.name for row in rows if row.loads is not None or row.saves is not None}
+        return sorted(named | _WRITING | self.flow.models.files["reads_methods"])
+
+    def _calls_of(self, unit: Unit) -> list[Place]:
+        known = self._calls.get(unit)
+        if known is None:
+            known = self._calls[unit] = list(self.queries.calls_of(unit))
+        return known
 
     def _own(self, unit: Unit) -> Iterator[Access]:
         for number, value in enumerate(unit.code.values):
@@ -175,7 +182,7 @@ class Files:
                 yield "write" if wrote else "append" if "a" in str(letters or "") else "read", path
                 return
         receiver = place.receiver
-        if receiver is not None and place.method in ("write_text", "write_bytes"):
+        if receiver is not None and place.method in _WRITING:
             yield "write", receiver
         elif receiver is not None and place.method in models.files["reads_methods"]:
             yield "read", receiver
@@ -209,7 +216,7 @@ class Files:
             receiver = [place.receiver] if place.method == "joinpath" and place.receiver is not None else []
             pieces = [self._pieces(part) for part in (*receiver, *parts)]
             return [p for i, each in enumerate(pieces) for p in ([_SLASH] if i else []) + each]
-        if value.op == "param" and place.unit in self._callers and not (value.data[0] == 0 and place.unit.has_receiver):
+        if value.op == "param" and self._calls_of(place.unit) and not (value.data[0] == 0 and place.unit.has_receiver):
             return [Piece("param", position=value.data[0])]
         apart = place.varies("rank", "member")
         if apart:

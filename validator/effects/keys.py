@@ -29,10 +29,10 @@ class Keys:
     def of(self, number: int) -> Key:
         known = self._known.get(number)
         if known is None:
-            self._known[number] = ("value", self.unit.module.path, self.unit.qualname, number)  # within itself
+            self._known[number] = ("value", self.unit.module.path, self.unit.code.key, number)  # within itself
             known = self._made(number, self.unit.code.values[number])
             if _size(known) > _LARGE:
-                known = ("value", self.unit.module.path, self.unit.qualname, number)
+                known = ("value", self.unit.module.path, self.unit.code.key, number)
             self._known[number] = known
         return known
 
@@ -84,7 +84,7 @@ class Keys:
             return ("call", value.data.names, *(self.of(a) for a in value.args))
         if op in ("tuple", "list"):
             return (op, *(self.of(a) for a in value.args))
-        return ("value", self.unit.module.path, self.unit.qualname, number)
+        return ("value", self.unit.module.path, self.unit.code.key, number)
 
     def _repeatable(self, number: int) -> bool:
         """Whether a call gives the same when it is made again: it reads who and how many we are, or only computes."""

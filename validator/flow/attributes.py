@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Attributes that tell of what kind a value is, not what it holds.
 _SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
+NOBODY = "~"  # what a library makes of which no table says anything
 _LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no name in any table
 # Attributes of a tensor (or of what `topk`, `sort` and their like give) with the same layout.
 _OF_JOB = frozenset({"process_index", "global_rank", "world_rank"})
@@ -154,8 +155,8 @@ def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
     if not is_plain(method.facts.decorators) and method.cls is not None:
         body = at.flow.body_of(method.cls)
         if body is not None:
-            rows = at.flow.get("unit", body).class_names
-            held = join(v for n, v in rows if n == method.name)
+            rows = at.flow.part(("unit", body), ("class_names", method.name))
+            held = join(rows)
             if held.objs:
                 return _with_receiver(held, receiver)
     return obj("bound", unit, receiver)
@@ -205,7 +206,8 @@ def _of_library(at: Evaluation, made: str, name: str) -> Val:
         given = given or at.models.library(base).attributes.get(name)
     if given is not None:
         return described(given)
-    return obj("ext", f"{made}.{name}")
+    # what nobody knows stays one thing: `x.lower().lower()` is no longer name in any table
+    return obj("ext", f"{made}.{name}" if at.models.tells_of(made) else f"{NOBODY}.{name}")
 
 
 def described(given: Any) -> Val:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
@@ -22,7 +22,7 @@ from validator.domains.placement import (
 )  # fmt: skip
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
 from validator.flow import tensors
-from validator.flow.attributes import described
+from validator.flow.attributes import NOBODY, described
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
     ANYTHING,
@@ -216,7 +216,7 @@ class Calling:
                 return given
             return self.flow.default(unit, unit.code.params[position][0])
 
-        self._changed_arguments(number, unit, result, argument)
+        self._changed_arguments(number, unit, argument)
         self._wrapped_by(number, unit, result.returned)
         value = instantiated(result.returned, argument)
         if value == BOTTOM and result.returned == BOTTOM:
@@ -227,20 +227,18 @@ class Calling:
                 return Val(frozenset(("self", c) for c in classes), value.v, value.n, value.p, value.state)
         return value
 
-    def _changed_arguments(self, number: int, unit: Unit, result: Any, argument: Callable[[int], Val]) -> None:
+    def _changed_arguments(self, number: int, unit: Unit, argument: Callable[[int], Val]) -> None:
         instruction = self.at.code.values[number]
         if instruction.op != "call":
             return
         shift = 1 if unit.has_receiver else 0
         names = [n for n, _ in unit.code.params]
-        for position, out in result.outs:
-            for place, keyword in enumerate(instruction.data.names):
-                if (keyword is None and place + shift == position) or keyword == names[position]:
-                    now = instantiated(out, argument)
-                    self.at.steps[number, place] = steps_since(out.state, position)
-                    self.at.after[number, place] = partial(_replaced, now=now)
-            if shift and position == 0:
-                continue
+        for place, keyword in enumerate(instruction.data.names):
+            position = place + shift if keyword is None else names.index(keyword) if keyword in names else -1
+            out = self.flow.part(("unit", unit), ("outs", position)) if 0 <= position < len(names) else ()
+            if out:
+                self.at.steps[number, place] = steps_since(out.state, position)
+                self.at.after[number, place] = partial(_replaced, now=instantiated(out, argument))
 
     def _wrapped_by(self, number: int, unit: Unit, returned: Val) -> None:
         """The arguments that a unit returns placed otherwise (`model = strategy.shard(model)`)."""
@@ -407,7 +405,7 @@ class Calling:
             return Val(frozenset({("made", named)}), state=PLAIN)
         if named in self.models.same or any(named.startswith(m + ".") for m in self.models.same_modules):
             return self._same(last, arguments, BOTTOM, named)
-        return Val(frozenset({("made", named)}), state=frozenset({"?"}))
+        return Val(frozenset({("made", NOBODY if named.startswith(f"{NOBODY}.") else named)}), state=frozenset({"?"}))
 
     def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
         """The result of a function of its arguments."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 from validator.flow.program import Flow, Target, Unit
 from validator.flow.queries import users_of
@@ -74,7 +73,7 @@ class Holders:
             self._used(unit, number, user, unit.code.values[user])
         for name, values in unit.code.definitions.items():
             if number in values:
-                for inner, free in self.index.free.get((unit, name), ()):
+                for inner, free in self.index.free(unit, name):
                     self._add(inner, free)
         for block in unit.code.blocks:
             if block.end[0] == "return" and block.end[1] == number:
@@ -122,7 +121,7 @@ class Holders:
 
     def _kept_in(self, name: str) -> None:
         self.attributes[name] = None
-        for unit, number in self.index.loads.get(name, ()):
+        for unit, number in self.index.loads(name):
             self._add(unit, number)
 
     def _into(self, unit: Unit, container: int, by: int) -> None:
@@ -213,44 +212,53 @@ def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | Non
     return None
 
 
+def _reads(unit: Unit, name: str) -> Iterator[int]:
+    values = unit.code.values
+    for number in unit.named[name]:
+        if values[number].op == "attr":
+            yield number
+        elif values[number].op == "const":
+            for user in unit.users.get(number, ()):
+                args = values[user].args
+                if values[user].op == "call" and args[2:3] == (number,) and values[args[0]].data == "getattr":
+                    yield user
+
+
+def _around(unit: Unit, distance: int) -> Unit | None:
+    outer: Unit | None = unit
+    for _ in range(distance):
+        outer = outer.outer if outer is not None else None
+    return outer
+
+
 class Index:
     """Where attributes are read, where variables of functions around are, and who calls what."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self._loads: dict[str, list[Held]] = {}
+        self._free: dict[Unit, dict[str, list[Held]]] = {}
         self._sites: dict[Unit, list[tuple[Unit, int, Target]]] = {}
 
-    @cached_property
-    def units(self) -> list[Unit]:
-        return [unit for module in self.flow.project.modules.values() for unit in self.flow.units_of(module).values()]
+    def loads(self, name: str) -> list[Held]:
+        """Where an attribute of that name is read, `getattr` by that name included."""
+        known = self._loads.get(name)
+        if known is None:
+            known = self._loads[name] = []
+            for unit in self.flow.mentions.naming(name):
+                known += [(unit, number) for number in _reads(unit, name)]
+        return known
 
-    @cached_property
-    def loads(self) -> dict[str, list[Held]]:
-        """By name of an attribute: where it is read, `getattr` by that name included."""
-        found: dict[str, list[Held]] = {}
-        for unit in self.units:
-            for number, value in enumerate(unit.code.values):
-                if value.op == "attr":
-                    found.setdefault(value.data, []).append((unit, number))
-                elif value.op == "call" and len(value.args) > 2 and unit.code.values[value.args[0]].data == "getattr":
-                    name = unit.code.values[value.args[2]].data
-                    if isinstance(name, str):
-                        found.setdefault(name, []).append((unit, number))
-        return found
-
-    @cached_property
-    def free(self) -> dict[tuple[Unit, str], list[Held]]:
-        """By function and variable: where functions inside read it."""
-        found: dict[tuple[Unit, str], list[Held]] = {}
-        for unit in self.units:
-            for number, value in enumerate(unit.code.values):
-                if value.op == "free":
-                    outer: Unit | None = unit
-                    for _ in range(value.data[0]):
-                        outer = outer.outer if outer is not None else None
-                    if outer is not None:
-                        found.setdefault((outer, value.data[1]), []).append((unit, number))
-        return found
+    def free(self, unit: Unit, name: str) -> list[Held]:
+        """Where functions inside a unit read a variable of it."""
+        known = self._free.get(unit)
+        if known is None:
+            known = self._free[unit] = {}
+            for inner in self.flow.units_of(unit.module).values():
+                for number, value in enumerate(inner.code.values):
+                    if value.op == "free" and _around(inner, value.data[0]) is unit:
+                        known.setdefault(value.data[1], []).append((inner, number))
+        return known.get(name, [])
 
     def sites(self, unit: Unit) -> Iterator[tuple[Unit, int, Target]]:
         """The calls of a unit."""

@@ -117,8 +117,12 @@ class Placings:
         callee = unit.code.values[value.args[0]]
         return callee.args[0] if callee.op == "attr" else None
 
+    def units(self, *steps: str) -> list[Unit]:
+        """The units that take one of the steps with something, themselves or in what they call."""
+        return sorted(self.queries.reaching(self.flow.placing(*steps)), key=lambda unit: unit.place)
+
     def everywhere(self, *steps: str) -> Iterator[tuple[Place, Place, str]]:
-        for unit in self.queries.units:
+        for unit in self.units(*steps):
             yield from self.of(unit, *steps)
 
     def of_class(self, unit: Unit, *steps: str) -> Iterator[tuple[Place, Place, str]]:

@@ -11,6 +11,7 @@ from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, unsure
 from validator.errors import UsageError
 from validator.flow.control import Control
+from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.solver import Read, Solver
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
@@ -36,7 +37,9 @@ class Unit:
         self.method: Method | None = None
         self.cls: ClassDef | None = None
         if code.kind in ("function", "module"):
-            self.method = module.functions.get(code.qualname)
+            method = module.functions.get(code.qualname)
+            if method is not None and (code.kind == "module" or method.facts.at[0] == code.at[0]):
+                self.method = method  # not of another definition under the same name
         if code.kind == "class":
             self.cls = module.classes.get(code.qualname.removesuffix(".<class>"))
         elif self.method is not None:
@@ -56,6 +59,28 @@ class Unit:
     @property
     def qualname(self) -> str:
         return self.code.qualname
+
+    @property
+    def place(self) -> tuple[str, RawAt, str]:
+        """Where it stands among the units of the project."""
+        return (self.module.path, self.code.at, self.code.key)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words in its code: names, attributes, keywords, texts."""
+        words = set(words_of(value.data for value in self.code.values))
+        words.update(words_of(name for name, _ in self.code.params))
+        return frozenset(words)
+
+    @cached_property
+    def named(self) -> dict[str, list[int]]:
+        """By name the values that it stands for."""
+        found: dict[str, list[int]] = {}
+        local = self.code.kind in ("function", "lambda")  # elsewhere what is defined is read by its name
+        for number, value in enumerate(self.code.values):
+            if (name := name_of(value)) and (local or value.op != "closure"):
+                found.setdefault(name, []).append(number)
+        return found
 
     @cached_property
     def control(self) -> Control:
@@ -118,7 +143,9 @@ class Unit:
     @cached_property
     def has_receiver(self) -> bool:
         """Whether the first parameter is the object (or class) on which it is called."""
-        return self.code.kind == "function" and self.method is not None and self.method.is_method
+        if self.method is None:  # of several definitions in a class one that is not known by its name
+            return self.code.kind == "function" and self.outer is not None and self.outer.code.kind == "class"
+        return self.code.kind == "function" and self.method.is_method
 
     @cached_property
     def scope(self) -> Method:
@@ -196,17 +223,22 @@ class Result(NamedTuple):
     vals: tuple[Val, ...]
     returned: Val
     yielded: Val
-    outs: tuple[tuple[int, Val], ...]  # parameters that are other values at the end
+    outs: dict[int, Val]  # parameters that are other values at the end
     sites: dict[int, Site]
     stores: tuple[tuple[Val, str, Val], ...]  # (object, attribute, value)
-    globals: tuple[tuple[str, Val], ...]
-    class_names: tuple[tuple[str, Val], ...]
-    made: tuple[tuple[ClassDef, tuple[tuple[str, Val], ...]], ...]  # objects made of classes without __init__
-    switched: tuple[tuple[str, Val], ...]  # states of libraries that are set here, and how that varies
+    globals: dict[str, tuple[Val, ...]]
+    class_names: dict[str, tuple[Val, ...]]
+    made: dict[ClassDef, tuple[tuple[tuple[str, Val], ...], ...]]  # objects made of classes without __init__
+    switched: dict[str, tuple[Val, ...]]  # states of libraries that are set here, and how that varies
     passed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (the calls of units, by unit)
     stored: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (the stores, by attribute)
     placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
+
+    @property
+    def makes(self) -> frozenset[ClassDef]:
+        """The classes without `__init__` of which it makes objects."""
+        return frozenset(self.made)
 
 
 class Passed(NamedTuple):
@@ -221,7 +253,7 @@ class Passed(NamedTuple):
         return next((value for index, value in self.bindings if index == position), None)
 
 
-EMPTY = Result((), BOTTOM, BOTTOM, (), {}, (), (), (), (), ())
+EMPTY = Result((), BOTTOM, BOTTOM, {}, {}, (), {}, {}, {}, {})
 
 
 def part_of(answer: Any, part: Any) -> Any:
@@ -250,6 +282,8 @@ class Answer:
 def _joined(old: Any, new: Any) -> Any:
     if isinstance(new, Val):
         return join2(old, new)
+    if isinstance(new, tuple) and not isinstance(new, Result):
+        return tuple(dict.fromkeys((*old, *new)))
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(vals=tuple(map(join2, old.vals, new.vals)), returned=join2(old.returned, new.returned))
@@ -262,7 +296,8 @@ class Flow:
     `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
     `("placed", class, name)` (as objects: the steps by which an attribute is placed otherwise where it is),
     `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the random numbers of a
-    library differ between ranks) a `Val` in closed form, that is without parameters.
+    library differ between ranks) a `Val` in closed form, that is without parameters; `("makers", class)` the units that
+    make objects of a data class.
     """
 
     def __init__(self, project: Project) -> None:
@@ -273,26 +308,29 @@ class Flow:
             self.models: Models = models(extra)
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read a table of collectives: {error}") from error
-        bottom = lambda key: EMPTY if key[0] == "unit" else BOTTOM  # noqa: E731
-        self.solver = Solver(self._equation, _joined, bottom, part_of)
+
+        def bottom(key: Hashable) -> Any:
+            kind = key[0]  # type: ignore[index]
+            return EMPTY if kind == "unit" else () if kind == "makers" else BOTTOM
+
+        self.solver = Solver(self._equation, _joined, bottom, part_of, lambda key: key[0] != "unit")  # type: ignore[index]
         self._evaluations: dict[Unit, Evaluation] = {}
         self._evaluating: list[Evaluation | None] = []
         self._callers: dict[Unit, list[Unit]] = {}
         self._units: dict[Module, dict[str, Unit]] = {}
-        self._inner: dict[Module, dict[Unit, list[Unit]]] = {}
         self.not_lowered = 0
 
     # -- units ---------------------------------------------------------------------------------------------
 
     def units_of(self, module: Module) -> dict[str, Unit]:
-        """The units of a module by qualified name; lowered when first asked for."""
+        """The units of a module by key; lowered when first asked for."""
         known = self._units.get(module)
         if known is None:
             known = self._units[module] = {}
             codes, failed = self._codes(module)
             self.not_lowered += failed
-            for qualname, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
-                known[qualname] = Unit(module, code, None)
+            for key, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
+                known[key] = Unit(module, code, None)
             for unit in known.values():
                 unit.outer = known.get(unit.code.outer) if unit.code.outer else None
         return known
@@ -307,10 +345,14 @@ class Flow:
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""
-        return self.units_of(method.module).get(method.qualname)
+        return self._defined(method.module, method.qualname, method.facts.at[0])
 
     def body_of(self, cls: ClassDef) -> Unit | None:
-        return self.units_of(cls.module).get(f"{cls.qualname}.<class>")
+        return self._defined(cls.module, f"{cls.qualname}.<class>", cls.facts.at[0])
+
+    def _defined(self, module: Module, qualname: str, line: int) -> Unit | None:
+        known = self.units_of(module)
+        return known.get(f"{qualname}@{line}") or known.get(qualname)
 
     def units(self, methods: Iterator[Method]) -> Iterator[Unit]:
         for method in methods:
@@ -362,6 +404,8 @@ class Flow:
             return self._under(*rest)
         if kind == "placed":
             return self._placed(*rest)
+        if kind == "makers":
+            return self._makers(*rest)
         if kind == "state":
             return self._state(*rest)
         if kind == "random":
@@ -376,30 +420,41 @@ class Flow:
         changed = any(True for name in changes for _ in self.project.calls(name))
         return "default" if changed else "float32"
 
-    # -- effects -------------------------------------------------------------------------------------------
+    # -- names ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def mentions(self) -> Mentions:
+        return Mentions(self)
+
+    @cached_property
+    def parameters(self) -> dict[str, list[list[str]]]:
+        """By name of a function or class of the project: the names of what it takes by position."""
+        found: dict[str, list[list[str]]] = {}
+        for method in self.project.functions():
+            skipped = 1 if method.is_method else 0
+            names = [p.name for p in method.facts.params if p.kind in ("pos", "any")][skipped:]
+            called = method.cls.name if method.cls is not None and method.name == "__init__" else method.name
+            if names:
+                found.setdefault(called, []).append(names)
+        return found
+
+    def placing(self, *steps: str) -> tuple[Unit, ...]:
+        """The units that mention a call which takes one of the steps with a model."""
+        rows = (*self.models.calls.values(), *self.models.methods.values())
+        names = {r.name for r in rows if r.result_state in steps or r.state is not None and r.state[2] in steps}
+        inside = {name for name, library in self.models.objects.items() if library.inside in steps}
+        names |= {name.partition("(")[0].rpartition(".")[2] for name in inside if name not in names}
+        return self.mentions.units(*sorted(names))
 
     def effectful(self) -> list[Unit]:
         """The units that issue collectives, themselves or through what they call."""
-        units = [unit for module in self.project.modules.values() for unit in self.units_of(module).values()]
-        for unit in units:
-            self.solver.get(("unit", unit))
-        self.solver.settle()
-        callers: dict[Unit, list[Unit]] = {}
-        found: dict[Unit, None] = {}
-        for unit in units:
-            for site in self.solver.values["unit", unit].sites.values():
-                if site.operations and not site.away:
-                    found[unit] = None
-                if not site.away:
-                    for target in site.targets:
-                        callers.setdefault(target.unit, []).append(unit)
-        queue = list(found)
-        while queue:
-            for caller in callers.get(queue.pop(), ()):
-                if caller not in found:
-                    found[caller] = None
-                    queue.append(caller)
-        return list(found)
+        return self._reach
+
+    @cached_property
+    def _reach(self) -> list[Unit]:
+        from validator.flow.reach import Reach
+
+        return Reach(self).units()
 
     # -- arguments -----------------------------------------------------------------------------------------
 
@@ -414,56 +469,10 @@ class Flow:
         names = [unit.name]
         if unit.name in ("__init__", "__new__", "__post_init__", "__call__") and unit.cls is not None:
             names = ["__init__", *(c.name for c in (unit.cls, *unit.cls.descendants()))]
-        found: dict[Unit, None] = {}
-        for name in names:
-            for method in self._mentions.get(name, ()):
-                caller = self.unit_of(method)
-                if caller is not None:
-                    found[caller] = None
-                    for inner in self._lambdas(caller):
-                        found[inner] = None
+        found = dict.fromkeys(self.mentions.naming(*names))
         if unit.outer is not None and unit.code.kind == "lambda":
             found[unit.outer] = None
         return list(found)
-
-    def _lambdas(self, unit: Unit) -> list[Unit]:
-        known = self._inner.get(unit.module)
-        if known is None:
-            known = self._inner[unit.module] = {}
-            for each in self.units_of(unit.module).values():
-                if each.code.kind == "lambda" and each.outer is not None:
-                    known.setdefault(each.outer, []).append(each)
-        return known.get(unit, [])
-
-    @cached_property
-    def _mentions(self) -> dict[str, list[Method]]:
-        """By name of a function or class of the project: the functions that name it."""
-        defined = self.project.defined
-        found: dict[str, dict[Method, None]] = {}
-        for function in self.project.functions():
-            facts = function.facts
-            for call in facts.calls:
-                name = call.method
-                if name == "remote" or name == "options":
-                    for part in call.target.replace("()", "").split("."):
-                        if part in defined:
-                            found.setdefault(part, {})[function] = None
-                if name in defined:
-                    found.setdefault(name, {})[function] = None
-                for argument in call.args:
-                    if argument.kind == "path" and (last := argument.value.rpartition(".")[2]) in defined:
-                        found.setdefault(last, {})[function] = None
-            for row in facts.assigns:
-                if row.kind == "path" and (last := row.value.rpartition(".")[2]) in defined:
-                    found.setdefault(last, {})[function] = None
-            for decorator in facts.decorators:
-                last = decorator.removesuffix("()").rpartition(".")[2]
-                if last in defined:
-                    found.setdefault(last, {})[function.enclosing or function.module.top] = None
-            for ref in facts.refs:
-                if (last := ref.path.rpartition(".")[2]) in defined:
-                    found.setdefault(last, {})[function] = None
-        return {name: list(rows) for name, rows in found.items()}
 
     def _argument(self, unit: Unit, position: int) -> Val:
         """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
@@ -601,9 +610,9 @@ class Flow:
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
             body = self.body_of(owner) if assigned else None
             if body is not None:
-                found += [value for n, value in self.get("unit", body).class_names if n == name]
+                found += self.part(("unit", body), ("class_names", name))
         if any(_fields_are_parameters(each) for each in cls.mro):
-            found += self._constructed(cls, name)
+            found += self._constructed(cls, name, exact)
         return join_ways(found)
 
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
@@ -654,10 +663,8 @@ class Flow:
     def _state(self, name: str) -> Val:
         """Whether a library was set up, as `p`."""
         found = []
-        for method, _ in self.project.calls(self.models.states[name].rpartition(".")[2]):
-            unit = self.unit_of(method)
-            if unit is not None:
-                found += [self.close(value, unit) for n, value in self.get("unit", unit).switched if n == name]
+        for unit in self.mentions.naming(self.models.states[name].rpartition(".")[2]):
+            found += [self.close(value, unit) for value in self.part(("unit", unit), ("switched", name))]
         return join(found)
 
     def _random(self, library: str) -> Val:
@@ -666,40 +673,36 @@ class Flow:
         from validator.domains.spmd import data, held
 
         wanted, found = self.models.seeds[library], []
-        for method, _ in self.project.calls(*{name.rpartition(".")[2] for name in wanted}):
-            unit = self.unit_of(method)
-            if unit is None:
-                continue
-            vals = self.get("unit", unit).vals
-            for value in unit.code.values if vals else ():
-                if value.op == "call" and len(value.args) > 1:
-                    objs = vals[value.args[0]].objs
-                    if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in objs):
-                        found.append(held(self.close(vals[value.args[1]], unit).v))
+        names = frozenset(self.mentions.also(name.rpartition(".")[2] for name in wanted))
+        for unit in self.mentions.naming(*names):
+            for value in unit.code.values:
+                if value.op != "call" or len(value.args) < 2 or name_of(unit.code.values[value.args[0]]) not in names:
+                    continue
+                callee, seed = (*self.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
+                if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in callee.objs):
+                    found.append(held(self.close(seed, unit).v))
         if not found:
             return Val(v=data(sure=False))
         causes = frozenset().union(*found)
         return Val(v=causes if all(found) else unsure(causes))
 
-    def _constructed(self, cls: ClassDef, name: str) -> Iterator[Val]:
+    def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
-        for each in (cls, *cls.descendants()):
-            for method in self._mentions.get(each.name, ()):
-                unit = self.unit_of(method)
-                if unit is None:
-                    continue
-                for made, rows in self.get("unit", unit).made:
-                    if made is each:
-                        for field, value in rows:
-                            if field == name:
-                                yield self.close(value, unit)
+        for each in (cls,) if exact else (cls, *cls.descendants()):
+            for unit in self.part(("makers", each), None):
+                for rows in self.part(("unit", unit), ("made", each)):
+                    yield from (self.close(value, unit) for field, value in rows if field == name)
+
+    def _makers(self, cls: ClassDef) -> tuple[Unit, ...]:
+        """The units that make objects of a data class."""
+        return tuple(unit for unit in self.mentions.naming(cls.name) if cls in self.part(("unit", unit), "makes"))
 
     def _global(self, module: Module, name: str) -> Val:
         """What a variable of a module holds, in closed form."""
         found = []
         for unit in self.units_of(module).values():
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
-                found += [self.close(value, unit) for n, value in self.get("unit", unit).globals if n == name]
+                found += [self.close(value, unit) for value in self.part(("unit", unit), ("globals", name))]
         return join_ways(found) if found else UNKNOWN
 
     def _global_stores(self, unit: Unit) -> list[Any]:

@@ -6,8 +6,7 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
@@ -158,7 +157,7 @@ class Place(NamedTuple):
         while unit is not None:
             for branch in sorted(unit.control.deciding(block)):
                 yield Place(self.flow, unit, unit.code.blocks[branch].end[1])
-            name, unit = unit.qualname, unit.outer
+            name, unit = unit.code.key, unit.outer
             made = (v for v in unit.code.values if v.op == "closure" and v.data == name) if unit is not None else ()
             block = next((v.block for v in made), 0)
 
@@ -222,24 +221,43 @@ class Queries:
         self.project = project
         self.flow = project.analysis(Flow)
 
-    @cached_property
-    def units(self) -> list[Unit]:
-        modules = sorted(self.project.modules.values(), key=lambda m: m.path)
-        found = [unit for module in modules for unit in self.flow.units_of(module).values()]
-        return sorted(found, key=lambda u: (u.path, u.code.at, u.qualname))
+    def mentioning(self, *names: str) -> tuple[Unit, ...]:
+        """The units in which one of the names stands: as a variable, an attribute, a keyword or a text."""
+        return self.flow.mentions.units(*names)
+
+    def beside(self, *words: str) -> Iterator[Unit]:
+        """All units of the files in whose text one of the words stands."""
+        for module in self.flow.mentions.modules(*words):
+            yield from sorted(self.flow.units_of(module).values(), key=lambda unit: unit.place)
+
+    def called(self, *names: str) -> list[Unit]:
+        """The functions and methods of the project that are called so."""
+        wanted = frozenset(names)
+        methods = sorted((m for m in self.project.functions() if m.name in wanted), key=lambda m: (m.path, m.facts.at))
+        return list(self.flow.units(iter(methods)))
+
+    def calls_of(self, unit: Unit) -> Iterator[Place]:
+        """The calls in the project that run a unit in the same process."""
+        for caller in self.flow.callers(unit):
+            for passed in self.flow.result(caller).passed.get(unit, ()):
+                if not passed.away and caller.code.values[passed.site].op == "call":
+                    yield Place(self.flow, caller, passed.site)
+
+    def reaching(self, units: Iterable[Unit]) -> frozenset[Unit]:
+        """Units, and those that call them, however deep below."""
+        found = set(units)
+        stack = list(found)
+        while stack:
+            for caller in {call.unit for call in self.calls_of(stack.pop())} - found:
+                found.add(caller)
+                stack.append(caller)
+        return frozenset(found)
 
     def collectives(self, *names: str) -> Iterator[Place]:
         """The collectives of the given names (`all_reduce`), or all of them."""
-        for unit in self.units:
+        for unit in self.flow.effectful():
             for number, site in sorted(self.flow.result(unit).sites.items()):
                 if any(not names or o.name in names for o in site.operations):
-                    yield Place(self.flow, unit, number)
-
-    def instructions(self, *ops: str) -> Iterator[Place]:
-        """The values of some kinds of instruction."""
-        for unit in self.units:
-            for number, value in enumerate(unit.code.values):
-                if value.op in ops:
                     yield Place(self.flow, unit, number)
 
     def calls(self, *dotted: str) -> Iterator[Place]:
@@ -253,12 +271,19 @@ class Queries:
 
     def prefixed(self, *prefixes: str) -> Iterator[Place]:
         """The calls of things outside the project whose full names begin so (`torch.optim.`), which make objects."""
-        for unit in self.units:
+        heads = {prefix.partition(".")[0] for prefix in prefixes}
+        for unit in self.beside(*heads):
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
                 made = place.method[:1].isupper() or place.operand(0).value.op == "import"
                 if made and any(o[0] == "ext" and o[1].startswith(prefixes) for o in place.operand(0).val.objs):
                     yield place
+
+    def values(self, unit: Unit, *ops: str) -> Iterator[Place]:
+        """The values of a unit that some kinds of instruction make."""
+        for number, value in enumerate(unit.code.values):
+            if value.op in ops:
+                yield Place(self.flow, unit, number)
 
     def calls_in(self, unit: Unit) -> Iterator[Place]:
         for number in _calls_of(unit):
@@ -272,7 +297,7 @@ class Queries:
                 made = outer.code.values[value.args[1]]
                 while made.op == "call" and made.data.names == ("@",):
                     made = outer.code.values[made.args[1]]
-                if made.op == "closure" and made.data == unit.qualname:
+                if made.op == "closure" and made.data == unit.code.key:
                     yield Place(self.flow, outer, value.args[0])
 
     def targets(self, call: Place) -> list[Unit]:
@@ -282,7 +307,7 @@ class Queries:
 
     def attributes(self, name: str) -> Iterator[Place]:
         """Where an attribute of that name is read."""
-        for unit in self.units:
+        for unit in self.mentioning(name):
             for number, value in enumerate(unit.code.values):
                 if value.op == "attr" and value.data == name:
                     yield Place(self.flow, unit, number)
@@ -290,7 +315,7 @@ class Queries:
     def named(self, *names: str) -> Iterator[Place]:
         """The calls by the name that is called, on whatever object."""
         wanted = frozenset(names)
-        for unit in self.units:
+        for unit in self.mentioning(*names):
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
                 if place.method in wanted or (wanted and self._imported_as(place, wanted)):

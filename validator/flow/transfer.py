@@ -5,8 +5,8 @@ The values are walked in the order of the blocks until nothing changes; an instr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
 from validator.domains.axes import UNKNOWN as SOME_AXIS
@@ -55,6 +55,8 @@ from validator.project import Unknown
 if TYPE_CHECKING:
     from validator.flow.solver import Read
 
+K = TypeVar("K")
+T = TypeVar("T")
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
@@ -106,7 +108,9 @@ class Evaluation(Walk):
         return self.truth(condition)
 
     def _result(self, order: list[int]) -> Result:
-        returned, yielded, global_rows, class_rows = [], [], [], []
+        returned, yielded = [], []
+        global_rows: dict[str, tuple[Val, ...]] = {}
+        class_rows: dict[str, tuple[Val, ...]] = {}
         stores = []
         placings, placed = self._placed_in_place(order)
         for block in order:
@@ -124,15 +128,15 @@ class Evaluation(Walk):
                     kept = kept.placed(placed[number]) if number in placed else kept
                     stores.append((self.vals[value.args[0]], value.data, kept))
                 elif value.op == "store_global":
-                    global_rows.append((value.data, self._stored(block, self.vals[value.args[0]])))
+                    _also(global_rows, value.data, self._stored(block, self.vals[value.args[0]]))
                 elif value.op == "store_class":
-                    class_rows.append((value.data, self.vals[value.args[0]]))
+                    _also(class_rows, value.data, self.vals[value.args[0]])
         several = len(returned) > 1
         sites = dict(sorted(self.sites.items()))
         return Result(
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
-            tuple(self._outs()), sites, tuple(stores), tuple(global_rows), tuple(class_rows),
-            tuple(self.made.values()), tuple(self.switched.values()), _passed(sites), _by_name(stores),
+            dict(self._outs()), sites, tuple(stores), global_rows, class_rows,
+            _together(self.made.values()), _together(self.switched.values()), _passed(sites), _by_name(stores),
             tuple(placings), {**self.wrapped, **self.steps},
         )  # fmt: skip
 
@@ -646,10 +650,18 @@ def _passed(sites: dict[int, Site]) -> dict[Unit, tuple[Passed, ...]]:
 
 
 def _by_name(stores: list[tuple[Val, str, Val]]) -> dict[str, tuple[tuple[Val, Val], ...]]:
-    found: dict[str, tuple[tuple[Val, Val], ...]] = {}
-    for owner, name, value in stores:
-        found[name] = (*found.get(name, ()), (owner, value))
+    return _together((name, (owner, value)) for owner, name, value in stores)
+
+
+def _together(rows: Iterable[tuple[K, T]]) -> dict[K, tuple[T, ...]]:
+    found: dict[K, tuple[T, ...]] = {}
+    for key, value in rows:
+        _also(found, key, value)
     return found
+
+
+def _also(found: dict[K, tuple[T, ...]], key: K, value: T) -> None:
+    found[key] = (*found.get(key, ()), value)
 
 
 def truth_of(value: Val) -> Causes:

@@ -14,7 +14,7 @@ _ENDING = frozenset({("sys", "exit"), ("os", "_exit"), ("os", "abort"), ("", "ex
 
 
 def lower(tree: ast.Module) -> tuple[dict[str, Code], int]:
-    """The units of a file by qualified name, and how many could not be lowered (their names are missing)."""
+    """The units of a file by their keys, and how many could not be lowered (their names are missing)."""
     units: dict[str, Code] = {}
     failed: list[str] = []
     code = Code("module", "<module>", "<module>", None, (1, 0, 1, 0))
@@ -31,6 +31,7 @@ class _Statements(Expressions):
     ) -> None:
         self.units = units
         self.failed = failed
+        self.taken: set[str] = outer.taken if isinstance(outer, _Statements) else set()  # qualified names in the file
         self._cleanups: list[Callable[[], None]] = []  # what runs when the block around is left, innermost last
         self._jumps: list[tuple[int, int, int]] = []  # of the loops around: (header, after, cleanups outside)
         super().__init__(code, names, outer)
@@ -43,7 +44,7 @@ class _Statements(Expressions):
             self.body(body)
             if self.is_open():
                 self._leave(self.emit("const", (), None))
-            self.units[self.code.qualname] = self.finish()
+            self.units[self.code.key] = self.finish()
         except (Unsupported, RecursionError):
             self.failed.append(self.code.qualname)
 
@@ -69,7 +70,7 @@ class _Statements(Expressions):
     def closure(self, node: ast.Lambda | _Function, name: str) -> int:
         qualname = self.qualified(name)
         kind = "lambda" if isinstance(node, ast.Lambda) else "function"
-        code = Code(kind, name, qualname, self.code.qualname, place(node))
+        code = self._made(kind, name, qualname, node)
         code.is_async = isinstance(node, ast.AsyncFunctionDef)
         code.params = parameters(node.args)
         code.defaults = {parameter: self.expression(default) for parameter, default in defaults(node.args)}
@@ -78,7 +79,15 @@ class _Statements(Expressions):
             ast.copy_location(body[0], node.body)
         names = names_of((n for n, _ in code.params), body)
         _Statements(code, names, self, self.units, self.failed).unit(body)
-        return self.emit("closure", tuple(code.defaults.values()), qualname, place(node))
+        return self.emit("closure", tuple(code.defaults.values()), code.key, place(node))
+
+    def _made(self, kind: str, name: str, qualname: str, node: ast.AST) -> Code:
+        code = Code(kind, name, qualname, self.code.key, place(node))
+        if qualname in self.taken:
+            code.key = f"{qualname}@{code.at[0]}"
+        self.taken.add(qualname)
+        self.inside.append(code)
+        return code
 
     def _FunctionDef(self, node: _Function) -> None:
         decorators = [self.expression(each) for each in node.decorator_list]
@@ -93,9 +102,9 @@ class _Statements(Expressions):
         for keyword in node.keywords:
             self.expression(keyword.value)
         qualname = self.qualified(node.name)
-        code = Code("class", node.name, f"{qualname}.<class>", self.code.qualname, place(node))
+        code = self._made("class", node.name, f"{qualname}.<class>", node)
         _Statements(code, names_of((), node.body), self, self.units, self.failed).unit(node.body)
-        self._decorated(node, self.emit("closure", tuple(bases), f"{qualname}.<class>", place(node)), decorators)
+        self._decorated(node, self.emit("closure", tuple(bases), code.key, place(node)), decorators)
 
     def _decorated(self, node: _Function | ast.ClassDef, value: int, decorators: list[int]) -> None:
         for decorator in reversed(decorators):

@@ -11,7 +11,7 @@ within their unit, operands are such numbers.
 | `name` | – | a global or builtin name |
 | `free` | – | a variable of an enclosing function: (how many functions out, name) |
 | `import` | – | (module, name or None, level) |
-| `closure` | default values | the name of the unit that is made: a function, lambda or class |
+| `closure` | default values | the key of the unit that is made: a function, lambda or class |
 | `attr` | object | the attribute's name |
 | `item` | object, key | – |
 | `call` | callee, arguments | `CallShape` |
@@ -114,14 +114,15 @@ class Code:
 
     __slots__ = (
         "annotated", "at", "blocks", "decorators", "defaults", "definitions", "exits", "is_async", "is_generator",
-        "kind", "loops", "name", "outer", "params", "qualname", "tests", "values",
+        "key", "kind", "loops", "name", "outer", "params", "qualname", "tests", "values",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, qualname: str, outer: str | None, at: RawAt) -> None:
         self.kind = kind  # function, lambda, class, module
         self.name = name
         self.qualname = qualname
-        self.outer = outer  # the qualified name of the unit around
+        self.key = qualname  # its own in the file: of several definitions under one name all but the first say the line
+        self.outer = outer  # the key of the unit around
         self.at = at
         self.values: list[Value] = []
         self.blocks: list[Block] = []

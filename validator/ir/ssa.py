@@ -28,6 +28,7 @@ class Builder:
         self._sealed: list[bool] = []
         self._incomplete: dict[int, dict[Variable, int]] = {}
         self._replaced: dict[int, int] = {}
+        self.inside: list[Code] = []  # the units that are made here
         self._phis: list[int] = []
         self._temporaries = 0
         self._epoch = 0
@@ -219,5 +220,6 @@ class Builder:
             name: list(dict.fromkeys(resolved(v) for v in values)) for name, values in code.definitions.items()
         }
         code.exits = [(b, {name: resolved(v) for name, v in kept.items()}) for b, kept in code.exits]
-        code.defaults = {name: resolved(v) for name, v in code.defaults.items()}
+        for inner in self.inside:
+            inner.defaults = {name: resolved(v) for name, v in inner.defaults.items()}
         return code

@@ -59,7 +59,8 @@ parameters that mostly carry data of each rank's own: they rank candidates and a
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -124,7 +125,8 @@ class Library(NamedTuple):
     generates: bool = False
 
 
-class Models(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Models:
     """All tables, ready for look-up."""
 
     calls: dict[str, Row]
@@ -188,6 +190,26 @@ class Models(NamedTuple):
             library = self.objects.get(owner)
             stack += library.bases if library is not None else ()
         return None
+
+    @cached_property
+    def _prefixes(self) -> frozenset[str]:
+        """Everything that a table says something about: what it names, and what names begin with."""
+        tables = (
+            self.calls,
+            self.methods,
+            self.objects,
+            self.raises,
+            self.raises_of_data,
+            self.exceptions,
+            self.states,
+        )
+        names = {name for table in tables for name in table} | self.same | set(self.aliases)
+        names |= {name for known in (*self.seeds.values(), *self.files.values()) for name in known}
+        return frozenset(name[:i] for name in names for i, c in enumerate(f"{name}.") if c == ".")
+
+    def tells_of(self, made: str) -> bool:
+        """Whether any table says something about what a library makes, or about its methods."""
+        return made in self._prefixes or self.named(made) in self._prefixes
 
     def library(self, made: str) -> Library:
         return self.objects.get(self.named(made), _NO_LIBRARY)

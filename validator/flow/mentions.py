@@ -1,0 +1,127 @@
+"""Which files and units mention a name at all: what mentions none of the names that a question is about is never read.
+
+The words of a file are all of its text, comments and strings included, so that nothing can be missed: a name that
+reaches a call through `getattr` or a dotted text is a word as well. Only files with a word are lowered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from validator.definitions import Module
+from validator.ir.model import Value
+
+if TYPE_CHECKING:
+    from validator.flow.program import Flow, Unit
+
+_TEXT = 200
+_WORD = re.compile(r"\w+")
+
+
+class Mentions:
+    """The words of a project."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._indexes: dict[tuple[bool, Module], dict[str, list[Unit]]] = {}
+        self._answers: dict[tuple[bool, tuple[str, ...]], tuple[Unit, ...]] = {}
+
+    @cached_property
+    def _modules(self) -> dict[str, list[Module]]:
+        found: dict[str, list[Module]] = {}
+        for module in self.flow.project.modules.values():
+            try:
+                words = frozenset(_WORD.findall(module.source.text))
+            except OSError:
+                continue
+            for word in words:
+                found.setdefault(word, []).append(module)
+        return found
+
+    def modules(self, *names: str) -> Iterator[Module]:
+        """The modules in whose text one of the names stands, in the order of their paths."""
+        found = {module: None for name in names for module in self._modules.get(name, ())}
+        yield from sorted(found, key=lambda m: m.path)
+
+    def units(self, *names: str) -> tuple[Unit, ...]:
+        """The units that mention one of the names at all, under another one too where an import gives it that."""
+        return self._known(False, names)
+
+    def naming(self, *names: str) -> tuple[Unit, ...]:
+        """The units in which one of the names stands for a value: read, not stored or passed by keyword."""
+        return self._known(True, names)
+
+    def _known(self, values: bool, names: tuple[str, ...]) -> tuple[Unit, ...]:
+        known = self._answers.get((values, names))
+        if known is None:
+            known = self._answers[values, names] = tuple(self._found(values, names))
+        return known
+
+    def _found(self, values: bool, names: Iterable[str]) -> list[Unit]:
+        wanted = self.also(names)
+        found: dict[Unit, None] = {}
+        for module in self.modules(*wanted):
+            known = self._index(values, module)
+            for name in wanted:
+                found.update(dict.fromkeys(known.get(name, ())))
+        return sorted(found, key=lambda unit: unit.place)
+
+    def also(self, names: Iterable[str]) -> list[str]:
+        """Names, and those that imports anywhere give to what is called so."""
+        found = dict.fromkeys(names)
+        queue = list(found)
+        while queue:
+            for name in self._renamed.get(queue.pop(), ()):
+                if name not in found:
+                    found[name] = None
+                    queue.append(name)
+        return list(found)
+
+    @cached_property
+    def _renamed(self) -> dict[str, dict[str, None]]:
+        """By name the other names that imports give it."""
+        found: dict[str, dict[str, None]] = {}
+        for module in self.flow.project.modules.values():
+            for row in module.facts.imports:
+                name = row.name or row.module.rpartition(".")[2]
+                if row.asname and row.asname != name:
+                    found.setdefault(name, {})[row.asname] = None
+        return found
+
+    def _index(self, values: bool, module: Module) -> dict[str, list[Unit]]:
+        known = self._indexes.get((values, module))
+        if known is None:
+            known = self._indexes[values, module] = {}
+            for unit in self.flow.units_of(module).values():
+                for word in unit.named if values else unit.words:
+                    known.setdefault(word, []).append(unit)
+        return known
+
+
+def name_of(value: Value) -> str:
+    """The name by which an instruction speaks of something; empty where it has none."""
+    op, data = value.op, value.data
+    if op in ("attr", "name", "const"):
+        return data if isinstance(data, str) else ""
+    if op in ("param", "free"):
+        return str(data[1])
+    if op == "closure":
+        return str(data).removesuffix(".<class>").rpartition(".")[2]
+    if op == "import":
+        return str(data[1] or data[0]).rpartition(".")[2]
+    return ""
+
+
+def words_of(data: Iterable[object]) -> Iterator[str]:
+    """The words in what instructions carry with them: names, keywords, texts."""
+    for each in data:
+        if isinstance(each, str):
+            if each.isidentifier():
+                yield each
+            elif len(each) <= _TEXT:  # no documentation
+                yield from _WORD.findall(each)
+        elif isinstance(each, tuple):
+            yield from words_of(each)
