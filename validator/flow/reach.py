@@ -32,6 +32,7 @@ _CONTAINING = frozenset({
     "list", "tuple", "dict", "set", "zip", "enumerate", "iter", "next", "reversed", "sorted", "map", "filter",
     "partial", "copy", "deepcopy", "super",
 })  # fmt: skip
+_REFERRING = frozenset({"name", "import", "closure", "attr"})
 _STORES = frozenset({"store_attr", "store_global", "store_free", "store_class"})
 
 
@@ -40,12 +41,24 @@ class Kept:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self.held: dict[str, None] = {}  # what is called so may be it
+        self.defined: dict[str, None] = {}  # functions that are it
+        self.held: dict[str, None] = {}  # variables, attributes, parameters that may be it
         self.made: dict[str, None] = {}  # to call what is called so may give it
         self._queue: list[str] = []
 
-    def add(self, name: str, made: bool = False) -> None:
-        names = self.made if made else self.held
+    def define(self, name: str) -> None:
+        """A function of that name is it: where it is not called but kept, what it is kept under is it too."""
+        self._add(self.defined, name)
+
+    def hold(self, name: str) -> None:
+        """What is called so may be it."""
+        self._add(self.held, name)
+
+    def make(self, name: str) -> None:
+        """What a call of this name gives may be it."""
+        self._add(self.made, name)
+
+    def _add(self, names: dict[str, None], name: str) -> None:
         if name and name not in names:
             names[name] = None
             self._queue.append(name)
@@ -63,7 +76,7 @@ class Kept:
         marked: set[int] = set()
         stack: list[int] = []
         for number in unit.named.get(name, ()):
-            if name in self.held:
+            if name in self.held or name in self.defined and values[number].op in _REFERRING:
                 stack.append(number)
             if name in self.made:
                 users = unit.users.get(number, ())
@@ -80,20 +93,20 @@ class Kept:
                 if value.op in _PARTS or value.op == "call" and number in value.args[1:] and _keeps(unit, value):
                     stack.append(user)
                 elif value.op in _STORES and value.args[-1] == number:
-                    self.add(value.data)
+                    self.hold(value.data)
                 elif value.op == "store_item" and value.args[2] == number:
                     stack.append(unit.root(value.args[0]))
                     self._in_container(unit, unit.root(value.args[0]))
         for variable, numbers in code.definitions.items():
             if not marked.isdisjoint(numbers):
-                self.add(variable)
+                self.hold(variable)
         if any(block.end[0] == "return" and block.end[1] in marked for block in code.blocks):
-            self.add(unit.name, made=True)
+            self.make(unit.name)
 
     def _in_container(self, unit: Unit, root: int) -> None:
         value = unit.code.values[root]
         if value.op in ("attr", "name"):
-            self.add(value.data)
+            self.hold(value.data)
 
     def _passed(self, unit: Unit, call: Value, number: int) -> None:
         """The parameters of units of the project that get it."""
@@ -103,9 +116,9 @@ class Kept:
                 continue
             if keyword is None:
                 for params in self.flow.parameters.get(name_of(callee), ()):
-                    self.add(params[place] if place < len(params) else "")
+                    self.hold(params[place] if place < len(params) else "")
             elif keyword.isidentifier():
-                self.add(keyword)
+                self.hold(keyword)
 
 
 def _keeps(unit: Unit, call: Value) -> bool:
@@ -123,12 +136,12 @@ class Reach:
         self.kept = Kept(flow)
         self._asked: dict[Unit, None] = {}
         self._mentioned: set[str] = set()
+        self._wanted: set[str] = set()
 
     def units(self) -> list[Unit]:
-        for name in self._first:
-            self.kept.add(name)
+        self._wanted.update(self._first)
         for name in self._placing:
-            self.kept.add(name, made=True)
+            self.kept.make(name)
         found: dict[Unit, None] = {}
         while True:
             self.kept.close()
@@ -154,7 +167,7 @@ class Reach:
         return sorted({*names, *(_ON_WRAPPED if self._placing else ())})
 
     def _ask(self) -> None:
-        for name in (*self.kept.held, *self.kept.made):
+        for name in (*self._wanted, *self.kept.defined, *self.kept.held, *self.kept.made):
             if name not in self._mentioned:
                 self._mentioned.add(name)
                 self._asked.update(dict.fromkeys(self.flow.mentions.units(name)))
@@ -188,14 +201,15 @@ class Reach:
         if unit.code.kind == "lambda":
             self._of_lambda(unit)
         elif cls is not None and unit.name in _MAKING:
+            self._wanted.update(_below(cls))
             for each in _below(cls):
-                self.kept.add(each)
+                self.kept.define(each)
         elif cls is not None and unit.name in _IMPLICIT:
             for each in _below(cls):
-                self.kept.add(each, made=True)
-            self.kept.add(unit.name)
+                self.kept.make(each)
+            self._wanted.add(unit.name)
         elif unit.code.kind == "function":
-            self.kept.add(unit.name)
+            self.kept.define(unit.name)
 
     def _of_lambda(self, unit: Unit) -> None:
         """A lambda has no name: the unit that makes it is asked, and what it is kept under there."""

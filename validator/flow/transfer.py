@@ -173,16 +173,25 @@ class Evaluation(Walk):
         return [self.vals[end[1]] for end in ends if end[0] == "return"]
 
     def _outs(self) -> list[tuple[int, Val]]:
-        """Parameters whose variable holds another value at the end: changed in place by a call."""
+        """Parameters that calls have changed in place; to bind the name anew changes nothing for callers."""
         found = []
         for position, (name, _) in enumerate(self.code.params):
-            ends = [kept[name] for _, kept in self.code.exits]
-            if ends and any(self._changed(number) for number in ends):
+            ends = self._forms(position, [kept[name] for _, kept in self.code.exits])
+            if any(self.code.values[number].op == "mut" for number in ends):
                 found.append((position, join(self.vals[number] for number in ends)))
         return found
 
-    def _changed(self, number: int) -> bool:
-        return self.code.values[number].op in ("mut", "phi")
+    def _forms(self, position: int, ends: list[int]) -> list[int]:
+        """What is left of the object that was passed, where the variable still holds it: as passed, or changed."""
+        values, seen, stack = self.code.values, dict.fromkeys(ends), list(ends)
+        while stack:
+            value = values[stack.pop()]
+            for each in value.args if value.op == "phi" else ():
+                if each not in seen:
+                    seen[each] = None
+                    stack.append(each)
+        roots = {number: values[self.root(number)] for number in seen}
+        return [number for number, root in roots.items() if root.op == "param" and root.data[0] == position]
 
     # -- control -------------------------------------------------------------------------------------------
 
