@@ -11,6 +11,7 @@ from validator.domains.spmd import NONE, only, rank, unsure
 from validator.flow.values import ANYTHING, BOTTOM, MORE, UNKNOWN, Obj, Val, beside, group_of, join, join2, obj
 
 if TYPE_CHECKING:
+    from validator.flow.program import Flow
     from validator.flow.transfer import Evaluation
 
 # Attributes that tell of what kind a value is, not what it holds.
@@ -113,7 +114,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     held = at.flow.field(cls, name, exact, at.unit)
     if held != BOTTOM:
         found.append(held)
-    for method in _methods(cls, name, exact):
+    for method in _methods(at.flow, cls, name, exact):
         found.append(_bound(at, number, method, receiver))
     if not found:
         library = [_of_library(at, base, name) for base in cls.external_bases]
@@ -134,11 +135,13 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     return join(found)
 
 
-def _methods(cls: ClassDef, name: str, exact: bool) -> list[Method]:
+def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:
+    """The methods of that name that an object may have; not those of classes whose objects are in other processes."""
     own = cls.find(name)
     found = [own] if own is not None else []
     if not exact:
-        found += [c.methods[name] for c in cls.descendants() if name in c.methods]
+        near = [c for c in cls.descendants() if name in c.methods]
+        found += [c.methods[name] for c in near if not flow.is_remote(c) or flow.is_remote(cls)]
     return list(dict.fromkeys(found))
 
 

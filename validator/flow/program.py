@@ -60,6 +60,12 @@ class Unit:
     def qualname(self) -> str:
         return self.code.qualname
 
+    def _is_read(self, number: int) -> bool:
+        """Whether a value is more than stored under its name."""
+        if self.code.kind in ("function", "lambda"):
+            return True
+        return any(not self.code.values[user].op.startswith("store_") for user in self.users.get(number, ()))
+
     @property
     def place(self) -> tuple[str, RawAt, str]:
         """Where it stands among the units of the project."""
@@ -76,9 +82,8 @@ class Unit:
     def named(self) -> dict[str, list[int]]:
         """By name the values that it stands for."""
         found: dict[str, list[int]] = {}
-        local = self.code.kind in ("function", "lambda")  # elsewhere what is defined is read by its name
         for number, value in enumerate(self.code.values):
-            if (name := name_of(value)) and (local or value.op != "closure"):
+            if (name := name_of(value)) and (value.op != "closure" or self._is_read(number)):
                 found.setdefault(name, []).append(number)
         return found
 
@@ -318,6 +323,7 @@ class Flow:
         self._evaluating: list[Evaluation | None] = []
         self._callers: dict[Unit, list[Unit]] = {}
         self._units: dict[Module, dict[str, Unit]] = {}
+        self._remote: dict[ClassDef, bool] = {}
         self.not_lowered = 0
 
     # -- units ---------------------------------------------------------------------------------------------
@@ -359,6 +365,24 @@ class Flow:
             unit = self.unit_of(method)
             if unit is not None:
                 yield unit
+
+    def is_remote(self, cls: ClassDef) -> bool:
+        """Whether the objects of a class only ever are in processes of their own: Ray actors."""
+        known = self._remote.get(cls)
+        if known is None:
+            family = (cls, *cls.descendants())
+            known = any(_is_actor(c) for c in family) and not any(self._is_made(c) for c in family)
+            self._remote[cls] = known
+        return known
+
+    def _is_made(self, cls: ClassDef) -> bool:
+        """Whether the class is called by its name anywhere."""
+        for unit in self.mentions.naming(cls.name):
+            for number in unit.named.get(cls.name, ()):
+                values = (unit.code.values[user] for user in unit.users.get(number, ()))
+                if any(value.op == "call" and value.args[0] == number for value in values):
+                    return True
+        return False
 
     # -- answers -------------------------------------------------------------------------------------------
 
@@ -719,6 +743,10 @@ class Flow:
 def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
     """Whether an object whose attribute is stored may be one of a family: `self` also stands for classes below."""
     return o[1] in family or (o[0] == "self" and o[1] in cls.mro)
+
+
+def _is_actor(cls: ClassDef) -> bool:
+    return any(d.removesuffix("()").rpartition(".")[2] == "remote" for d in cls.facts.decorators)
 
 
 def _fields_are_parameters(cls: ClassDef) -> bool:

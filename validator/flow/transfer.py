@@ -362,9 +362,14 @@ class Evaluation(Walk):
         if self._selects(value.args[1]):
             n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | _carried(owner.v | key.v)
         elif self.code.values[value.args[1]].op == "slice":
-            bounds = self.code.values[value.args[1]].args[:2]
-            n |= owner.n | frozenset().union(*(self.vals[each].v for each in bounds))
+            n |= owner.n | self._cut(self.code.values[value.args[1]].args)
         return Val(result.objs, combined(result.v, v), n, result.p, inherited(result.state, owner.state))
+
+    def _cut(self, bounds: tuple[int, ...]) -> Causes:
+        """By what the length of a slice varies. A piece between two bounds that move together is as long everywhere."""
+        lower, upper = (self.vals[each].v for each in bounds[:2])
+        moving = only(lower, "rank", "member") and only(upper, "rank", "member")
+        return NONE if moving else lower | upper
 
     @staticmethod
     def mesh_part(mesh: Obj, key: Val) -> Val:
@@ -470,6 +475,8 @@ class Evaluation(Walk):
     def compare(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
         if value.data in _COMPARED:
+            if _is_marker(left, right) or _is_marker(right, left):
+                return Val(v=left.p | right.p)
             if right.is_const(None):
                 return Val(v=left.p | only(left.v, "param") & left.p)
             if left.is_const(None):
@@ -701,6 +708,16 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _is_marker(value: Val, constant: Val) -> bool:
+    """Whether a comparison only asks if something is there yet: it is a thing that no constant equals, or a marker."""
+    if not any(o[0] == "const" and isinstance(o[2], str) for o in constant.objs) or len(constant.objs) != 1:
+        return False
+    things = [o for o in value.objs if o[0] in _TESTED_FOR_PRESENCE - {"environment"}]
+    markers = [o for o in value.objs if o[0] == "const" and o != NONE_OBJ]
+    others = len(value.objs - {NONE_OBJ}) - len(things) - len(markers)
+    return bool(things) and len(markers) < 2 and not others
 
 
 def _below(comparison: str, number: object) -> bool:
