@@ -409,7 +409,8 @@ class Calling:
 
     def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
         """The result of a function of its arguments."""
-        parts = [receiver, *(v for keyword, v in arguments if keyword not in _PLACING)]
+        holding = arguments if name not in self.models.tensors["moves"] else []  # where a tensor lies is not what it holds
+        parts = [receiver, *(v for keyword, v in holding if keyword not in _PLACING)]
         v = combined(*(p.v for p in parts))
         state = receiver.state.union(*(p.placements - UNPLACED for p in parts[1:]))
         if name in ("dim", "ndimension"):
