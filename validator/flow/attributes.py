@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
 from validator.domains.placement import inherited
-from validator.domains.spmd import NONE, only, rank, unsure
+from validator.domains.spmd import NONE, Causes, only, rank, unsure
 from validator.flow.values import ANYTHING, BOTTOM, MORE, UNKNOWN, Obj, Val, beside, group_of, join, join2, obj
 
 if TYPE_CHECKING:
@@ -46,11 +46,17 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
-    methods = len({o[1] for o in result.objs if o[0] in ("bound", "unit")})
-    carried = only(owner.v, "data", "param", "uniform") if methods < 2 else owner.v
+    carried = _carried(owner, result)
     placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
     state = inherited(result.state, placed)
     return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
+
+
+def _carried(owner: Val, result: Val) -> Causes:
+    """How an attribute varies because its owner does: which method it is only where the owner may be several things."""
+    if any(o[0] in ("bound", "unit") for o in result.objs):
+        return owner.v if len({o[1] for o in owner.objs if o[0] in _MEMBERED}) > 1 else NONE
+    return only(owner.v, "data", "param", "uniform")
 
 
 def _number(name: str) -> frozenset[Obj]:

@@ -133,17 +133,23 @@ class Unit:
             v for block in code.in_order() for v in code.blocks[block].values if code.values[v].op in ("mut", "phi")
         ]
         roots: dict[int, int] = {}
+
+        def root(number: int) -> int:
+            while number in roots:
+                number = roots[number]
+            return number
+
         changed = True
         while changed:
             changed = False
             for number in copies:
                 value = code.values[number]
                 operands = value.args[:1] if value.op == "mut" else value.args
-                found = {roots.get(each, each) for each in operands} - {number}
-                if len(found) == 1 and roots.get(number) not in found:
-                    roots[number] = found.pop()
+                found = {root(each) for each in operands} - {number} if number not in roots else ()
+                if len(found) == 1:
+                    (roots[number],) = found
                     changed = True
-        return roots
+        return {number: root(number) for number in roots}
 
     @cached_property
     def has_receiver(self) -> bool:
