@@ -18,9 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_WORD = re.compile(r"[A-Za-z_][\w.]*")
+_TOKEN = re.compile(r"[A-Za-z_][\w.]*|[\[\]]")
+_TRANSPARENT = frozenset(
+    {"Optional", "Union", "Annotated", "Final", "ClassVar", "Required", "NotRequired", "Awaitable"}
+)
 _WRAPPERS = (".remote", ".options().remote")  # Ray: Actor.remote(…) makes an Actor
 _DEPTH = 12
+
+
+def _themselves(annotation: str) -> Iterator[str]:
+    """The names in an annotation that values are of, not what they contain (`list[X]`, `Iterable[X]`)."""
+    inside: list[bool] = []  # for each open bracket whether it is a container's
+    name = ""
+    for token in _TOKEN.findall(annotation):
+        if token == "[":
+            inside.append(name.rpartition(".")[2] not in _TRANSPARENT)
+        elif token == "]" and inside:
+            inside.pop()
+        elif token not in "[]" and not any(inside):
+            yield token
+        name = token
 
 
 class Types:
@@ -132,12 +149,8 @@ class Types:
 
     def annotated(self, function: Method, annotation: str) -> Classes:
         """The project classes that an annotation names (`Optional[X]`, `X | None`, `"X"`); containers give nothing."""
-        if not annotation or annotation.startswith(
-            ("List", "list", "Dict", "dict", "Tuple", "tuple", "Type", "type", "Callable")
-        ):
-            return NOTHING
         scope = function.module.top
-        found = (self.project.lookup(scope, word) for word in _WORD.findall(annotation))
+        found = (self.project.lookup(scope, word) for word in _themselves(annotation))
         return frozenset(s for s in found if isinstance(s, ClassDef))
 
     def _name(self, function: Method, name: str) -> Classes:

@@ -409,7 +409,9 @@ class Calling:
 
     def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
         """The result of a function of its arguments."""
-        holding = arguments if name not in self.models.tensors["moves"] else []  # where a tensor lies is not what it holds
+        holding = (
+            arguments if name not in self.models.tensors["moves"] else []
+        )  # where a tensor lies is not what it holds
         parts = [receiver, *(v for keyword, v in holding if keyword not in _PLACING)]
         v = combined(*(p.v for p in parts))
         state = receiver.state.union(*(p.placements - UNPLACED for p in parts[1:]))
@@ -553,6 +555,9 @@ class Calling:
                 self.at.after[number, place] = lambda before: before.placed(after(before.state, tag))
                 self.at.steps[number, place] = (tag,)
         self._wraps(number, row, arguments)
+        ran = self._run_given(number, row, arguments) if row.runs is not None else UNKNOWN
+        if row.result == "ran":
+            return ran
         result = self._result(number, row, arguments, receiver, group)
         if row.mixes is not None:
             drawn = self._drawn(row, arguments)
@@ -568,6 +573,17 @@ class Calling:
         if not row.result_state or isinstance(row.result, tuple | list):
             return result
         return result.placed(after(result.state, row.result_state))
+
+    def _run_given(self, number: int, row: Row, arguments: Arguments) -> Val:
+        """What a function gives that is passed to be called (`to_thread(function, *arguments)`)."""
+        place = self._place(row.runs or ("", -1), arguments)
+        if place < 0:
+            return UNKNOWN
+        function = arguments[place][1]
+        given = [each for each in arguments[place + 1 :] if row.gives is None]
+        if row.gives is not None and (held := self._given(row.gives, arguments)) is not None:
+            given = [(None, part) for o in held.of("tuple") for part in o[1]]
+        return join([self.apply(number, o, given) for o in sorted(function.objs, key=lambda o: o[0])] or [UNKNOWN])
 
     def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:
         """What the argument at a place (-1: the receiver) becomes; of a place that holds nothing it does not matter."""
@@ -629,6 +645,10 @@ class Calling:
         if word == "drawn":
             given = (v.v for name, v in arguments if name != "generator")
             return Val(v=combined(self._drawn(row, arguments), *given))
+        if word == "each":
+            values = [v for name, v in arguments if name is None]
+            spread = [elements(v) for name, v in arguments if name == "*"]
+            return sequence(join([*values, *spread])) if spread else tuple_of(values)
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
@@ -767,7 +787,8 @@ class Calling:
         if name in _GATHERING:
             return self._gathered(value, arguments)
         if name in _NAMED:
-            return sequence(tuple_of([STRING, UNKNOWN.placed(receiver.state)])).placed(receiver.state)
+            state = receiver.state if name != "named_buffers" else frozenset({"?"})  # buffers are not sharded
+            return sequence(tuple_of([STRING, UNKNOWN.placed(state)])).placed(state)
         if name in self.models.placed and name not in self.models.same_methods:
             keys = sequence(STRING).objs if name == "state_dict" else frozenset()
             derived = self._derived([(None, receiver), *arguments])

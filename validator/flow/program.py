@@ -586,6 +586,10 @@ class Flow:
                     found.setdefault(ref.path.rpartition(".")[2], {})[function] = None
         return {name: list(rows) for name, rows in found.items()}
 
+    def writers(self, name: str) -> list[Method]:
+        """The functions that store an attribute of that name."""
+        return self._writers.get(name, [])
+
     @cached_property
     def _placed_names(self) -> dict[str, list[Method]]:
         """By name of an attribute: the functions that may place otherwise what it holds."""
@@ -626,7 +630,7 @@ class Flow:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         found: list[Val] = []
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
-        for method in self._writers.get(name, ()):
+        for method in self.writers(name):
             unit = self.unit_of(method)
             if unit is None:
                 continue

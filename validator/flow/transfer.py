@@ -474,6 +474,8 @@ class Evaluation(Walk):
 
     def compare(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
+        if value.data in ("Is", "IsNot") and right.is_const(None) and self._made_late(number, value.args[0]):
+            return Val()  # the first time it is there nowhere
         if value.data in _COMPARED:
             if _is_marker(left, right) or _is_marker(right, left):
                 return Val(v=left.p | right.p)
@@ -490,6 +492,25 @@ class Evaluation(Walk):
                 return Val(v=right.p)
             return Val(v=combined(member(left.v), right.v))
         return Val(v=combined(left.v, right.v))
+
+    def _made_late(self, test: int, number: int) -> bool:
+        """Whether an attribute is only ever stored where this test finds that it is not there yet."""
+        held = self.code.values[self.root(number)]
+        if held.op != "attr":
+            return False
+        stores = 0
+        for method in self.flow.writers(held.data):
+            unit = self.flow.unit_of(method)
+            for each in unit.code.values if unit is not None else ():
+                if each.op != "store_attr" or each.data != held.data:
+                    continue
+                if unit is self.unit and any(
+                    unit.code.blocks[branch].end[1] == test for branch in unit.control.deciding(each.block)
+                ):
+                    stores += 1
+                elif unit is None or not _is_none(unit.code.values[each.args[1]]):
+                    return False
+        return stores > 0
 
     def join_parts(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
@@ -708,6 +729,10 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _is_none(value: Instruction) -> bool:
+    return value.op == "const" and value.data is None
 
 
 def _is_marker(value: Val, constant: Val) -> bool:

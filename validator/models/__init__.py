@@ -26,6 +26,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   [parameter, position]`: of a call that makes or seeds a generator (its result, its receiver).
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
+- `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives`);
+  `result = "ran"`: what that returns; `result = "each"`: a list of the arguments.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
   names in no order).
@@ -49,8 +51,9 @@ rank; `alike`: those below them that all ranks see alike; `computing`: collectiv
 of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`:
 only where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
 `[states]`: a variable of a library -> the call that sets it.
-`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that only `moves` it to a device or type, that cast it (`casts`: to which type), that
-take sizes (`shaped`), whose result is as long as a number says (`limited`) or as what the tensor holds (`counting`);
+`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that only `moves` it to a device or type, that
+cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
+what the tensor holds (`counting`);
 `dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
@@ -108,6 +111,8 @@ class Row(NamedTuple):
     alike: tuple[str, int] | None = None
     into: tuple[str, int] | None = None
     operation: tuple[str, int] | None = None
+    runs: tuple[str, int] | None = None
+    gives: tuple[str, int] | None = None
 
     @property
     def is_collective(self) -> bool:
