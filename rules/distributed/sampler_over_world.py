@@ -56,7 +56,8 @@ def _over_world(call: Place) -> bool:
     replicas = call.argument("num_replicas", 1)
     if replicas is None:
         return not {"*", "**"} & set(call.value.data.names)
-    objs = replicas.closed.objs
+    # a number beside it is what one process has without a group
+    objs = [o for o in replicas.closed.objs if o[0] != "const"]
     return bool(objs) and all(o[0] == "size" and axes_in(o[1]) == WHOLE for o in objs)
 
 

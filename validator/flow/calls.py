@@ -74,6 +74,10 @@ _PARTING = frozenset({
     "chunk", "split", "tolist", "items", "keys", "values", "unbind", "copy", "islice", "chain", "deepcopy", "get",
     "tqdm",
 })  # fmt: skip
+_ASKING_OBJECTS = {
+    "len": "__len__", "next": "__next__", "str": "__str__", "repr": "__repr__", "hash": "__hash__", "bool": "__bool__",
+    "reversed": "__reversed__",
+}  # fmt: skip
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -377,6 +381,8 @@ class Calling:
             return self.at.environment(arguments[0][1].constant())
         for state in self.models.sets.get(dotted, ()):
             self.at.switch(number, state)
+        if dotted in _ASKING_OBJECTS and arguments:
+            self._asks_object(number, arguments[0][1], _ASKING_OBJECTS[dotted])
         row = self.models.call(dotted)
         if row is not None:
             return self._row(number, row, arguments, BOTTOM)
@@ -387,6 +393,14 @@ class Calling:
         if self.models.library(owner).generates:
             return Val(v=held(self._receiver.v | frozenset().union(*(v.v for _, v in arguments))))
         return self._plain(number, dotted, arguments)
+
+    def _asks_object(self, number: int, value: Val, name: str) -> None:
+        """A builtin asks an object by a method that it does not name: `len(sampler)` runs `__len__`."""
+        for o in value.objs:
+            method = o[1].find(name) if o[0] in ("inst", "self") else None
+            unit = self.flow.unit_of(method) if method is not None else None
+            if unit is not None:
+                self.run(number, unit, [Val(frozenset({o}))], {})
 
     def _plain(self, number: int, dotted: str, arguments: Arguments) -> Val:
         """A call of a library that no row describes: a function of its arguments, or nobody knows."""
@@ -409,9 +423,8 @@ class Calling:
 
     def _same(self, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
         """The result of a function of its arguments."""
-        holding = (
-            arguments if name not in self.models.tensors["moves"] else []
-        )  # where a tensor lies is not what it holds
+        # where a tensor lies is not what it holds
+        holding = arguments if name not in self.models.tensors["moves"] else []
         parts = [receiver, *(v for keyword, v in holding if keyword not in _PLACING)]
         v = combined(*(p.v for p in parts))
         state = receiver.state.union(*(p.placements - UNPLACED for p in parts[1:]))
@@ -429,7 +442,7 @@ class Calling:
             sizes = (
                 frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
             )
-            return Val(sequence(Val(v=frozenset({UNIFORM}))).objs | sizes, NONE, v)
+            return Val(sequence(_index(sizes)).objs | sizes, NONE, v)
         if dotted in ("int", "str") and len(arguments) == 1:
             objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
         if name == "chunk":
@@ -465,7 +478,8 @@ class Calling:
         if name in ("zip",):
             return sequence(tuple_of(self.at.element(v) for v in values)).objs
         if name == "enumerate" and values:
-            return sequence(tuple_of([Val(v=frozenset({UNIFORM})), self.at.element(values[0])])).objs | frozenset(
+            index = _index(beside(values[0], "counted"))
+            return sequence(tuple_of([index, self.at.element(values[0])])).objs | frozenset(
                 o for o in values[0].objs if o[0] in ("generator", "unordered")
             )
         if (
@@ -988,6 +1002,17 @@ def axes_in(group: Val) -> Axes:
         else:
             found |= SOME
     return SOME if not found or found & SOME else frozenset(found)
+
+
+def _index(counted: frozenset[Obj]) -> Val:
+    """A place in a list; in one that is as long as a group, the number of a rank in it."""
+    numbers = frozenset(
+        ("ordinal", "job" if axes == WHOLE else "group", axes)
+        for o in counted
+        for axes in (axes_in(o[1]),)
+        if axes != SOME
+    )
+    return Val(numbers, frozenset({UNIFORM}))
 
 
 def _literal_ranks(given: Val) -> tuple[int, ...] | None:
