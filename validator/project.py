@@ -194,9 +194,19 @@ class Project:
     def _member(self, module: Module, name: str) -> Symbol:
         key = (module, name)
         if key not in self._members:
-            self._members[key] = Unknown(name)  # an import cycle finds this
+            # an import cycle finds this: `from package import module` in the package itself means its module
+            self._members[key] = self._submodule(module, name) or Unknown(name)
             self._members[key] = self._find_member(module, name)
         return self._members[key]
+
+    def _submodule(self, package: Module, name: str) -> Module | Unknown | None:
+        """A module in the folder of a package; Unknown where it is there but not read."""
+        if not package.is_package:
+            return None
+        path = f"{package.source.absolute.rpartition('/')[0]}/{name}"
+        if (found := self.module_at(path)) is not None:
+            return found
+        return Unknown(name) if self.finder.file(path) is not None or self.finder.on_disk(path) else None
 
     def _find_member(self, module: Module, name: str) -> Symbol:
         kind = module.facts.names.get(name)
@@ -209,12 +219,8 @@ class Project:
             return self.imported(module, row) if row is not None else Unknown(name)
         if kind is not None:
             return Value(module, name)
-        if module.is_package:
-            path = f"{module.source.absolute.rpartition('/')[0]}/{name}"
-            if (submodule := self.module_at(path)) is not None:
-                return submodule
-            if self.finder.file(path) is not None or self.finder.on_disk(path):
-                return Unknown(name)
+        if (submodule := self._submodule(module, name)) is not None:
+            return submodule
         for star, level in module.facts.star_imports:
             row = Import(star, None, star, level, "<module>", (), (1, 1, 1, 1))
             source = self._relative(module, row) if level else self.import_module(module, star)

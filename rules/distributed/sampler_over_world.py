@@ -30,12 +30,12 @@ from validator.rule import Rule
 RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
 
 _SHARING: Axes = frozenset({"tp", "cp", "pp"})  # the axes whose ranks work on one batch together
-_SAMPLERS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
+_SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for call in queries.calls(*_SAMPLERS):
+    for call in queries.calls(_SAMPLER):
         if not _over_world(call):
             continue
         known, named = _shared(queries, call)

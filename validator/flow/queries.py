@@ -263,7 +263,8 @@ class Queries:
     def calls(self, *dotted: str) -> Iterator[Place]:
         """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`)."""
         wanted = frozenset(dotted)
-        last = tuple(dict.fromkeys(name.rpartition(".")[2] for name in dotted))
+        aliases = (alias for alias, name in self.flow.models.aliases.items() if name in wanted)
+        last = tuple(dict.fromkeys(name.rpartition(".")[2] for name in (*dotted, *aliases)))
         for place in self.named(*last):
             callee = place.operand(0).val
             if any(o[0] == "ext" and (o[1] in wanted or self.flow.models.named(o[1]) in wanted) for o in callee.objs):
