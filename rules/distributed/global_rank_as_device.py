@@ -18,12 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP536", "global-rank-as-device", "error", "0.1.0", tokens=("rank", "process_index", "RANK"))
+RULE = Rule("MP536", "global-rank-as-device", "warning", "0.1.0", tokens=("rank", "process_index", "RANK"))
 
 _KINDS = ("cuda:", "npu:", "xpu:", "hpu:", "musa:")
 
@@ -32,7 +33,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     # one number, however many devices it names: `set_device(rank)` and `torch.device("cuda", rank)` are one mistake
     taken: dict[tuple[Unit, str], list[tuple[Place, Place]]] = {}
     for index, user in _indices(project.analysis(Queries)):
-        if _is_of_job(index):
+        if _is_of_job(index) and not is_aside(user.unit.path):
             taken.setdefault((index.unit, index.text), []).append((index, user))
     for places in taken.values():
         yield _finding(sorted(places, key=lambda row: row[1].at))
@@ -66,7 +67,6 @@ def _is_of_job(index: Place) -> bool:
 def _finding(places: list[tuple[Place, Place]]) -> Finding:
     (index, first), *others = places
     named = first.method if first.value.op == "call" else first.text
-    sure = any(c.sure for c in index.closed.v) and not index.closed.of("top")
     return RULE.finding(
         first.unit.path,
         first.at,
@@ -75,7 +75,6 @@ def _finding(places: list[tuple[Place, Place]]) -> Finding:
         help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
         related=tuple(Related(u.unit.path, u.at[0], "and here") for _, u in others),
         context=f"{first.unit.qualname}:{named}:{index.text}",
-        severity="error" if sure else "warning",
     )
 
 

@@ -27,7 +27,9 @@ from validator.rule import Rule
 RULE = Rule("MP572", "gradient-lost-in-collective", "warning", "0.1.0", tokens=("backward",))
 
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})
-_CUTTING = frozenset({"detach", "item", "tolist", "data", "numpy", "long", "argmax", "detach_"})
+_CUTTING = frozenset(
+    {"device", "dtype", "shape", "detach", "item", "tolist", "data", "numpy", "long", "argmax", "detach_"}
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from validator.domains.axes import UNKNOWN
 from validator.domains.spmd import only
 from validator.finding import Finding
-from validator.flow.queries import Queries, apart, because
+from validator.flow.queries import Place, Queries, apart, because
 from validator.project import Project
 from validator.rule import Rule
 
@@ -36,7 +36,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
         causes = apart(root.closed.v, axes) if root is not None and UNKNOWN not in axes else None
-        if root is None or not causes:
+        if root is None or not causes or _other_way(call):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -47,6 +47,19 @@ def check_project(project: Project) -> Iterator[Finding]:
             context=f"{call.unit.qualname}:{row.name}:{root.text}",
             severity="error" if known and any(c.sure for c in causes) else "warning",
         )
+
+
+def _other_way(call: Place) -> bool:
+    """Whether the same collective is called on the other way of a branch: whoever has the data names itself there."""
+    unit, name = call.unit, call.operations[0].name
+    arms = unit.control.arms.get(call.value.block, ())
+    for number, site in call.result.sites.items():
+        others = unit.control.arms.get(unit.code.values[number].block, ())
+        if any(o.name == name for o in site.operations) and any(
+            branch == other and way != there for branch, way in arms for other, there in others
+        ):
+            return True
+    return False
 
 
 INCORRECT = [

@@ -33,6 +33,7 @@ from validator.effects.trace import (
 )  # fmt: skip
 from validator.facts.model import At
 from validator.finding import Related, Severity
+from validator.flow.aside import is_foreign
 from validator.flow.program import Flow, Target, Unit
 from validator.flow.queries import Place
 from validator.flow.values import BOTTOM, UNKNOWN, Val
@@ -134,7 +135,7 @@ class Divergences:
         """The divergences of one kind (`rank`, `local`), one for each collective that is not reached."""
         seen: set[tuple[str, At]] = set()
         for found in self.all:
-            if found.kind == kind:
+            if found.kind == kind and not is_foreign(found.unit.path):
                 row = report(found)
                 if (row.path, row.at) not in seen:
                     seen.add((row.path, row.at))

@@ -11,6 +11,15 @@ _FOLDERS = frozenset({
 })  # fmt: skip
 
 
+_FOREIGN = frozenset({"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty"})
+
+
+@cache
+def is_foreign(path: str) -> bool:
+    """Whether a file is a copy of somebody else's code."""
+    return not _FOREIGN.isdisjoint(path.split("/")[:-1])
+
+
 @cache
 def is_aside(path: str) -> bool:
     """Whether a file is a test, an example, a benchmark, a script or somebody else's code."""
