@@ -1,7 +1,7 @@
 """Which files and units mention a name at all: what mentions none of the names that a question is about is never read.
 
-The words of a file are all of its text, comments and strings included, so that nothing can be missed: a name that
-reaches a call through `getattr` or a dotted text is a word as well. Only files with a word are lowered.
+The words of a file are those of its names and of the texts that it passes on, so that a name that reaches a call through
+`getattr` or a dotted text is a word as well. They come from its facts: only files with a word are read and lowered.
 """
 
 from __future__ import annotations
@@ -27,19 +27,42 @@ class Mentions:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._indexes: dict[tuple[bool, Module], dict[str, list[Unit]]] = {}
+        self._lambdas: dict[Module, dict[Unit, list[Unit]]] = {}
         self._answers: dict[tuple[bool, tuple[str, ...]], tuple[Unit, ...]] = {}
 
     @cached_property
     def _modules(self) -> dict[str, list[Module]]:
         found: dict[str, list[Module]] = {}
         for module in self.flow.project.modules.values():
-            try:
-                words = frozenset(_WORD.findall(module.source.text))
-            except OSError:
-                continue
-            for word in words:
+            for word in frozenset(_WORD.findall(" ".join(_spoken(module)))):
                 found.setdefault(word, []).append(module)
         return found
+
+    def libraries(self, *names: str) -> bool:
+        """Whether the project imports one of some libraries."""
+        wanted = frozenset(names)
+        modules = self.flow.project.modules.values()
+        return any(row.module.partition(".")[0] in wanted for module in modules for row in module.facts.imports)
+
+    def calling(self, *names: str) -> tuple[Unit, ...]:
+        """The units that call something by one of the names."""
+        found: dict[Unit, None] = {}
+        for method, _ in self.flow.project.calls(*self.also(names)):
+            unit = self.flow.unit_of(method)
+            if unit is not None and unit not in found:
+                found[unit] = None
+                found.update(dict.fromkeys(self._inside(unit)))
+        return tuple(sorted(found, key=lambda unit: unit.place))
+
+    def _inside(self, unit: Unit) -> list[Unit]:
+        """The lambdas of a unit: what they call counts as called by it."""
+        known = self._lambdas.get(unit.module)
+        if known is None:
+            known = self._lambdas[unit.module] = {}
+            for each in self.flow.units_of(unit.module).values():
+                if each.code.kind == "lambda" and each.outer is not None:
+                    known.setdefault(each.outer, []).append(each)
+        return known.get(unit, [])
 
     def modules(self, *names: str) -> Iterator[Module]:
         """The modules in whose text one of the names stands, in the order of their paths."""
@@ -99,6 +122,29 @@ class Mentions:
                 for word in unit.named if values else unit.words:
                     known.setdefault(word, []).append(unit)
         return known
+
+
+def _spoken(module: Module) -> Iterator[str]:
+    """The names of a file and the texts that it passes on."""
+    facts = module.facts
+    for row in facts.imports:
+        yield f"{row.module} {row.name} {row.asname}"
+    for cls in facts.classes:
+        yield cls.name
+        yield from cls.bases
+        yield from (name for name, _ in cls.attributes)
+    for function in facts.functions:
+        yield function.name
+        yield from function.decorators
+        yield from function.bound
+        yield from (param.name for param in function.params)
+        yield from (ref.path for ref in function.refs)
+        for call in function.calls:
+            yield call.target
+            yield from (f"{argument.keyword} {argument.value}" for argument in call.args)
+        for assign in function.assigns:
+            yield assign.target
+            yield assign.value
 
 
 def name_of(value: Value) -> str:

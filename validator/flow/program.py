@@ -476,6 +476,12 @@ class Flow:
         names |= {name.partition("(")[0].rpartition(".")[2] for name in inside if name not in names}
         return self.mentions.units(*sorted(names))
 
+    @cached_property
+    def is_distributed(self) -> bool:
+        """Whether the project imports a library that the tables know to have collectives."""
+        rows = self.models.calls.items()
+        return self.mentions.libraries(*{name.partition(".")[0] for name, row in rows if row.is_collective})
+
     def effectful(self) -> list[Unit]:
         """The units that issue collectives, themselves or through what they call."""
         return self._reach

@@ -316,7 +316,7 @@ class Queries:
     def named(self, *names: str) -> Iterator[Place]:
         """The calls by the name that is called, on whatever object."""
         wanted = frozenset(names)
-        for unit in self.mentioning(*names):
+        for unit in self.flow.mentions.calling(*names):
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
                 if place.method in wanted or (wanted and self._imported_as(place, wanted)):

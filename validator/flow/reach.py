@@ -139,6 +139,8 @@ class Reach:
         self._wanted: set[str] = set()
 
     def units(self) -> list[Unit]:
+        if not self.flow.is_distributed:
+            return []
         self._wanted.update(self._first)
         for name in self._placing:
             self.kept.make(name)
