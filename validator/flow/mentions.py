@@ -1,7 +1,7 @@
 """Which files and units mention a name at all: what mentions none of the names that a question is about is never read.
 
-The words of a file are those of its names and of the texts that it passes on, so that a name that reaches a call through
-`getattr` or a dotted text is a word as well. They come from its facts: only files with a word are read and lowered.
+The words of a file are those of its names and of the texts that it passes on, so that a name that reaches a call
+through `getattr` or a dotted text is a word as well. They come from its facts: only files with a word are lowered.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from validator.flow.program import Flow, Unit
 
 _TEXT = 200
+_COMMON = 64  # files; in a tree of that size one name stands for many things
 _WORD = re.compile(r"\w+")
 
 
@@ -38,6 +39,14 @@ class Mentions:
                 found.setdefault(word, []).append(module)
         return found
 
+    def speaks(self, *names: str) -> bool:
+        """Whether any file speaks of one of the names."""
+        return any(name in self._modules for name in names)
+
+    def is_common(self, names: Iterable[str]) -> bool:
+        """Whether so many files speak of something by its name that what all of them do with it is not asked."""
+        return any(len(self._modules.get(name, ())) > _COMMON for name in names)
+
     def libraries(self, *names: str) -> bool:
         """Whether the project imports one of some libraries."""
         wanted = frozenset(names)
@@ -47,7 +56,7 @@ class Mentions:
     def calling(self, *names: str) -> tuple[Unit, ...]:
         """The units that call something by one of the names."""
         found: dict[Unit, None] = {}
-        for method, _ in self.flow.project.calls(*self.also(names)):
+        for method, _ in self.flow.project.calls(*self.also(names)) if self.flow.is_distributed else ():
             unit = self.flow.unit_of(method)
             if unit is not None and unit not in found:
                 found[unit] = None
@@ -65,7 +74,9 @@ class Mentions:
         return known.get(unit, [])
 
     def modules(self, *names: str) -> Iterator[Module]:
-        """The modules in whose text one of the names stands, in the order of their paths."""
+        """The modules that speak of one of the names, in the order of their paths."""
+        if not self.flow.is_distributed:
+            return  # nothing in it is a question for this engine
         found = {module: None for name in names for module in self._modules.get(name, ())}
         yield from sorted(found, key=lambda m: m.path)
 

@@ -23,6 +23,7 @@ from validator.project import Project
 if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
 
+_LAUNCHED = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})  # what launchers tell processes
 _SELVES = ("self", "inst")
 _OFTEN = 64  # functions that mention a name: called from so many places, something is called somewhere for certain
 
@@ -456,16 +457,16 @@ class Flow:
     def mentions(self) -> Mentions:
         return Mentions(self)
 
+    def called_as(self, name: str) -> list[Unit]:
+        """The functions of the project that a call of that name may run: of a class what makes its objects."""
+        return list(self.units(iter(self._methods.get(name, ()))))
+
     @cached_property
-    def parameters(self) -> dict[str, list[list[str]]]:
-        """By name of a function or class of the project: the names of what it takes by position."""
-        found: dict[str, list[list[str]]] = {}
+    def _methods(self) -> dict[str, list[Method]]:
+        found: dict[str, list[Method]] = {}
         for method in self.project.functions():
-            skipped = 1 if method.is_method else 0
-            names = [p.name for p in method.facts.params if p.kind in ("pos", "any")][skipped:]
             called = method.cls.name if method.cls is not None and method.name == "__init__" else method.name
-            if names:
-                found.setdefault(called, []).append(names)
+            found.setdefault(called, []).append(method)
         return found
 
     def placing(self, *steps: str) -> tuple[Unit, ...]:
@@ -478,9 +479,12 @@ class Flow:
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Whether the project imports a library that the tables know to have collectives."""
-        rows = self.models.calls.items()
-        return self.mentions.libraries(*{name.partition(".")[0] for name, row in rows if row.is_collective})
+        """Whether the project imports a library that has collectives, or speaks of the ranks of processes."""
+        rows, ranks = self.models.calls.items(), self.models.ranks
+        if self.mentions.libraries(*{name.partition(".")[0] for name, row in rows if row.is_collective}):
+            return True
+        named = ranks["names"] | ranks["methods"] | ranks["attributes"] | _LAUNCHED
+        return self.mentions.speaks(*named - {"rank"})
 
     def effectful(self) -> list[Unit]:
         """The units that issue collectives, themselves or through what they call."""
@@ -501,11 +505,18 @@ class Flow:
             known = self._callers[unit] = self._found_callers(unit)
         return known
 
-    def _found_callers(self, unit: Unit) -> list[Unit]:
-        names = [unit.name]
+    @staticmethod
+    def _called(unit: Unit) -> list[str]:
+        """The names by which a unit is called."""
         if unit.name in ("__init__", "__new__", "__post_init__", "__call__") and unit.cls is not None:
-            names = ["__init__", *(c.name for c in (unit.cls, *unit.cls.descendants()))]
-        found = dict.fromkeys(self.mentions.naming(*names))
+            return [c.name for c in (unit.cls, *unit.cls.descendants())]
+        return [unit.name]
+
+    def _found_callers(self, unit: Unit) -> list[Unit]:
+        found = dict.fromkeys(self.mentions.naming(*self._called(unit)))
+        if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
+            below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
+            found.update(dict.fromkeys(self.units(below)))
         if unit.outer is not None and unit.code.kind == "lambda":
             found[unit.outer] = None
         return list(found)
@@ -513,6 +524,8 @@ class Flow:
     def _argument(self, unit: Unit, position: int) -> Val:
         """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
         found = []
+        if self.mentions.is_common(self._called(unit)):
+            return UNKNOWN
         callers = self.callers(unit)
         if not callers:
             return UNKNOWN
@@ -689,6 +702,8 @@ class Flow:
     def _under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it."""
         found = []
+        if self.mentions.is_common(self._called(unit)):
+            return BOTTOM  # called from so many places, it is called somewhere for certain
         callers = self.callers(unit)
         if len(callers) > _OFTEN:
             return BOTTOM

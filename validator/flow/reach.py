@@ -37,18 +37,19 @@ _STORES = frozenset({"store_attr", "store_global", "store_free", "store_class"})
 
 
 class Kept:
-    """Names under which something is kept: from the names that make it, through stores, arguments and results."""
+    """Values that may be, or hold, certain functions and objects: through variables, stores, arguments and results.
+
+    Attributes, module variables and functions are known by their names everywhere; a local variable or a parameter is
+    followed in its own unit alone.
+    """
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self.defined: dict[str, None] = {}  # functions that are it
-        self.held: dict[str, None] = {}  # variables, attributes, parameters that may be it
+        self.held: dict[str, None] = {}  # functions, attributes and module variables that may be it
         self.made: dict[str, None] = {}  # to call what is called so may give it
-        self._queue: list[str] = []
-
-    def define(self, name: str) -> None:
-        """A function of that name is it: where it is not called but kept, what it is kept under is it too."""
-        self._add(self.defined, name)
+        self.marked: dict[Unit, set[int]] = {}
+        self._names: list[str] = []
+        self._values: list[tuple[Unit, int]] = []
 
     def hold(self, name: str) -> None:
         """What is called so may be it."""
@@ -58,67 +59,85 @@ class Kept:
         """What a call of this name gives may be it."""
         self._add(self.made, name)
 
+    def mark(self, unit: Unit, number: int) -> None:
+        """A value of a unit may be it."""
+        known = self.marked.setdefault(unit, set())
+        if number not in known:
+            known.add(number)
+            self._values.append((unit, number))
+
+    def close(self) -> None:
+        """Follow until nothing is new."""
+        while self._names or self._values:
+            if self._values:
+                self._follow(*self._values.pop())
+            else:
+                self._find(self._names.pop())
+
     def _add(self, names: dict[str, None], name: str) -> None:
         if name and name not in names:
             names[name] = None
-            self._queue.append(name)
+            self._names.append(name)
 
-    def close(self) -> None:
-        """Follow until no name is new."""
-        while self._queue:
-            name = self._queue.pop()
-            for unit in self.flow.mentions.units(name):
-                self.follow(unit, name)
+    def _find(self, name: str) -> None:
+        """Where a name stands for it."""
+        for unit in self.flow.mentions.naming(name):
+            values = unit.code.values
+            for number in unit.named.get(name, ()):
+                if values[number].op not in _REFERRING:
+                    continue
+                calls = [u for u in unit.users.get(number, ()) if _calls(values[u], number)]
+                if name in self.held and len(calls) < len(unit.users.get(number, ())):
+                    self.mark(unit, number)
+                if name in self.made:
+                    for call in calls:
+                        self.mark(unit, call)
 
-    def follow(self, unit: Unit, name: str) -> None:
-        """What becomes in a unit of what is called so."""
+    def _follow(self, unit: Unit, number: int) -> None:
         code, values = unit.code, unit.code.values
-        marked: set[int] = set()
-        stack: list[int] = []
-        for number in unit.named.get(name, ()):
-            if name in self.held or name in self.defined and values[number].op in _REFERRING:
-                stack.append(number)
-            if name in self.made:
-                users = unit.users.get(number, ())
-                stack += [user for user in users if values[user].op == "call" and values[user].args[0] == number]
-        while stack:
-            number = stack.pop()
-            if number in marked:
-                continue
-            marked.add(number)
-            for user in unit.users.get(number, ()):
-                value = values[user]
-                if value.op == "call" and number in value.args[1:]:
-                    self._passed(unit, value, number)
-                if value.op in _PARTS or value.op == "call" and number in value.args[1:] and _keeps(unit, value):
-                    stack.append(user)
-                elif value.op in _STORES and value.args[-1] == number:
-                    self.hold(value.data)
-                elif value.op == "store_item" and value.args[2] == number:
-                    stack.append(unit.root(value.args[0]))
-                    self._in_container(unit, unit.root(value.args[0]))
+        for user in unit.users.get(number, ()):
+            value = values[user]
+            if value.op == "call" and number in value.args[1:]:
+                self._passed(unit, value, number)
+            if value.op in _PARTS or value.op == "call" and number in value.args[1:] and _keeps(unit, value):
+                self.mark(unit, user)
+            elif value.op in _STORES and value.args[-1] == number:
+                self.hold(value.data)
+            elif value.op == "store_item" and value.args[2] == number:
+                root = unit.root(value.args[0])
+                self.mark(unit, root)
+                if values[root].op in ("attr", "name"):
+                    self.hold(values[root].data)
         for variable, numbers in code.definitions.items():
-            if not marked.isdisjoint(numbers):
-                self.hold(variable)
-        if any(block.end[0] == "return" and block.end[1] in marked for block in code.blocks):
+            if number in numbers:
+                self._free(unit, variable)
+        if any(block.end[0] == "return" and block.end[1] == number for block in code.blocks):
             self.make(unit.name)
 
-    def _in_container(self, unit: Unit, root: int) -> None:
-        value = unit.code.values[root]
-        if value.op in ("attr", "name"):
-            self.hold(value.data)
+    def _free(self, unit: Unit, variable: str) -> None:
+        """Functions inside read the variable."""
+        for inner in self.flow.units_of(unit.module).values():
+            for number in inner.named.get(variable, ()):
+                if inner.code.values[number].op == "free":
+                    self.mark(inner, number)
 
     def _passed(self, unit: Unit, call: Value, number: int) -> None:
         """The parameters of units of the project that get it."""
         callee = unit.code.values[call.args[0]]
-        for place, keyword in enumerate(call.data.names):
-            if call.args[place + 1] != number:
-                continue
-            if keyword is None:
-                for params in self.flow.parameters.get(name_of(callee), ()):
-                    self.hold(params[place] if place < len(params) else "")
-            elif keyword.isidentifier():
-                self.hold(keyword)
+        for target in self.flow.called_as(name_of(callee)):
+            skipped = 1 if target.has_receiver else 0
+            for place, keyword in enumerate(call.data.names):
+                if call.args[place + 1] != number:
+                    continue
+                for position, value in enumerate(target.code.params):
+                    if keyword == value[0] or keyword is None and position == place + skipped:
+                        for each in target.named.get(value[0], ()):
+                            if target.code.values[each].op == "param":
+                                self.mark(target, each)
+
+
+def _calls(value: Value, callee: int) -> bool:
+    return value.op == "call" and value.args[0] == callee and callee not in value.args[1:]
 
 
 def _keeps(unit: Unit, call: Value) -> bool:
@@ -139,8 +158,6 @@ class Reach:
         self._wanted: set[str] = set()
 
     def units(self) -> list[Unit]:
-        if not self.flow.is_distributed:
-            return []
         self._wanted.update(self._first)
         for name in self._placing:
             self.kept.make(name)
@@ -169,10 +186,11 @@ class Reach:
         return sorted({*names, *(_ON_WRAPPED if self._placing else ())})
 
     def _ask(self) -> None:
-        for name in (*self._wanted, *self.kept.defined, *self.kept.held, *self.kept.made):
+        for name in (*self._wanted, *self.kept.held, *self.kept.made):
             if name not in self._mentioned:
                 self._mentioned.add(name)
-                self._asked.update(dict.fromkeys(self.flow.mentions.units(name)))
+                self._asked.update(dict.fromkeys(self.flow.mentions.naming(name)))
+        self._asked.update(dict.fromkeys(self.kept.marked))
         for unit in self._asked:
             self.flow.solver.get(("unit", unit))
         self.flow.solver.settle()
@@ -205,21 +223,20 @@ class Reach:
         elif cls is not None and unit.name in _MAKING:
             self._wanted.update(_below(cls))
             for each in _below(cls):
-                self.kept.define(each)
+                self.kept.hold(each)
         elif cls is not None and unit.name in _IMPLICIT:
             for each in _below(cls):
                 self.kept.make(each)
             self._wanted.add(unit.name)
         elif unit.code.kind == "function":
-            self.kept.define(unit.name)
+            self.kept.hold(unit.name)
 
     def _of_lambda(self, unit: Unit) -> None:
-        """A lambda has no name: the unit that makes it is asked, and what it is kept under there."""
+        """A lambda has no name: what it is kept under where it is made."""
         outer = unit.outer
-        if outer is not None:
-            self._asked[outer] = None
-            self.kept.held[unit.name] = None
-            self.kept.follow(outer, unit.name)
+        for number, value in enumerate(outer.code.values if outer is not None else ()):
+            if outer is not None and value.op == "closure" and value.data == unit.code.key:
+                self.kept.mark(outer, number)
 
 
 def _below(cls: ClassDef) -> list[str]:
