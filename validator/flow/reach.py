@@ -130,7 +130,7 @@ class Kept:
                 if call.args[place + 1] != number:
                     continue
                 for position, value in enumerate(target.code.params):
-                    if keyword == value[0] or keyword is None and position == place + skipped:
+                    if keyword == value[0] or keyword in (None, "@") and position == place + skipped:
                         for each in target.named.get(value[0], ()):
                             if target.code.values[each].op == "param":
                                 self.mark(target, each)
