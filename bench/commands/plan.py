@@ -51,9 +51,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
+class _Parser(Parser):
+    """The flags of `bench plan`: a model and a number of GPUs, or a recipe that says both."""
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        options = super().parse_args(args, namespace)
+        lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
+        if lacking and options.recipe is None:
+            self.error(f"the following arguments are required: {', '.join(lacking)}; or give --recipe")
+        return options
+
+
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench plan`."""
-    p = Parser(prog="bench plan", description=__doc__)
+    p = _Parser(prog="bench plan", description=__doc__)
     p.add_argument("--model", help="a known name, a config.json, a checkpoint directory; of a recipe ROLE=NAME,…")
     p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
                    "or its command as one text")  # fmt: skip
@@ -99,10 +110,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.recipe is not None:
         return _recipe(options)
-    lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
-    if lacking:
-        print(f"bench plan: {' and '.join(lacking)} must be given, or --recipe", file=sys.stderr)
-        return 2
     try:
         request = _request(options)
         legal, refused = plan(request)

@@ -97,7 +97,7 @@ def test_options_are_held_against_the_program(cluster: Path, capsys: pytest.Capt
         ("python -m bench compre a b", "bench has no command `compre`; did you mean `compare`?"),
         ("cd x && py -m bench sft --dtype fp16 > log", "`bench sft`: argument --dtype/--param_dtype: invalid choice"),
         ("torchrun -m bench run \\\n --tp 0", "`bench run`: argument --tp"),
-        ("python -m bench plan --gpus | tee log", "`bench plan`: argument --gpus"),
+        ("python -m bench plan --model m | tee log", "`bench plan`: the following arguments are required: --gpus"),
         ("python -m bench compare a b --treshold $T", "`--treshold` is no option of `bench compare`"),
         ("python -m bench sft --num-gpus $N --tp=${TP} >log 2>&1", ""),
         ("# python -m bench nothing", ""),
