@@ -32,8 +32,7 @@ RULE = Rule("MP532", "unseeded-shuffle", "error", "0.1.0", tokens=("shuffle", "r
 def check_project(project: Project) -> Iterator[Finding]:
     seen = set()
     queries = project.analysis(Queries)
-    rows = (*queries.flow.models.calls.values(), *queries.flow.models.methods.values())
-    drawing = {row.name for row in rows if row.result == "drawn" or row.mixes is not None}
+    drawing = {row.name for row in queries.flow.models.rows if row.result == "drawn" or row.mixes is not None}
     units = [unit for unit in queries.mentioning(*drawing) if not is_aside(unit.path)]
     for part in (part for unit in units for part in queries.values(unit, "item")):
         divided = _first(part.operand(1)).varies("rank")

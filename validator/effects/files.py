@@ -124,9 +124,8 @@ class Files:
     """Reads and writes of files in a project; asked for with `project.analysis(Files)`."""
 
     def __init__(self, project: Project) -> None:
-        self.flow: Flow = project.analysis(Queries).flow
         self.queries = project.analysis(Queries)
-        self._calls: dict[Unit, list[Place]] = {}
+        self.flow: Flow = self.queries.flow
 
     @cached_property
     def accesses(self) -> list[Access]:
@@ -140,7 +139,7 @@ class Files:
                 continue
             found[key] = access
             if any(p.kind == "param" for p in access.path):
-                for call in self._calls_of(access.place.unit):
+                for call in self.queries.calls_of(access.place.unit):
                     path = self._passed(call, access)
                     if path is not None and len(path) <= _LONG:
                         queue.append(Access(call, access.kind, path, access.under | call.under))
@@ -152,12 +151,6 @@ class Files:
         rows = self.flow.models.calls.values()
         named = {row.name for row in rows if row.loads is not None or row.saves is not None}
         return sorted(named | _WRITING | self.flow.models.files["reads_methods"])
-
-    def _calls_of(self, unit: Unit) -> list[Place]:
-        known = self._calls.get(unit)
-        if known is None:
-            known = self._calls[unit] = list(self.queries.calls_of(unit))
-        return known
 
     def _own(self, unit: Unit) -> Iterator[Access]:
         for number, value in enumerate(unit.code.values):
@@ -216,7 +209,11 @@ class Files:
             receiver = [place.receiver] if place.method == "joinpath" and place.receiver is not None else []
             pieces = [self._pieces(part) for part in (*receiver, *parts)]
             return [p for i, each in enumerate(pieces) for p in ([_SLASH] if i else []) + each]
-        if value.op == "param" and self._calls_of(place.unit) and not (value.data[0] == 0 and place.unit.has_receiver):
+        if (
+            value.op == "param"
+            and self.queries.calls_of(place.unit)
+            and not (value.data[0] == 0 and place.unit.has_receiver)
+        ):
             return [Piece("param", position=value.data[0])]
         apart = place.varies("rank", "member")
         if apart:

@@ -395,12 +395,15 @@ class Calling:
         return self._plain(number, dotted, arguments)
 
     def _asks_object(self, number: int, value: Val, name: str) -> None:
-        """A builtin asks an object by a method that it does not name: `len(sampler)` runs `__len__`."""
+        """The language asks an object by a method that the source does not name: `len(sampler)` runs `__len__`."""
         for o in value.objs:
-            method = o[1].find(name) if o[0] in ("inst", "self") else None
-            unit = self.flow.unit_of(method) if method is not None else None
-            if unit is not None:
+            if (unit := self._method_of(o, name)) is not None:
                 self.run(number, unit, [Val(frozenset({o}))], {})
+
+    def _method_of(self, o: Obj, name: str) -> Unit | None:
+        """The method of that name of an object of the project."""
+        method = o[1].find(name) if o[0] in ("inst", "self") else None
+        return self.flow.unit_of(method) if method is not None else None
 
     def _plain(self, number: int, dotted: str, arguments: Arguments) -> Val:
         """A call of a library that no row describes: a function of its arguments, or nobody knows."""
@@ -932,11 +935,8 @@ class Calling:
         for o in value.objs:
             if o[0] == "generator":
                 self._note(number, Site((Target(o[1], o[2]),), ()))
-            elif o[0] in ("inst", "self"):
-                method = o[1].find("__iter__")
-                unit = self.flow.unit_of(method) if method is not None else None
-                if unit is not None:
-                    self._note(number, Site((Target(unit, ((0, Val(frozenset({o}))),)),), ()))
+            elif (unit := self._method_of(o, "__iter__")) is not None:
+                self._note(number, Site((Target(unit, ((0, Val(frozenset({o}))),)),), ()))
 
     def yielded(self, o: Obj) -> Val:
         bindings = dict(o[2])
@@ -954,21 +954,14 @@ class Calling:
                 self._note(number, Site((Target(o[1], o[2]),), ()))
                 found.append(self.yielded(o))
             elif o[0] in ("inst", "self"):
-                method = o[1].find("__enter__")
-                unit = self.flow.unit_of(method) if method is not None else None
-                if unit is not None:
+                if (unit := self._method_of(o, "__enter__")) is not None:
                     found.append(self.run(number, unit, [Val(frozenset({o}))], {}))
             else:
                 found.append(Val(frozenset({o}), state=manager.state))
         return join(found) if found else manager
 
     def leave(self, number: int, manager: Val) -> None:
-        for o in manager.objs:
-            if o[0] in ("inst", "self"):
-                method = o[1].find("__exit__")
-                unit = self.flow.unit_of(method) if method is not None else None
-                if unit is not None:
-                    self.run(number, unit, [Val(frozenset({o}))], {})
+        self._asks_object(number, manager, "__exit__")
 
     def _note(self, number: int, site: Site) -> None:
         site = site._replace(under=self.at.around(number))

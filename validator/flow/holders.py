@@ -207,7 +207,7 @@ def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | Non
         return call if unit.name == "__init__" else callee.args[0] if callee.op == "attr" else value.args[0]
     name = unit.code.params[position][0]
     for place, keyword in enumerate(value.data.names):
-        if keyword == name or (keyword is None and place + shift == position):
+        if keyword == name or (keyword in (None, "@") and place + shift == position):
             return value.args[place + 1]
     return None
 

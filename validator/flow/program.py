@@ -16,7 +16,7 @@ from validator.flow.solver import Read, Solver
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
 from validator.ir import Code, lower
-from validator.ir.model import RawAt
+from validator.ir.model import RawAt, repeated
 from validator.models import Models, models
 from validator.project import Project
 
@@ -237,13 +237,12 @@ class Result(NamedTuple):
     yielded: Val
     outs: dict[int, Val]  # parameters that are other values at the end
     sites: dict[int, Site]
-    stores: tuple[tuple[Val, str, Val], ...]  # (object, attribute, value)
     globals: dict[str, tuple[Val, ...]]
     class_names: dict[str, tuple[Val, ...]]
     made: dict[ClassDef, tuple[tuple[tuple[str, Val], ...], ...]]  # objects made of classes without __init__
     switched: dict[str, tuple[Val, ...]]  # states of libraries that are set here, and how that varies
     passed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (the calls of units, by unit)
-    stored: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (the stores, by attribute)
+    stored: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (attribute -> (object, value) of its stores)
     placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
 
@@ -265,7 +264,7 @@ class Passed(NamedTuple):
         return next((value for index, value in self.bindings if index == position), None)
 
 
-EMPTY = Result((), BOTTOM, BOTTOM, {}, {}, (), {}, {}, {}, {})
+EMPTY = Result((), BOTTOM, BOTTOM, {}, {}, {}, {}, {}, {})
 
 
 def part_of(answer: Any, part: Any) -> Any:
@@ -365,7 +364,7 @@ class Flow:
 
     def _defined(self, module: Module, qualname: str, line: int) -> Unit | None:
         known = self.units_of(module)
-        return known.get(f"{qualname}@{line}") or known.get(qualname)
+        return known.get(repeated(qualname, line)) or known.get(qualname)
 
     def units(self, methods: Iterator[Method]) -> Iterator[Unit]:
         for method in methods:
@@ -471,10 +470,8 @@ class Flow:
 
     def placing(self, *steps: str) -> tuple[Unit, ...]:
         """The units that mention a call which takes one of the steps with a model."""
-        rows = (*self.models.calls.values(), *self.models.methods.values())
-        names = {r.name for r in rows if r.result_state in steps or r.state is not None and r.state[2] in steps}
-        inside = {name for name, library in self.models.objects.items() if library.inside in steps}
-        names |= {name.partition("(")[0].rpartition(".")[2] for name in inside if name not in names}
+        inside = (name for name, library in self.models.objects.items() if library.inside in steps)
+        names = self.models.placing(steps).union(name.partition("(")[0].rpartition(".")[2] for name in inside)
         return self.mentions.units(*sorted(names))
 
     @cached_property

@@ -220,6 +220,7 @@ class Queries:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self._calls: dict[Unit, list[Place]] = {}
 
     def mentioning(self, *names: str) -> tuple[Unit, ...]:
         """The units in which one of the names stands: as a variable, an attribute, a keyword or a text."""
@@ -236,12 +237,17 @@ class Queries:
         methods = sorted((m for m in self.project.functions() if m.name in wanted), key=lambda m: (m.path, m.facts.at))
         return list(self.flow.units(iter(methods)))
 
-    def calls_of(self, unit: Unit) -> Iterator[Place]:
+    def calls_of(self, unit: Unit) -> list[Place]:
         """The calls in the project that run a unit in the same process."""
-        for caller in self.flow.callers(unit):
-            for passed in self.flow.result(caller).passed.get(unit, ()):
-                if not passed.away and caller.code.values[passed.site].op == "call":
-                    yield Place(self.flow, caller, passed.site)
+        known = self._calls.get(unit)
+        if known is None:
+            known = self._calls[unit] = [
+                Place(self.flow, caller, passed.site)
+                for caller in self.flow.callers(unit)
+                for passed in self.flow.result(caller).passed.get(unit, ())
+                if not passed.away and caller.code.values[passed.site].op == "call"
+            ]
+        return known
 
     def reaching(self, units: Iterable[Unit]) -> frozenset[Unit]:
         """Units, and those that call them, however deep below."""

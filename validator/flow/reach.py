@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
 from validator.domains.placement import WRAPPING
+from validator.flow.holders import Index, argument_of
 from validator.flow.mentions import name_of
 from validator.ir.model import Value
 
@@ -45,6 +46,7 @@ class Kept:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self.index = Index(flow)
         self.held: dict[str, None] = {}  # functions, attributes and module variables that may be it
         self.made: dict[str, None] = {}  # to call what is called so may give it
         self.marked: dict[Unit, set[int]] = {}
@@ -98,7 +100,7 @@ class Kept:
         for user in unit.users.get(number, ()):
             value = values[user]
             if value.op == "call" and number in value.args[1:]:
-                self._passed(unit, value, number)
+                self._passed(unit, user, number)
             if value.op in _PARTS or value.op == "call" and number in value.args[1:] and _keeps(unit, value):
                 self.mark(unit, user)
             elif value.op in _STORES and value.args[-1] == number:
@@ -110,30 +112,18 @@ class Kept:
                     self.hold(values[root].data)
         for variable, numbers in code.definitions.items():
             if number in numbers:
-                self._free(unit, variable)
+                for inner, free in self.index.free(unit, variable):
+                    self.mark(inner, free)
         if any(block.end[0] == "return" and block.end[1] == number for block in code.blocks):
             self.make(unit.name)
 
-    def _free(self, unit: Unit, variable: str) -> None:
-        """Functions inside read the variable."""
-        for inner in self.flow.units_of(unit.module).values():
-            for number in inner.named.get(variable, ()):
-                if inner.code.values[number].op == "free":
-                    self.mark(inner, number)
-
-    def _passed(self, unit: Unit, call: Value, number: int) -> None:
+    def _passed(self, unit: Unit, call: int, number: int) -> None:
         """The parameters of units of the project that get it."""
-        callee = unit.code.values[call.args[0]]
-        for target in self.flow.called_as(name_of(callee)):
-            skipped = 1 if target.has_receiver else 0
-            for place, keyword in enumerate(call.data.names):
-                if call.args[place + 1] != number:
-                    continue
-                for position, value in enumerate(target.code.params):
-                    if keyword == value[0] or keyword in (None, "@") and position == place + skipped:
-                        for each in target.named.get(value[0], ()):
-                            if target.code.values[each].op == "param":
-                                self.mark(target, each)
+        values = unit.code.values
+        for target in self.flow.called_as(name_of(values[values[call].args[0]])):
+            for each, value in enumerate(target.code.values):
+                if value.op == "param" and argument_of(unit, call, target, value.data[0]) == number:
+                    self.mark(target, each)
 
 
 def _calls(value: Value, callee: int) -> bool:
@@ -175,14 +165,11 @@ class Reach:
     @cached_property
     def _placing(self) -> list[str]:
         """The calls that wrap a model: to run it is a collective."""
-        rows = (*self.flow.models.calls.values(), *self.flow.models.methods.values())
-        names = {r.name for r in rows if r.result_state in WRAPPING or r.state is not None and r.state[2] in WRAPPING}
-        return sorted(name for name in names if self.flow.mentions.naming(name))
+        return sorted(name for name in self.flow.models.placing(WRAPPING) if self.flow.mentions.naming(name))
 
     @cached_property
     def _first(self) -> list[str]:
-        rows = (*self.flow.models.calls.values(), *self.flow.models.methods.values())
-        names = {row.name for row in rows if row.is_collective}
+        names = {row.name for row in self.flow.models.rows if row.is_collective}
         return sorted({*names, *(_ON_WRAPPED if self._placing else ())})
 
     def _ask(self) -> None:

@@ -87,6 +87,7 @@ class Evaluation(Walk):
         self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, tuple[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
+        self._late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
         self.calling = Calling(self)
 
     def run(self, news: frozenset[Read] | None) -> Result:
@@ -135,8 +136,9 @@ class Evaluation(Walk):
         sites = dict(sorted(self.sites.items()))
         return Result(
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
-            dict(self._outs()), sites, tuple(stores), global_rows, class_rows,
-            _together(self.made.values()), _together(self.switched.values()), _passed(sites), _by_name(stores),
+            dict(self._outs()), sites, global_rows, class_rows,
+            _together(self.made.values()), _together(self.switched.values()), _passed(sites),
+            _together((name, (owner, kept)) for owner, name, kept in stores),
             tuple(placings), {**self.wrapped, **self.steps},
         )  # fmt: skip
 
@@ -495,22 +497,27 @@ class Evaluation(Walk):
 
     def _made_late(self, test: int, number: int) -> bool:
         """Whether an attribute is only ever stored where this test finds that it is not there yet."""
-        held = self.code.values[self.root(number)]
-        if held.op != "attr":
-            return False
-        stores = 0
-        for method in self.flow.writers(held.data):
-            unit = self.flow.unit_of(method)
-            for each in unit.code.values if unit is not None else ():
-                if each.op != "store_attr" or each.data != held.data:
+        known = self._late.get(test)
+        if known is None:
+            held = self.code.values[self.root(number)]
+            known = self._late[test] = held.op == "attr" and self._is_made_under(test, held.data)
+        return known
+
+    def _is_made_under(self, test: int, name: str) -> bool:
+        found = False
+        for unit in self.flow.units(iter(self.flow.writers(name))):
+            for value in unit.code.values:
+                if value.op != "store_attr" or value.data != name:
                     continue
-                if unit is self.unit and any(
-                    unit.code.blocks[branch].end[1] == test for branch in unit.control.deciding(each.block)
-                ):
-                    stores += 1
-                elif unit is None or not _is_none(unit.code.values[each.args[1]]):
+                if unit is self.unit and test in self._tests_around(value.block):
+                    found = True
+                elif not _is_none(unit.code.values[value.args[1]]):
                     return False
-        return stores > 0
+        return found
+
+    def _tests_around(self, block: int) -> set[int]:
+        """The conditions of the branches that decide whether a block is reached."""
+        return {self.code.blocks[branch].end[1] for branch in self.unit.control.deciding(block)}
 
     def join_parts(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
@@ -678,16 +685,11 @@ class Evaluation(Walk):
 
 
 def _passed(sites: dict[int, Site]) -> dict[Unit, tuple[Passed, ...]]:
-    found: dict[Unit, tuple[Passed, ...]] = {}
-    for number, site in sites.items():
-        for target in site.targets:
-            row = Passed(number, target.bindings, site.away, site.under)
-            found[target.unit] = (*found.get(target.unit, ()), row)
-    return found
-
-
-def _by_name(stores: list[tuple[Val, str, Val]]) -> dict[str, tuple[tuple[Val, Val], ...]]:
-    return _together((name, (owner, value)) for owner, name, value in stores)
+    return _together(
+        (target.unit, Passed(number, target.bindings, site.away, site.under))
+        for number, site in sites.items()
+        for target in site.targets
+    )
 
 
 def _together(rows: Iterable[tuple[K, T]]) -> dict[K, tuple[T, ...]]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from validator.ir.expressions import Expressions, place
-from validator.ir.model import CallShape, Code, Loop, Test, Unsupported
+from validator.ir.model import CallShape, Code, Loop, Test, Unsupported, repeated
 from validator.ir.scopes import Names, defaults, names_of, parameters
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -84,7 +84,7 @@ class _Statements(Expressions):
     def _made(self, kind: str, name: str, qualname: str, node: ast.AST) -> Code:
         code = Code(kind, name, qualname, self.code.key, place(node))
         if qualname in self.taken:
-            code.key = f"{qualname}@{code.at[0]}"
+            code.key = repeated(qualname, code.at[0])
         self.taken.add(qualname)
         self.inside.append(code)
         return code

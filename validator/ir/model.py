@@ -47,6 +47,11 @@ from typing import Any, NamedTuple
 RawAt = tuple[int, int, int, int]  # as `ast` counts: lines from 1, columns in bytes from 0
 
 
+def repeated(qualname: str, line: int) -> str:
+    """The key of a unit whose qualified name another one before it in the file has."""
+    return f"{qualname}@{line}"
+
+
 class Unsupported(Exception):
     """A function that cannot be lowered; it is unknown to every query."""
 

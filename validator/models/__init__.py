@@ -62,6 +62,7 @@ parameters that mostly carry data of each rank's own: they rank candidates and a
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -156,12 +157,12 @@ class Models:
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
 
-    @property
+    @cached_property
     def starting(self) -> frozenset[str]:
         """The names of the calls whose result must be waited for."""
         return frozenset(row.name for row in self.calls.values() if row.starts)
 
-    @property
+    @cached_property
     def sets(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for state, call in self.states.items():
@@ -197,18 +198,23 @@ class Models:
         return None
 
     @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, of calls and of methods."""
+        return (*self.calls.values(), *self.methods.values())
+
+    def placing(self, steps: Collection[str]) -> frozenset[str]:
+        """The names of the calls by which something takes one of the steps."""
+        return frozenset(
+            row.name
+            for row in self.rows
+            if row.result_state in steps or row.state is not None and row.state[2] in steps
+        )
+
+    @cached_property
     def _prefixes(self) -> frozenset[str]:
         """Everything that a table says something about: what it names, and what names begin with."""
-        tables = (
-            self.calls,
-            self.methods,
-            self.objects,
-            self.raises,
-            self.raises_of_data,
-            self.exceptions,
-            self.states,
-        )
-        names = {name for table in tables for name in table} | self.same | set(self.aliases)
+        names = {*self.calls, *self.methods, *self.objects, *self.raises, *self.raises_of_data, *self.exceptions}
+        names |= {*self.states, *self.same, *self.aliases}
         names |= {name for known in (*self.seeds.values(), *self.files.values()) for name in known}
         return frozenset(name[:i] for name in names for i, c in enumerate(f"{name}.") if c == ".")
 
