@@ -324,7 +324,7 @@ class Flow:
             kind = key[0]  # type: ignore[index]
             return EMPTY if kind == "unit" else () if kind == "makers" else BOTTOM
 
-        self.solver = Solver(self._equation, _joined, bottom, part_of, lambda key: key[0] != "unit")  # type: ignore[index]
+        self.solver = Solver(self._equation, _joined, bottom, part_of)
         self._evaluations: dict[Unit, Evaluation] = {}
         self._evaluating: list[Evaluation | None] = []
         self._callers: dict[Unit, list[Unit]] = {}

@@ -23,10 +23,8 @@ class Solver:
     """`rhs(key, news)` computes from `get`; `join(old, new)` is the least upper bound; `bottom(key)` where all starts.
 
     `news`: what has changed since the equation was evaluated last, None at first. `part(answer, part)`: a part of an
-    answer. `gathers(key)`: whether an unknown collects from many (an argument from all callers): it is asked again only
-    when all others are done, not after each of the many. An answer is what its equation says of the present answers;
-    only where equations keep disagreeing (a few are not monotone: they tell "nothing known" from "known to be equal")
-    answers are joined, so that all ends.
+    answer. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
+    not monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
     """
 
     def __init__(
@@ -35,17 +33,15 @@ class Solver:
         join: Callable[[Any, Any], Any],
         bottom: Callable[[Hashable], Any],
         part: Callable[[Any, Hashable], Any],
-        gathers: Callable[[Hashable], bool] = lambda key: False,
     ) -> None:
         self._rhs = rhs
         self._join = join
         self._bottom = bottom
         self._part = part
-        self._gathers = gathers
         self.values: dict[Hashable, Any] = {}
         self._asked_by: dict[Hashable, dict[Hashable, dict[Hashable, None]]] = {}  # key -> part -> who asked
         self._waiting: dict[Hashable, set[Read]] = {}
-        self._queue: list[tuple[bool, int, int, Hashable]] = []  # (whether it gathers, place, a number of its own, key)
+        self._queue: list[tuple[int, int, Hashable]] = []  # (place, a number of its own, key)
         self._place: dict[Hashable, int] = {}  # in the order in which equations were first answered
         self._stack: list[Hashable] = []
         self._running: set[Hashable] = set()
@@ -69,12 +65,7 @@ class Solver:
                 value = self.values[key]
             else:
                 self._wait(key)
-        elif (
-            key in self._waiting
-            and key not in self._running
-            and len(self._stack) < _NESTED
-            and not (self._stack and self._gathers(key))
-        ):
+        elif key in self._waiting and key not in self._running and len(self._stack) < _NESTED:
             self._evaluate(key)
             value = self.values[key]
         return value if part is None else self._part(value, part)
@@ -88,7 +79,7 @@ class Solver:
     def settle(self) -> None:
         """Evaluate what waits, what was answered first before what asked for it."""
         while self._queue:
-            key = heappop(self._queue)[3]
+            key = heappop(self._queue)[2]
             if key in self._waiting:
                 self._evaluate(key)
 
@@ -97,7 +88,7 @@ class Solver:
         if known is None:
             known = self._waiting[key] = set()
             self._pushed += 1
-            heappush(self._queue, (self._gathers(key), self._place.get(key, 0), self._pushed, key))
+            heappush(self._queue, (self._place.get(key, 0), self._pushed, key))
         known.update(news)
 
     def _evaluate(self, key: Hashable) -> None:
