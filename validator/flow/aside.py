@@ -7,9 +7,8 @@ from functools import cache
 _FOLDERS = frozenset({
     "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
     "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
-    "test", "tests", "testing",
 })  # fmt: skip
-
+_TESTS = frozenset({"test", "tests", "testing", "unit_tests", "functional_tests"})
 
 _FOREIGN = frozenset({"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty"})
 
@@ -24,4 +23,11 @@ def is_foreign(path: str) -> bool:
 def is_aside(path: str) -> bool:
     """Whether a file is a test, an example, a benchmark, a script or somebody else's code."""
     *folders, name = path.split("/")
-    return not _FOLDERS.isdisjoint(folders) or name.startswith(("test_", "conftest")) or name == "setup.py"
+    return not _FOLDERS.isdisjoint(folders) or name == "setup.py" or is_test(path)
+
+
+@cache
+def is_test(path: str) -> bool:
+    """Whether a file belongs to the tests of a project."""
+    *folders, name = path.split("/")
+    return not _TESTS.isdisjoint(folders) or name.startswith(("test_", "conftest")) or name.endswith("_test.py")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from validator.flow.program import Flow, Unit
 
 _TEXT = 200
-_COMMON = 64  # files; in a tree of that size one name stands for many things
 _WORD = re.compile(r"\w+")
 
 
@@ -42,10 +41,6 @@ class Mentions:
     def speaks(self, *names: str) -> bool:
         """Whether any file speaks of one of the names."""
         return any(name in self._modules for name in names)
-
-    def is_common(self, names: Iterable[str]) -> bool:
-        """Whether so many files speak of something by its name that what all of them do with it is not asked."""
-        return any(len(self._modules.get(name, ())) > _COMMON for name in names)
 
     def libraries(self, *names: str) -> bool:
         """Whether the project imports one of some libraries."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from validator.definitions import ClassDef, Method, Module
+from validator.definitions import ClassDef, Method, Module, Symbol
 from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, unsure
 from validator.errors import UsageError
+from validator.facts.model import Import
+from validator.flow.callers import Callers
 from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.solver import Read, Solver
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
-from validator.ir import Code, lower
+from validator.ir import Code, Value, lower
 from validator.ir.model import RawAt, repeated
 from validator.models import Models, models
 from validator.project import Project
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
 
 _LAUNCHED = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})  # what launchers tell processes
+K = TypeVar("K")
+T = TypeVar("T")
 _SELVES = ("self", "inst")
-_OFTEN = 64  # functions that mention a name: called from so many places, something is called somewhere for certain
 
 
 class Unit:
@@ -294,10 +297,27 @@ def _joined(old: Any, new: Any) -> Any:
     if isinstance(new, Val):
         return join2(old, new)
     if isinstance(new, tuple) and not isinstance(new, Result):
-        return tuple(dict.fromkeys((*old, *new)))
+        return _united(old, new)
     if len(old.vals) != len(new.vals):
         return new
-    return new._replace(vals=tuple(map(join2, old.vals, new.vals)), returned=join2(old.returned, new.returned))
+    return new._replace(
+        vals=tuple(map(join2, old.vals, new.vals)), returned=join2(old.returned, new.returned),
+        yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
+        sites=_by_key(old.sites, new.sites, Site.merged),
+        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
+    )  # fmt: skip
+
+
+_ROWS = ("globals", "class_names", "made", "switched", "passed", "stored")
+
+
+def _united(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys((*old, *new)))
+
+
+def _by_key(old: dict[K, T], new: dict[K, T], both: Callable[[T, T], T]) -> dict[K, T]:
+    """The rows of two tables; where both have a row, what `both` makes of the two."""
+    return {key: both(old[key], new[key]) if key in old and key in new else (old | new)[key] for key in old | new}
 
 
 class Flow:
@@ -327,7 +347,7 @@ class Flow:
         self.solver = Solver(self._equation, _joined, bottom, part_of)
         self._evaluations: dict[Unit, Evaluation] = {}
         self._evaluating: list[Evaluation | None] = []
-        self._callers: dict[Unit, list[Unit]] = {}
+        self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.not_lowered = 0
@@ -456,6 +476,16 @@ class Flow:
     def mentions(self) -> Mentions:
         return Mentions(self)
 
+    def symbol(self, unit: Unit, value: Value) -> Symbol:
+        """What a global name or an import means in a unit."""
+        if value.op == "name":
+            return self.project.lookup(unit.scope, value.data)
+        module, name, level = value.data
+        row = Import(module, name or None, None if name else "_", level, "<module>", (), (1, 1, 1, 1))
+        if not name and "." not in module:
+            row = row._replace(asname=None)
+        return self.project.imported(unit.module, row)
+
     def called_as(self, name: str) -> list[Unit]:
         """The functions of the project that a call of that name may run: of a class what makes its objects."""
         return list(self.units(iter(self._methods.get(name, ()))))
@@ -495,39 +525,17 @@ class Flow:
 
     # -- arguments -----------------------------------------------------------------------------------------
 
-    def callers(self, unit: Unit) -> list[Unit]:
-        """The units that may call a unit: those that mention its name."""
-        known = self._callers.get(unit)
-        if known is None:
-            known = self._callers[unit] = self._found_callers(unit)
-        return known
-
-    @staticmethod
-    def _called(unit: Unit) -> list[str]:
-        """The names by which a unit is called."""
-        if unit.name in ("__init__", "__new__", "__post_init__", "__call__") and unit.cls is not None:
-            return [c.name for c in (unit.cls, *unit.cls.descendants())]
-        return [unit.name]
-
-    def _found_callers(self, unit: Unit) -> list[Unit]:
-        found = dict.fromkeys(self.mentions.naming(*self._called(unit)))
-        if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
-            below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
-            found.update(dict.fromkeys(self.units(below)))
-        if unit.outer is not None and unit.code.kind == "lambda":
-            found[unit.outer] = None
-        return list(found)
+    def callers(self, unit: Unit) -> tuple[Unit, ...]:
+        """The units that may call a unit."""
+        return self.calls_by_name.of(unit)
 
     def _argument(self, unit: Unit, position: int) -> Val:
         """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
         found = []
-        if self.mentions.is_common(self._called(unit)):
-            return UNKNOWN
-        callers = self.callers(unit)
-        if not callers:
+        if not self.calls_by_name.is_spoken_of(unit):
             return UNKNOWN
         name = unit.code.params[position][0]
-        for caller in callers:
+        for caller in self.callers(unit):
             for passed in self.passed(caller, unit):
                 value = passed.argument(position)
                 value = self.close(value, caller) if value is not None else self.default(unit, name)
@@ -601,6 +609,11 @@ class Flow:
                 if ref.context == "store" and "." in ref.path:
                     found.setdefault(ref.path.rpartition(".")[2], {})[function] = None
         return {name: list(rows) for name, rows in found.items()}
+
+    @property
+    def written(self) -> Iterable[str]:
+        """The names of the attributes that functions store."""
+        return self._writers
 
     def writers(self, name: str) -> list[Method]:
         """The functions that store an attribute of that name."""
@@ -699,12 +712,7 @@ class Flow:
     def _under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it."""
         found = []
-        if self.mentions.is_common(self._called(unit)):
-            return BOTTOM  # called from so many places, it is called somewhere for certain
-        callers = self.callers(unit)
-        if len(callers) > _OFTEN:
-            return BOTTOM
-        for caller in callers:
+        for caller in self.callers(unit):
             for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
                 around = self.close(Val(v=under), caller).v or self.get("under", caller).v
                 if not around:

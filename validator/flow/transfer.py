@@ -24,7 +24,6 @@ from validator.domains.spmd import (
     rank,
     unsure,
 )  # fmt: skip
-from validator.facts.model import Import
 from validator.flow.attributes import attribute
 from validator.flow.calls import GROWING, Calling
 from validator.flow.program import Flow, Passed, Result, Site, Unit
@@ -277,7 +276,7 @@ class Evaluation(Walk):
         if value.data == "super":
             return obj("ext", "super")
         # a lambda or a nested unit sees the module's names through the function around it
-        return self.meaning(self.flow.project.lookup(self.unit.scope, value.data), value.data)
+        return self.meaning(self.flow.symbol(self.unit, value), value.data)
 
     def meaning(self, symbol: Symbol | Missing, name: str) -> Val:
         """The value that a symbol of the project stands for."""
@@ -313,11 +312,7 @@ class Evaluation(Walk):
         return self.flow.close(join(self.flow.vals(outer, numbers)), outer)
 
     def imported(self, number: int, value: Instruction) -> Val:
-        module, name, level = value.data
-        row = Import(module, name or None, None if name else "_", level, "<module>", (), (1, 1, 1, 1))
-        if not name and "." not in module:
-            row = row._replace(asname=None)
-        return self.meaning(self.flow.project.imported(self.unit.module, row), "")
+        return self.meaning(self.flow.symbol(self.unit, value), "")
 
     def closure(self, number: int, value: Instruction) -> Val:
         inner = self.flow.units_of(self.unit.module).get(value.data)
