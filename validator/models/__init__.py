@@ -12,7 +12,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `size`; `same`: a function of the arguments; `first`: its first argument; `own`: another value on each rank; `data`:
   data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
-- `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`.
+- `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`;
+  `default_root`: the one that is taken where none is passed.
 - `handle = parameter`: with it, the result is a handle that must be waited for; `starts = true`: it always is. Until
   then the tensor in `writes` (or `equal`) is written, that in `reads` read. `waits = true`: waits for all of them.
 - `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
@@ -82,6 +83,7 @@ class Row(NamedTuple):
     axes: tuple[str, ...] = ()
     root: tuple[str, int] | None = None
     root_is: str = "global"
+    default_root: int | None = None
     handle: str = ""
     starts: bool = False
     ring: bool = False
