@@ -81,7 +81,7 @@ def contexts(place: Place, values: tuple[Given, ...], under: Causes) -> Iterator
             continue
         seen.add(key)
         unit = context.call.unit
-        calls = list(_calls(flow, unit)) if any(each.is_open for each in context.given) else []
+        calls = list(ways_in(flow, unit)) if any(each.is_open for each in context.given) else []
         if calls:
             stack += [_outward(context, unit, caller, passed) for caller, passed in calls]
         else:
@@ -89,7 +89,8 @@ def contexts(place: Place, values: tuple[Given, ...], under: Causes) -> Iterator
             yield context._replace(under=only(context.under | around, "rank", "member", "data"))
 
 
-def _calls(flow: Flow, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
+def ways_in(flow: Flow, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
+    """The calls that run a unit in the same process, with what they pass."""
     for caller in flow.callers(unit):
         for passed in flow.result(caller).passed.get(unit, ()):
             if not passed.away and caller.code.values[passed.site].op == "call":

@@ -52,7 +52,8 @@ rank; `alike`: those below them that all ranks see alike; `computing`: collectiv
 of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`:
 only where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
 `[states]`: a variable of a library -> the call that sets it.
-`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that only `moves` it to a device or type, that
+`[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
+tensor) that `keep` its layout, that only `moves` it to a device or type, that
 cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
 what the tensor holds (`counting`);
 `dtypes`.
