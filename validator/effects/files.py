@@ -97,12 +97,14 @@ _SLASH = Piece("text", "/")
 
 
 class Access(NamedTuple):
-    """A file that is read, written or appended to. `under`: by which causes ranks differ about whether they do it."""
+    """A file that is read, written or appended to. `under`: by which causes ranks differ about whether they do it;
+    `named`: the place, nearest to the access, at which all of the file's name is known."""
 
     place: Place
     kind: str
     path: tuple[Piece, ...]
     under: Causes
+    named: Place
 
     @property
     def name(self) -> str:
@@ -142,7 +144,8 @@ class Files:
                 for call in self.queries.calls_of(access.place.unit):
                     path = self._passed(call, access)
                     if path is not None and len(path) <= _LONG:
-                        queue.append(Access(call, access.kind, path, access.under | call.under))
+                        outer = Access(call, access.kind, path, access.under | call.under, call)
+                        queue.append(outer._replace(named=access.named) if outer.name == access.name else outer)
         return sorted(found.values(), key=lambda a: (a.place.unit.path, a.place.at, a.kind, a.path))
 
     @cached_property
@@ -158,7 +161,7 @@ class Files:
                 continue
             place = Place(self.flow, unit, number)
             for kind, path in self._paths(place):
-                yield Access(place, kind, tuple(self._pieces(path)), place.under)
+                yield Access(place, kind, tuple(self._pieces(path)), place.under, place)
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
         models = self.flow.models
