@@ -46,7 +46,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _together(accesses: list[Access]) -> Iterator[tuple[list[Access], list[Access]]]:
-    """The writes and reads that may be of one file: those of a class, else of a module, that does both; then the rest."""
+    """Writes and reads that may be of one file: those of a class, else of a module, that does both; then the rest."""
     left = accesses
     for room in (lambda a: a.named.unit.cls, lambda a: a.named.unit.path, lambda _: True):
         rooms: dict[object, list[Access]] = {}
