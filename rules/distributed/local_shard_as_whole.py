@@ -4,7 +4,7 @@ What it does
     Reports `norm`, `sum`, `mean`, `max` and alike of the shard that `.to_local()` gives where the result becomes a
     number, a message or a decision, or scales other tensors (`clip_grads_with_norm_`, `mul_`), and no collective over
     ranks that hold other shards has combined their results: pipeline stages hold other layers. Silent where the result
-    leaves for code that cannot be followed.
+    leaves for code that cannot be followed, and where a function that is handed a shard only shows the result.
 
 Why is this bad
     Each rank sees its own part: a gradient norm is smaller than the true one by about the root of the number of ranks,
@@ -42,8 +42,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         derived = Derived(placings.flow, call)
         followed |= derived.all.keys()
-        if derived.used:
-            yield _report(call, shard, derived.used[0])
+        # a function that is handed the shard of somebody else may well be asked for that of the shard
+        used = derived.used if may(shard.val.placements, "local") else [] if derived.reduced else derived.scaling
+        if used:
+            yield _report(call, shard, used[0])
 
 
 def _shard(call: Place) -> Place | None:
@@ -52,6 +54,8 @@ def _shard(call: Place) -> Place | None:
     if call.receiver is not None and mostly(call.receiver.closed.state, "local"):
         dimension = call.argument("dim") is not None or (call.method != "norm" and bool(given))
         return None if dimension else call.receiver
+    if call.method in ("all", "any"):
+        return None  # the builtins
     return next((each for each in given[:1] if _is_shard(each)), None)
 
 
@@ -126,6 +130,19 @@ class Trainer:
 ]
 
 CORRECT = [
+    """
+from torch.distributed.fsdp import fully_shard
+
+def described(tensor):
+    return f"norm {tensor.norm().item():.3e}"
+
+class Trainer:
+    def build(self, model):
+        self.model = fully_shard(model)
+
+    def note(self, name, param):
+        print(name, "of this rank's shard:", described(param.to_local()))
+""",
     """
 import torch
 import torch.distributed as dist
