@@ -51,6 +51,9 @@ False. `[dtypes]`: floating-point types, `half` and `full`.
 rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
 of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`:
 only where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
+`[devices]`: the current device is a thread's own. `chosen`: calls that choose it, for good or as context managers;
+`current`: calls that work on it, `current_methods` on tensors; `computing`: packages whose objects compute on it.
+`submitting`: methods of executors that run a function in another thread; `loops`: methods that run an event loop.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
@@ -150,6 +153,7 @@ class Models:
     aliases: dict[str, str]
     files: dict[str, frozenset[str]]
     failures: dict[str, frozenset[str]]
+    devices: dict[str, frozenset[str]]
     raises: dict[str, frozenset[str]]
     raises_of_data: dict[str, frozenset[str]]
     exceptions: dict[str, str]
@@ -254,6 +258,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     files: dict[str, set[str]] = {}
     words: dict[str, dict[str, str]] = {}
     failures: dict[str, set[str]] = {}
+    devices: dict[str, set[str]] = {}
     raises: dict[str, set[str]] = {}
     raises_of_data: dict[str, set[str]] = {}
     exceptions: dict[str, str] = {}
@@ -283,7 +288,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         steps.update(data.get("steps", {}))
         for section, target in (
             ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
-            ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes),
+            ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes), ("devices", devices),
         ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
@@ -291,7 +296,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
-    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes)
+    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls,
@@ -306,6 +311,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         aliases,
         frozen[2],
         frozen[3],
+        frozen[8],
         frozen[4],
         frozen[5],
         exceptions,
