@@ -4,8 +4,10 @@ What it does
     Reports the root of `broadcast`, `scatter`, `gather` and `reduce` where it is a rank counted inside a group (a
     literal, `get_rank(group)`, `get_group_rank`) but a rank of the job is asked for, and the group is one of several
     (a dimension of a mesh, a parallel group of Megatron, one of the groups made in a loop) or a literal list without
-    that rank; where `group_src` or `group_dst` gets a rank of the job (`get_rank()`, `get_global_rank`); and where the
-    root is the size of the group. Silent where branches leave only the ranks of one group.
+    that rank; where root and group are wrong together only as one caller passes them to a helper, or as the default
+    of the helper or the library gives the root; where `group_src` or `group_dst` gets a rank of the job (`get_rank()`,
+    `get_global_rank`); and where the root is the size of the group. Silent where branches leave only the ranks of one
+    group.
 
 Why is this bad
     `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
@@ -21,9 +23,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import WHOLE, Axes
+from validator.facts.model import At
 from validator.finding import Finding, Related
+from validator.flow.contexts import Given, around, contexts, given
 from validator.flow.queries import Place, Queries
-from validator.flow.values import NONE_OBJ, Obj, Val
+from validator.flow.values import NONE_OBJ, TOP, Obj, Val, const
+from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
@@ -36,31 +41,95 @@ class _Wrong(NamedTuple):
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    reported: set[Place] = set()
     for call in project.analysis(Queries).collectives():
         row = call.operations[0].row
         if row.root is None:
             continue
         inside = call.argument(f"group_{row.root[0]}")
-        root = inside or call.argument(*row.root)
-        wrong = _wrong(call, root, inside is not None) if root is not None else None
-        if root is None or wrong is None:
+        root = _root(call, row, inside)
+        if root is None:
             continue
-        yield RULE.finding(
-            call.unit.path,
-            root.seen_from(call),
-            f"`{row.name}` in `{call.unit.qualname}` has the root `{root.text}`, {wrong.why}",
-            help=f"pass the root's rank inside the group as `group_{row.root[0]}` (torch 2.6), or translate it with"
-            " `dist.get_global_rank(group, …)`",
-            related=_made(call),
-            context=f"{call.unit.qualname}:{row.name}:{_text(call)}",
-            severity="error" if wrong.sure else "warning",
-        )
+        asked = call.argument(*row.group or ("group", -1))
+        group = given(asked) if asked is not None else None
+        wrong = _wrong(call, root, group, inside is not None)
+        if wrong is not None:
+            yield _report(call, root.place.seen_from(call) if root.place is not None else call.at, root, wrong)
+        elif group is not None and inside is None and (root.is_open or group.is_open):
+            yield from _by_callers(call, root, group, reported)
 
 
-def _wrong(call: Place, root: Place, inside: bool) -> _Wrong | None:
+def _root(call: Place, row: Row, inside: Place | None) -> Given | None:
+    """The root of a collective: as it is written, or the one that the library takes where none is."""
+    written = inside or call.argument(*row.root or ("", -1))
+    if written is not None:
+        return given(written)
+    if row.default_root is None or not {"*", "**"}.isdisjoint(call.value.data.names):
+        return None
+    return Given(call.flow, call.unit, const(row.default_root), None)
+
+
+def _by_callers(call: Place, root: Given, group: Given, reported: set[Place]) -> Iterator[Finding]:
+    """Roots and groups that only together are wrong: in each chain of calls that passes them."""
+    asking, is_root = _tests_of_root(call, root)
+    if is_root:
+        return  # what the root itself does: the others come another way
+    for context in contexts(call, (root, group), around(call, asking)):
+        told, held = context.given
+        differs = any(c.kind in ("rank", "member") for c in context.under)
+        if context.call == call or context.call in reported or differs:
+            continue
+        wrong = _of_constant(told, held) or _counted(told, held)
+        if wrong is not None:
+            reported.add(context.call)
+            at = told.place.seen_from(context.call) if told.place is not None else context.call.at
+            yield _report(call, at, told, wrong, context.call)
+
+
+def _tests_of_root(call: Place, root: Given) -> tuple[frozenset[int], bool]:
+    """The branches around that ask whether the caller is the root, and whether it is here."""
+    code, control = call.unit.code, call.unit.control
+    asking, is_root = set(), False
+    for branch in control.deciding(call.value.block):
+        end = code.blocks[branch].end
+        test = call._replace(number=end[1]).root
+        if test.value.op != "compare" or test.value.data not in ("Eq", "NotEq"):
+            continue
+        if any(_same(test.operand(i), root) for i in (0, 1)):
+            asking.add(branch)
+            ways = [way for around, way in control.arms.get(call.value.block, ()) if around == branch]
+            is_root = is_root or any((way == end[2]) == (test.value.data == "Eq") for way in ways)
+    return frozenset(asking), is_root
+
+
+def _same(asked: Place, root: Given) -> bool:
+    if root.place is not None and asked.root.number == root.place.root.number:
+        return True
+    constant = asked.val.constant()
+    return constant is not None and constant == root.val.constant()
+
+
+def _report(call: Place, at: At, root: Given, wrong: _Wrong, caller: Place | None = None) -> Finding:
+    name, where = call.operations[0].row.name, caller or call
+    root_name = call.operations[0].row.root[0]
+    does = f"`{name}`" if caller is None else f"`{caller.method}`, which comes to `{name}`,"
+    made = _made(call)
+    if caller is not None:
+        made = (Related(call.unit.path, call.at[0], f"`{name}` is issued here"),)
+    return RULE.finding(
+        where.unit.path,
+        at,
+        f"{does} in `{where.unit.qualname}` has the root `{root.text}`, {wrong.why}",
+        help=f"pass the root's rank inside the group as `group_{root_name}` (torch 2.6), or translate it with"
+        " `dist.get_global_rank(group, …)`",
+        related=made,
+        context=f"{where.unit.qualname}:{name}:{_text(where if caller is None else call)}",
+        severity="error" if wrong.sure else "warning",
+    )
+
+
+def _wrong(call: Place, root: Given, group: Given | None, inside: bool) -> _Wrong | None:
     """What is wrong with a root; None where nothing is known to be."""
-    group = call.argument(*call.operations[0].row.group or ("group", -1))
-    held = group.closed if group is not None else Val()
     value = root.closed
     if value.of("size") and len(value.objs) == 1:
         return _Wrong("the number of ranks: the last one is one less")
@@ -70,36 +139,50 @@ def _wrong(call: Place, root: Place, inside: bool) -> _Wrong | None:
         return _Wrong("a rank of the job, where one inside the group is asked for") if job and not whole else None
     if group is None:
         return None
-    number = value.constant()
-    literal = isinstance(number, int) and not isinstance(number, bool)
-    if literal and (never := _outside(group, held, number)) is not None:
+    number = _number(root)
+    if number is not None and (never := _outside(group, number)) is not None:
         return never
     if any(c.kind in ("rank", "member") for c in call.under):
         return None  # the branches around may leave just the ranks for which it is right
-    if literal:
-        return _lacking(group, held, number)
-    axes = _counted_inside(value)
-    if axes is not None and all(_is_part(o) for o in held.objs - {NONE_OBJ}):
+    return _of_constant(root, group) or _counted(root, group)
+
+
+def _number(root: Given) -> int | None:
+    number = root.closed.constant()
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def _of_constant(root: Given, group: Given) -> _Wrong | None:
+    number = _number(root)
+    if number is None:
+        return None
+    return _outside(group, number) or _lacking(group, number)
+
+
+def _counted(root: Given, group: Given) -> _Wrong | None:
+    axes = _counted_inside(root.closed)
+    if axes is not None and all(_is_part(o) for o in group.closed.objs - {NONE_OBJ}):
         return _Wrong("a rank counted inside a group, where a rank of the job is asked for", group.spanned[1])
     return None
 
 
-def _outside(group: Place, held: Val, number: int) -> _Wrong | None:
+def _outside(group: Given, number: int) -> _Wrong | None:
     """Whether a rank is not in the literal list of which a group was made."""
-    groups = sorted(held.objs - {NONE_OBJ}, key=str)
+    groups = sorted(group.closed.objs - {NONE_OBJ}, key=str)
     if groups and all(o[0] == "group" and isinstance(o[2], tuple) and number not in o[2] for o in groups):
         ranks = ", ".join(map(str, groups[0][2]))
         return _Wrong(f"rank {number} of the job, but works on `{group.text}`: it holds the ranks {ranks}")
     return None
 
 
-def _lacking(group: Place, held: Val, number: int) -> _Wrong | None:
+def _lacking(group: Given, number: int) -> _Wrong | None:
     """Why all groups but one of their kind lack a rank."""
-    groups = held.objs - {NONE_OBJ}
+    known = group.closed.objs - {NONE_OBJ}
+    groups = known - {TOP}  # what else it may be where the class of its owner is only annotated
     text = f"rank {number} of the job, but works on `{group.text}`"
     several = f"{text}: only one of these groups holds that rank"
     if groups and all(_is_part(o) for o in groups):
-        return _Wrong(several)
+        return _Wrong(several, known == groups)
     axes, sure = group.spanned
     if axes and not axes & {"world", "?"} and (sure or not any(o[0] == "group" for o in groups)):
         return _Wrong(f"{several}, if its name says what it is" if not sure else several, False)
@@ -257,9 +340,57 @@ def share(tensor, last):
     dist.broadcast(tensor, group_src=dist.get_global_rank(group, 0), group=group)  # error: MP510
     dist.broadcast(tensor, src=dist.get_world_size())  # error: MP510
 """,
+    # helpers that are given root and group: wrong as one caller passes them, by default
+    """
+import torch.distributed as dist
+from functools import partial
+from torch.distributed.device_mesh import init_device_mesh
+
+def share(data, root=0, group=None):
+    box = [data]
+    if dist.get_rank() != root:
+        box = [None]
+        dist.broadcast_object_list(box, src=root, group=group)
+        return box[0]
+    dist.broadcast_object_list(box, src=root, group=group)
+    return data
+
+def outer(data, group=None, root=0):
+    return share(data, root, group)
+
+class Engine:
+    def __init__(self):
+        mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("copies", "pieces"))
+        self.peers = mesh["pieces"].get_group()
+
+def start(data, parts):
+    engine = Engine()
+    share(data)
+    share(data, group=engine.peers)  # error: MP510
+    outer(data, group=engine.peers, root=dist.get_process_group_ranks(engine.peers)[0])
+    send = partial(outer, group=engine.peers)
+    send(data)  # error: MP510
+    dist.gather_object(data, parts, group=engine.peers)  # error: MP510
+""",
 ]
 
 CORRECT = [
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def share(data, root=0, group=None):
+    dist.broadcast_object_list([data], src=root, group=group)
+
+def start(data, parts):
+    peers = init_device_mesh("cuda", (2, 4), mesh_dim_names=("copies", "pieces"))["pieces"].get_group()
+    share(data)
+    share(data, dist.get_global_rank(peers, 0), peers)
+    dist.gather_object(data, parts)
+    dist.gather_object(data, parts, group=peers, group_dst=0)
+    if dist.get_rank() < 4:
+        share(data, group=peers)
+""",
     """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh

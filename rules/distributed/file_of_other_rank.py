@@ -38,13 +38,28 @@ def check_project(project: Project) -> Iterator[Finding]:
         if access.name and not is_aside(access.place.unit.path):
             by_name.setdefault(access.name, []).append(access)
     for name, accesses in by_name.items():
-        writes = [a for a in accesses if a.kind == "write"]
-        reads = [a for a in accesses if a.kind == "read"]
-        if writes and reads:
+        for writes, reads in _together(accesses):
             found = _not_written(name, writes, reads) or _other_rank(name, writes, reads)
             if found is not None:
                 yield found
     yield from _too_early(project, [a for rows in by_name.values() for a in rows])
+
+
+def _together(accesses: list[Access]) -> Iterator[tuple[list[Access], list[Access]]]:
+    """Writes and reads that may be of one file: those of a class, else of a module, that does both; then the rest."""
+    left = accesses
+    for room in (lambda a: a.named.unit.cls, lambda a: a.named.unit.path, lambda _: True):
+        rooms: dict[object, list[Access]] = {}
+        for access in left:
+            rooms.setdefault(room(access), []).append(access)
+        left = []
+        for key, rows in rooms.items():
+            writes = [a for a in rows if a.kind == "write"]
+            reads = [a for a in rows if a.kind == "read"]
+            if key is not None and writes and reads:
+                yield writes, reads
+            else:
+                left += rows
 
 
 def _tests(access: Access) -> Causes:
@@ -54,7 +69,8 @@ def _tests(access: Access) -> Causes:
 def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
     """Files of ranks that a test of the rank keeps from writing them."""
     everywhere = [r for r in reads if r.apart and not _tests(r)]
-    if not everywhere or any(not _leaves_out(w) for w in writes) or len({w.place.unit for w in writes}) < len(writes):
+    places = {w.named for w in writes}
+    if not everywhere or any(not _leaves_out(w) for w in writes) or len({p.unit for p in places}) < len(places):
         return None
     write, read = writes[0], everywhere[0]
     return _finding(
@@ -108,13 +124,13 @@ def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
 
 
 def _finding(write: Access, read: Access, message: str, help_: str, sure: bool) -> Finding:
-    place = write.place
+    place = write.named
     return RULE.finding(
         place.unit.path,
         place.at,
         f"{message} (`{place.unit.qualname}`)",
         help=help_,
-        related=[Related(read.place.unit.path, read.place.at[0], "read here")],
+        related=[Related(read.named.unit.path, read.named.at[0], "read here")],
         context=f"{place.unit.qualname}:{write.name}",
         severity="error" if sure else "warning",
     )
@@ -161,9 +177,51 @@ def share(table, folder):
     with open(path) as file:
         return json.load(file)
 """,
+    # each class its own files, under names that look alike
+    """
+import os
+import torch
+import torch.distributed as dist
+
+class Engine:
+    def save(self, folder):
+        self._save_optimizer(folder)
+
+    def _save_optimizer(self, folder):
+        rank = dist.get_rank()
+        if rank == 0:
+            torch.save(self.state, os.path.join(folder, f"optimizer_{rank}.pt"))  # error: MP581
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+
+class Other:
+    def save(self, folder):
+        torch.save(self.state, os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+""",
 ]
 
 CORRECT = [
+    """
+import os
+import torch
+import torch.distributed as dist
+
+class Engine:
+    def save(self, folder):
+        torch.save(self.state, os.path.join(folder, f"engine_{dist.get_rank()}.pt"))
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"engine_{dist.get_rank()}.pt"))
+
+def show(state, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        torch.save(state, os.path.join(folder, f"engine_{rank}.pt"))
+""",
     """
 import os
 import torch

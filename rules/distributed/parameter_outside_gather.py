@@ -1,9 +1,11 @@
 """A parameter that ZeRO-3 has spread over ranks, read or written where it is not gathered.
 
 What it does
-    Reports what is done with the contents of a parameter (`norm()`, `copy_()`, `clone()`, `.item()` …) of a model that
-    is made under `deepspeed.zero.Init()` or handed to `deepspeed.initialize` with stage 3, outside of
-    `deepspeed.zero.GatheredParameters`. Silent inside of other context managers, which may gather too.
+    Reports what is done with the contents of a parameter (`norm()`, `copy_()`, `clone()`, `.item()`, a collective) of a
+    model that is made under `deepspeed.zero.Init()` or handed to `deepspeed.initialize` with stage 3, outside of
+    `deepspeed.zero.GatheredParameters`. Where the stage is an option (the project gathers parameters elsewhere), also
+    in code about DeepSpeed that gets the model from its caller, as a warning. Silent inside of other context managers,
+    which may gather too, and behind tests of the stage.
 
 Why is this bad
     Between uses such a parameter is empty: its norm is 0, a clone has no elements, and what is written to it is gone
@@ -15,13 +17,15 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from validator.domains.placement import mostly
+from validator.domains.placement import SHARDING, may, mostly
 from validator.finding import Finding
 from validator.flow.aside import is_aside
 from validator.flow.paths import ELEMENT
 from validator.flow.placed import whole
+from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
@@ -30,27 +34,79 @@ RULE = Rule("MP571", "parameter-outside-gather", "warning", "0.1.0", tokens=("ze
 
 _CONTENTS = (
     "norm", "sum", "mean", "max", "min", "std", "item", "tolist", "numpy", "clone", "copy_", "fill_", "zero_",
-    "normal_", "uniform_", "mul_", "add_", "div_", "clamp_", "isnan",
+    "normal_", "uniform_", "mul_", "add_", "div_", "sub_", "lerp_", "clamp_", "isnan",
 )  # fmt: skip
 _MEMBERS = frozenset({".parameters()", ".named_parameters()"})
+# What a test that leaves parameters whole speaks of: the stage, the engine, what ZeRO-3 notes on a parameter.
+_STAGE = re.compile(r"stage|zero|deepspeed|(^|_)ds(_|$)|fsdp|backend|engine_type", re.IGNORECASE)
+_ELSEWHERE = (*(SHARDING - {"deepspeed", "zero3"}), "ddp", "tp", "whole", "local", "dtensor")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for call in project.analysis(Queries).named(*_CONTENTS):
-        tensor = call.receiver
-        if tensor is None or is_aside(call.unit.path) or not mostly(tensor.closed.state, "zero3"):
+    queries = project.analysis(Queries)
+    optional = any(not is_aside(call.unit.path) for call in queries.named("GatheredParameters"))
+    about = _about_deepspeed(queries) if optional else frozenset()
+    for call, tensor in _uses(queries):
+        if is_aside(call.unit.path):
+            continue
+        spread = mostly(tensor.closed.state, "zero3")
+        if not spread and not (optional and _may_be_spread(about, tensor)):
             continue
         path = whole(tensor)
         if _MEMBERS.isdisjoint(map(str, path)) or ELEMENT not in path or path[-1] == ".grad" or _managed(call):
             continue
+        if not spread and _asked(queries, call):
+            continue
+        has = "that ZeRO-3 has spread over ranks" if spread else "that is spread over ranks where the ZeRO stage is 3"
         yield RULE.finding(
             call.unit.path,
             call.at,
-            f"`{call.text}` in `{call.unit.qualname}` asks for the contents of a parameter that ZeRO-3 has spread over"
-            " ranks: outside of `GatheredParameters` it is empty",
+            f"`{call.text}` in `{call.unit.qualname}` asks for the contents of a parameter {has}: outside of"
+            " `GatheredParameters` it is empty",
             help=f"put it into `with deepspeed.zero.GatheredParameters([{tensor.root.text}], modifier_rank=…):`",
             context=f"{call.unit.qualname}:{call.text}",
         )
+
+
+def _uses(queries: Queries) -> Iterator[tuple[Place, Place]]:
+    """What is done with the contents of tensors: (call, tensor)."""
+    for call in queries.named(*_CONTENTS):
+        if call.receiver is not None:
+            yield call, call.receiver
+    for call in queries.collectives():
+        for row in (operation.row for operation in call.operations[:1] if call.value.op == "call"):
+            which = row.equal or row.reads or row.writes
+            tensor = call.argument(*which) if which is not None and not row.objects else None
+            if tensor is not None:
+                yield call, tensor
+
+
+def _may_be_spread(about: frozenset[Unit], tensor: Place) -> bool:
+    """Whether a tensor belongs to a model of DeepSpeed, whichever its stage: as it is placed, or, where nobody knows, a
+    model that callers hand to code about DeepSpeed."""
+    state = tensor.closed.state
+    if may(state, *_ELSEWHERE):
+        return False
+    if may(state, "deepspeed"):
+        return True
+    first = whole(tensor)[0]
+    given = isinstance(first, int) and tensor.unit.code.values[first].op == "param"
+    return given and tensor.unit in about
+
+
+def _about_deepspeed(queries: Queries) -> frozenset[Unit]:
+    """The functions that speak of DeepSpeed, and all methods of a class of which one does."""
+    units = set(queries.mentioning("GatheredParameters", "deepspeed"))
+    classes = {unit.cls for unit in units if unit.cls is not None}
+    return frozenset(unit for unit in queries.beside("deepspeed") if unit in units or unit.cls in classes)
+
+
+def _asked(queries: Queries, call: Place) -> bool:
+    """Whether a test around, or around every call of the function, asks for the stage or the engine."""
+    if any(_STAGE.search(word) for test in call.tests for word in test.words):
+        return True
+    calls = queries.calls_of(call.unit)
+    return bool(calls) and all(any(_STAGE.search(w) for test in each.tests for w in test.words) for each in calls)
 
 
 def _managed(call: Place) -> bool:
@@ -88,9 +144,72 @@ def total(model, optimizer):
         found.append(param.data.norm())  # error: MP571
     return found
 """,
+    # the stage is an option: elsewhere parameters are gathered
+    """
+import deepspeed
+import torch
+import torch.distributed as dist
+
+class Strategy:
+    def prepare(self, model, config):
+        return deepspeed.initialize(model=model, config=config)[0]
+
+    def ema(self, model, shadow, beta):
+        with torch.no_grad():
+            for param, other in zip(model.parameters(), shadow.parameters()):
+                other.data.copy_((1 - beta) * param.data + beta * other.data)  # error: MP571
+
+    def sync(self, model, group):
+        for name, param in model.named_parameters():
+            dist.broadcast(param.data, 0, group=group)  # error: MP571
+
+    def state(self, model):
+        with deepspeed.zero.GatheredParameters(list(model.parameters())):
+            return {name: param.data.clone() for name, param in model.named_parameters()}
+
+class Actor:
+    def __init__(self, model, config):
+        self.engine, *_ = deepspeed.initialize(model=model, config=config)
+
+    def export(self, queue):
+        for name, param in self.engine.module.named_parameters():
+            queue.put((name, param.data.clone()))  # error: MP571
+""",
 ]
 
 CORRECT = [
+    # the stage is an option: asked for, or gathered
+    """
+import deepspeed
+import torch.distributed as dist
+
+class Strategy:
+    def __init__(self, args):
+        self.stage = args.zero_stage
+
+    def prepare(self, model, config):
+        return deepspeed.initialize(model=model, config=config)[0]
+
+    def ema(self, model, shadow, beta):
+        for param, other in zip(model.parameters(), shadow.parameters()):
+            if self.stage != 3:
+                other.data.copy_((1 - beta) * param.data + beta * other.data)
+            else:
+                with deepspeed.zero.GatheredParameters([param, other]):
+                    other.data.copy_((1 - beta) * param.data + beta * other.data)
+
+    def sync(self, model, group):
+        for name, param in model.named_parameters():
+            with deepspeed.zero.GatheredParameters([param], enabled=self.stage == 3):
+                dist.broadcast(param.data, 0, group=group)
+
+    def norms(self, model):
+        return [param.grad.norm() for param in model.parameters()]
+
+class Plain:
+    def norms(self, model):
+        return [param.norm() for param in model.parameters()]
+""",
     """
 import deepspeed
 from transformers import AutoModel

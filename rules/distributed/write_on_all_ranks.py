@@ -230,7 +230,7 @@ class Trainer:
                 file.write("saved")
 
 def name_of(path):
-    return os.path.join(path, "model.pt")
+    return REGISTERED[path]
 
 def write(folder):
     with open(os.path.join(folder, "latest"), "w") as file:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.domains.spmd import NONE, Causes, data
 from validator.effects.keys import Key
+from validator.flow.holders import argument_of
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
@@ -97,12 +98,16 @@ _SLASH = Piece("text", "/")
 
 
 class Access(NamedTuple):
-    """A file that is read, written or appended to. `under`: by which causes ranks differ about whether they do it."""
+    """A file that is read, written or appended to. `under`: by which causes ranks differ about whether they do it;
+    `named`: the place, nearest to the access, at which all of the file's name is known; `written`: the expressions of
+    which the path is made, from the access outward."""
 
     place: Place
     kind: str
     path: tuple[Piece, ...]
     under: Causes
+    named: Place
+    written: tuple[Place, ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,6 +115,11 @@ class Access(NamedTuple):
         whole = "".join(p.text if p.kind == "text" else "{rank}" if p.kind == "rank" else "*" for p in self.path)
         last = whole.rpartition("/")[2].replace("**", "*")
         return last if last.replace("{rank}", "").strip("*._-") else ""
+
+    @property
+    def opened(self) -> bool:
+        """Whether it is done with `open`: nothing is known of what is written."""
+        return self.place.method == "open"
 
     @property
     def apart(self) -> Causes:
@@ -140,9 +150,11 @@ class Files:
             found[key] = access
             if any(p.kind == "param" for p in access.path):
                 for call in self.queries.calls_of(access.place.unit):
-                    path = self._passed(call, access)
-                    if path is not None and len(path) <= _LONG:
-                        queue.append(Access(call, access.kind, path, access.under | call.under))
+                    path, given = self._passed(call, access)
+                    if len(path) <= _LONG:
+                        under, written = access.under | call.under, (*access.written, *given)
+                        outer = Access(call, access.kind, path, under, call, written)
+                        queue.append(outer._replace(named=access.named) if outer.name == access.name else outer)
         return sorted(found.values(), key=lambda a: (a.place.unit.path, a.place.at, a.kind, a.path))
 
     @cached_property
@@ -158,7 +170,7 @@ class Files:
                 continue
             place = Place(self.flow, unit, number)
             for kind, path in self._paths(place):
-                yield Access(place, kind, tuple(self._pieces(path)), place.under)
+                yield Access(place, kind, tuple(self._pieces(path)), place.under, place, (path,))
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
         models = self.flow.models
@@ -180,18 +192,47 @@ class Files:
         elif receiver is not None and place.method in models.files["reads_methods"]:
             yield "read", receiver
 
-    def _passed(self, call: Place, access: Access) -> tuple[Piece, ...] | None:
-        """A path in the terms of a caller."""
+    def _passed(self, call: Place, access: Access) -> tuple[tuple[Piece, ...], tuple[Place, ...]]:
+        """A path in the terms of a caller, and the arguments that it is made of."""
         unit = access.place.unit
         shift = 1 if unit.has_receiver else 0
         found: list[Piece] = []
+        arguments: list[Place] = []
         for piece in access.path:
             if piece.kind != "param":
                 found.append(piece)
                 continue
             given = call.argument(unit.code.params[piece.position][0], piece.position - shift)
             found += self._pieces(given) if given is not None else [_ANY]
-        return tuple(found)
+            arguments += [given] if given is not None else []
+        return tuple(found), tuple(arguments)
+
+    def _returned(self, call: Place) -> list[Piece] | None:
+        """The path that a function of the project gives, where it has one `return`."""
+        targets = self.queries.targets(call)
+        ends = [block.end[1] for block in targets[0].code.blocks if block.end[0] == "return"] if targets else []
+        if len(targets) != 1 or len(ends) != 1 or ends[0] < 0 or targets[0] in self._inside:
+            return None
+        unit = targets[0]
+        self._inside.append(unit)
+        inner = self._pieces(Place(self.flow, unit, ends[0]))
+        self._inside.pop()
+        if not any(piece.kind in ("text", "rank") for piece in inner):
+            return None
+        found: list[Piece] = []
+        for piece in inner:
+            position = piece.position if piece.kind == "param" else -1
+            number = argument_of(call.unit, call.number, unit, position) if position >= 0 else None
+            if number is not None:
+                found += self._pieces(call._replace(number=number))
+            else:
+                found.append(_ANY if position >= 0 else piece)
+        return found
+
+    @cached_property
+    def _inside(self) -> list[Unit]:
+        """The functions whose paths are being made out."""
+        return []
 
     def _pieces(self, place: Place) -> list[Piece]:
         place = place.root
@@ -215,6 +256,9 @@ class Files:
             and not (value.data[0] == 0 and place.unit.has_receiver)
         ):
             return [Piece("param", position=value.data[0])]
+        returned = self._returned(place) if value.op == "call" else None
+        if returned is not None:
+            return returned
         apart = place.varies("rank", "member")
         if apart:
             return [Piece("rank", apart=apart)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
-from validator.domains.placement import inherited
+from validator.domains.placement import after, inherited
 from validator.domains.spmd import NONE, Causes, only, rank, unsure
 from validator.flow.values import ANYTHING, BOTTOM, MORE, UNKNOWN, Obj, Val, beside, group_of, join, join2, obj
 
@@ -49,6 +49,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     carried = _carried(owner, result)
     placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
     state = inherited(result.state, placed)
+    if (step := at.models.tensors["placing"].get(name)) is not None:
+        state = after(state, step)
     return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.domains.placement import SPREADING
+from validator.flow.contexts import ways_in
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit
@@ -308,25 +309,29 @@ def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
 
 
 class Derived:
-    """What becomes of a number: everything that is computed from it, in its unit and where that returns to.
+    """What becomes of a number: everything that is computed from it, in its unit, in what gets it, where it returns to.
 
-    `shown`: where it is turned to a Python number, printed or decides; `reduced`: a collective gets it; `leaves`: it
-    goes where it cannot be followed.
+    `shown`: where it is turned to a Python number, printed or decides; `scaling`: where it scales other tensors, which
+    it does whatever becomes of it afterwards; `reduced`: a collective
+    over an axis that may shard tensors gets it; `leaves`: it goes where it cannot be followed.
     """
 
     _SHOWING = frozenset({"item", "tolist", "print", "float", "int", "bool", "info", "log", "add_scalar", "debug"})
+    _SCALING = frozenset({"mul_", "div_", "_foreach_mul_", "_foreach_div_", "clip_grads_with_norm_"})
+    _STAGES = frozenset({"pp"})  # they hold other layers: no axis that tensors are sharded over
 
     def __init__(self, flow: Flow, start: Place) -> None:
         self.flow = flow
         self.shown: list[Place] = []
+        self.scaling: list[Place] = []
         self.reduced = False
         self.leaves = False
-        self._seen: dict[Place, None] = {}
+        self.all: dict[Place, None] = {}
         self._stack = [start]
         while self._stack:
             place = self._stack.pop()
-            if place not in self._seen:
-                self._seen[place] = None
+            if place not in self.all:
+                self.all[place] = None
                 self._follow(place)
 
     def _follow(self, place: Place) -> None:
@@ -335,9 +340,6 @@ class Derived:
             if op == "call":
                 self._call(place, user)
             elif op == "attr":
-                self._stack += [
-                    each for each in user.users if each.value.op == "call" and each.value.args[0] == user.number
-                ]
                 self._method(user)
             elif op in ("store_attr", "store_item", "store_global", "store_free", "yield"):
                 self.leaves = True
@@ -347,23 +349,62 @@ class Derived:
                 self._stack.append(user)
         for block in place.unit.code.blocks:
             if block.end[0] == "return" and block.end[1] == place.number:
-                self.leaves = True
+                self._returned(place)
             elif block.end[0] == "branch" and block.end[1] == place.number:
                 self.shown.append(place)
 
+    @property
+    def used(self) -> list[Place]:
+        """Where it is used as what it is, no collective having changed it."""
+        if self.reduced:
+            return []
+        return self.scaling or ([] if self.leaves else self.shown)
+
+    def _returned(self, place: Place) -> None:
+        """On where the unit is called; what lies in a tuple with others cannot be told from them."""
+        calls = list(ways_in(self.flow, place.unit))
+        self.leaves = self.leaves or not calls or place.value.op in ("tuple", "list", "dict")
+        self._stack += [Place(self.flow, caller, passed.site) for caller, passed in calls if not self.leaves]
+
     def _method(self, attribute: Place) -> None:
-        if attribute.value.data in self._SHOWING:
-            self.shown += [each for each in attribute.users if each.value.op == "call"]
+        for call in attribute.users:
+            if call.value.op != "call" or call.value.args[0] != attribute.number:
+                continue
+            if call.operations:
+                self.reduced = self.reduced or not asks_first(call)
+            elif attribute.value.data in self._SHOWING:
+                self.shown.append(call)
+            self._stack.append(call)
 
     def _call(self, place: Place, call: Place) -> None:
         if call.operations:
-            self.reduced = True
+            self.reduced = self.reduced or not self._over_stages(call)
+        elif call.method in _ASKING:
+            return
         elif call.method in self._SHOWING:
             self.shown.append(call)
             self._stack.append(call)
-        elif call.result.sites.get(call.number) is not None and call.result.sites[call.number].targets:
-            self.leaves = True
+        elif call.method in self._SCALING:
+            self.scaling.append(call)
         elif call.receiver is not None and call.method in ("append", "extend", "add"):
             self._stack += [user for user in call.users if user.value.op == "mut" and user.value.data == -1]
+        elif (site := call.result.sites.get(call.number)) is not None and site.targets:
+            self._passed(place, call)
         else:
             self._stack.append(call)
+
+    def _over_stages(self, call: Place) -> bool:
+        group = call.argument(*call.operations[0].row.group or ("group", -1))
+        axes = group.spanned[0] if group is not None else frozenset()
+        return bool(axes) and axes <= self._STAGES
+
+    def _passed(self, place: Place, call: Place) -> None:
+        for target in call.result.sites[call.number].targets:
+            for position, _ in enumerate(target.unit.code.params):
+                if argument_of(call.unit, call.number, target.unit, position) == place.number:
+                    params = (n for n, v in enumerate(target.unit.code.values) if v.op == "param")
+                    mine = [n for n in params if target.unit.code.values[n].data[0] == position]
+                    self._stack += [Place(self.flow, target.unit, number) for number in mine]
+                    break
+            else:
+                self.leaves = True

@@ -182,7 +182,10 @@ class Place(NamedTuple):
             return str(value.data[1])
         if value.op in ("attr", "phi", "name"):
             return str(value.data)
-        return self.root.operand(0).hint if value.op == "call" else ""
+        if value.op != "call":
+            return ""
+        asked = self.root.receiver if self.root.method == "get_group" else None  # `pp_mesh.get_group()`
+        return asked.hint if asked is not None else self.root.operand(0).hint
 
     @property
     def spanned(self) -> tuple[Axes, bool]:

@@ -12,7 +12,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `size`; `same`: a function of the arguments; `first`: its first argument; `own`: another value on each rank; `data`:
   data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
-- `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`.
+- `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`;
+  `default_root`: the one that is taken where none is passed.
 - `handle = parameter`: with it, the result is a handle that must be waited for; `starts = true`: it always is. Until
   then the tensor in `writes` (or `equal`) is written, that in `reads` read. `waits = true`: waits for all of them.
 - `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
@@ -50,8 +51,12 @@ False. `[dtypes]`: floating-point types, `half` and `full`.
 rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
 of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`:
 only where an argument differs between ranks (`[]` for an item). `[exceptions]`: exception of a library -> its base.
+`[devices]`: the current device is a thread's own. `chosen`: calls that choose it, for good or as context managers;
+`current`: calls that work on it, `current_methods` on tensors; `computing`: packages whose objects compute on it.
+`submitting`: methods of executors that run a function in another thread; `loops`: methods that run an event loop.
 `[states]`: a variable of a library -> the call that sets it.
-`[tensors]`: methods (and functions of a tensor) that `keep` its layout, that only `moves` it to a device or type, that
+`[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
+tensor) that `keep` its layout, that only `moves` it to a device or type, that
 cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
 what the tensor holds (`counting`);
 `dtypes`.
@@ -82,6 +87,7 @@ class Row(NamedTuple):
     axes: tuple[str, ...] = ()
     root: tuple[str, int] | None = None
     root_is: str = "global"
+    default_root: int | None = None
     handle: str = ""
     starts: bool = False
     ring: bool = False
@@ -147,6 +153,7 @@ class Models:
     aliases: dict[str, str]
     files: dict[str, frozenset[str]]
     failures: dict[str, frozenset[str]]
+    devices: dict[str, frozenset[str]]
     raises: dict[str, frozenset[str]]
     raises_of_data: dict[str, frozenset[str]]
     exceptions: dict[str, str]
@@ -251,6 +258,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     files: dict[str, set[str]] = {}
     words: dict[str, dict[str, str]] = {}
     failures: dict[str, set[str]] = {}
+    devices: dict[str, set[str]] = {}
     raises: dict[str, set[str]] = {}
     raises_of_data: dict[str, set[str]] = {}
     exceptions: dict[str, str] = {}
@@ -280,7 +288,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         steps.update(data.get("steps", {}))
         for section, target in (
             ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
-            ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes),
+            ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes), ("devices", devices),
         ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
@@ -288,7 +296,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
-    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes)
+    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls,
@@ -303,6 +311,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         aliases,
         frozen[2],
         frozen[3],
+        frozen[8],
         frozen[4],
         frozen[5],
         exceptions,
