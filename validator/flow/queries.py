@@ -20,6 +20,8 @@ from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
 from validator.project import Project
 
+_CALLED = frozenset({"attr", "name", "param", "free", "import"})
+
 
 class Place(NamedTuple):
     """A value of a unit."""
@@ -106,11 +108,12 @@ class Place(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The name by which something is called: of an attribute, a parameter, a global or local name."""
+        """The name by which something is called: of an attribute, a parameter, a global or local name.
+
+        What is imported has the name that it has where it comes from, whatever this file calls it.
+        """
         callee = self.unit.code.values[self.value.args[0]]
-        if callee.op in ("param", "free"):
-            return str(callee.data[1])
-        return str(callee.data) if callee.op in ("attr", "name") else ""
+        return self.unit.known_as(self.value.args[0]) if callee.op in _CALLED else ""
 
     @property
     def under(self) -> Causes:
@@ -325,15 +328,8 @@ class Queries:
         for unit in self.flow.mentions.calling(*names):
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
-                if place.method in wanted or (wanted and self._imported_as(place, wanted)):
+                if place.method in wanted:
                     yield place
-
-    def _imported_as(self, place: Place, wanted: frozenset[str]) -> bool:
-        """A name that an import has changed: `from x import f as g`."""
-        callee = place.unit.code.values[place.value.args[0]]
-        if callee.op not in ("name", "import"):
-            return False
-        return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
 
 
 def blocks_of(code: Code, header: int) -> list[int]:
