@@ -14,7 +14,7 @@ from typing import NamedTuple
 from validator.domains.spmd import Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.exceptions import FAILURE
-from validator.effects.keys import Key
+from validator.effects.keys import Key, assume
 from validator.effects.trace import (
     BREAK,
     NEXT,
@@ -287,7 +287,10 @@ class Divergences:
         lasting = {key: holds for key, holds in shared.items() if not _made_in_loop(unit, key)}
         comparison = Comparison(self.traces, causes, around, frame, lasting=lasting)
         key = frame.key(fork.key, self.traces)
-        yes, no = {**shared, key: fork.positive}, {**shared, key: not fork.positive}
+        for part, holds, varies in fork.common:
+            if not varying(frame.causes(varies, self.flow)):  # it holds on no rank or on all: on both ways
+                shared = assume(shared, frame.key(part, self.traces), holds)
+        yes, no = assume(shared, key, fork.positive), assume(shared, key, not fork.positive)
         found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
         if found is None or fork.about is None:
             return None
@@ -329,7 +332,7 @@ class Divergences:
                 seen.add(branch)
                 queue.append(branch)
                 key, positive = tracer.keys.test(end[1])
-                found.setdefault(frame.key(key, self.traces), positive is (way == end[2]))
+                found = {**assume({}, frame.key(key, self.traces), positive is (way == end[2])), **found}
         return found
 
     def _inside(self, op: Issued, trace: Trace, frame: Frame, at: RawAt) -> Issued:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.domains.placement import SPREADING
+from validator.effects.keys import Key, assume
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit
@@ -225,7 +226,7 @@ def decided_by(place: Place) -> Iterator[Place]:
     code = place.unit.code
     for block in sorted(place.unit.control.deciding(place.value.block)):
         if code.values[code.blocks[block].end[1]].op != "more":
-            yield place._replace(number=code.blocks[block].end[1])
+            yield place._replace(number=code.blocks[block].end[1]).origin
 
 
 def asks_first(place: Place) -> bool:
@@ -264,10 +265,10 @@ def excluded(first: Place, last: Place) -> bool:
     return False
 
 
-def _held(place: Place) -> list[tuple[Path, object, bool]]:
+def _held(place: Place) -> list[tuple[Key, object, bool]]:
     """What is known to hold where a value is reached: (subject, constant, whether they are equal)."""
     code, control = place.unit.code, place.unit.control
-    found: list[tuple[Path, object, bool]] = []
+    found: list[tuple[Key, object, bool]] = []
     stack, seen = [place.value.block], set()
     while stack:
         for branch, way in control.arms.get(stack.pop(), ()):
@@ -276,13 +277,11 @@ def _held(place: Place) -> list[tuple[Path, object, bool]]:
             seen.add((branch, way))
             stack.append(branch)
             end = code.blocks[branch].end
-            value = code.values[end[1]]
-            holds = way == end[2]
-            if value.op == "compare" and value.data in ("Eq", "NotEq") and code.values[value.args[1]].op == "const":
-                subject = paths_of(place.unit).path(value.args[0])
-                found.append((subject, repr(code.values[value.args[1]].data), holds == (value.data == "Eq")))
-            else:
-                found.append((paths_of(place.unit).path(end[1]), "true", holds))
+            for key, holds in assume({}, place._replace(number=end[1]).key, way == end[2]).items():
+                if key[:2] == ("compare", "Eq") and key[3][0] == "const":
+                    found.append((key[2], repr(key[3]), holds))
+                else:
+                    found.append((key, "true", holds))
     return found
 
 
@@ -361,6 +360,9 @@ class Derived:
         elif call.method in self._SHOWING:
             self.shown.append(call)
             self._stack.append(call)
+        elif call.origin.number != call.number:  # a function gives back what it was given
+            if call.origin.root == place.root:
+                self._stack.append(call)
         elif call.result.sites.get(call.number) is not None and call.result.sites[call.number].targets:
             self.leaves = True
         elif call.receiver is not None and call.method in ("append", "extend", "add"):

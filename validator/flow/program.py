@@ -135,6 +135,22 @@ class Unit:
                 found.setdefault(operand, []).append(number)
         return found
 
+    def connective(self, number: int) -> str:
+        """Of the value of `a and b`: "and", of `a or b`: "or"; its operands are the parts. Empty for other values."""
+        value, blocks, tests = self.code.values[number], self.code.blocks, self.code.tests
+        preds = blocks[value.block].preds if value.op == "phi" else []
+        if len(preds) < 2 or len(preds) != len(value.args) or any(raised for _, raised in preds):
+            return ""
+        *firsts, _ = preds
+        about = [tests.get(pred) for pred, _ in firsts]
+        first = about[0]
+        if first is None or first.kind not in ("and", "or"):
+            return ""
+        same = all(each is not None and (each.kind, each.at) == (first.kind, first.at) for each in about)
+        ends = [blocks[pred].end for pred, _ in firsts]
+        decided = all(end[0] == "branch" and end[1] == part for end, part in zip(ends, value.args, strict=False))
+        return first.kind if same and decided else ""
+
     def root(self, number: int) -> int:
         """The value before the calls that were given it; of a phi the one value that all its ways lead back to."""
         return self._roots.get(number, number)

@@ -76,14 +76,18 @@ class Place(NamedTuple):
         return self._replace(number=self.unit.root(self.number))
 
     @property
+    def origin(self) -> Place:
+        """The value that this one is: before calls that were given it, and of functions that only give it back."""
+        from validator.flow.given import origin
+
+        return self._replace(number=origin(self.flow, self.unit, self.number))
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What the value computes, as a tree: equal for two values that are equal where they stand."""
-        from validator.effects.keys import Keys
+        from validator.effects.keys import keys_of
 
-        known: Keys | None = self.unit.__dict__.get("_keys")
-        if known is None:
-            known = self.unit.__dict__["_keys"] = Keys(self.flow, self.unit)
-        return known.of(self.number)
+        return keys_of(self.flow, self.unit).of(self.number)
 
     def seen_from(self, user: Place) -> At:
         """Where a reader meets the value: where it is written inside its user, else at the user."""
@@ -159,7 +163,7 @@ class Place(NamedTuple):
         block = self.value.block
         while unit is not None:
             for branch in sorted(unit.control.deciding(block)):
-                yield Place(self.flow, unit, unit.code.blocks[branch].end[1])
+                yield Place(self.flow, unit, unit.code.blocks[branch].end[1]).origin
             name, unit = unit.code.key, unit.outer
             made = (v for v in unit.code.values if v.op == "closure" and v.data == name) if unit is not None else ()
             block = next((v.block for v in made), 0)
