@@ -83,7 +83,7 @@ def _keys(used: Place) -> list[str]:
 def _is_asked_for(used: Place, name: str) -> bool:
     """Whether a condition or a handler around a place may be about a dimension."""
     unit = used.unit
-    if unit.code.blocks[used.value.block].handlers:
+    if used.is_tried:
         return True
     for block in unit.control.deciding(used.value.block):
         test = used._replace(number=unit.code.blocks[block].end[1]).origin

@@ -320,19 +320,12 @@ class Divergences:
 
     def _assumptions(self, unit: Unit, block: int, frame: Frame) -> dict[Key, bool]:
         """What holds where a branch stands: the conditions of the branches that lead to it in one way only."""
-        tracer, control = self.traces.tracer(unit), unit.control
+        keys = self.traces.keys(unit)
         found: dict[Key, bool] = {}
-        queue, seen = [block], {block}
-        while queue:
-            arms = control.arms.get(queue.pop(), ())
-            for branch, way in arms:
-                end = unit.code.blocks[branch].end
-                if branch in seen or sum(1 for b, _ in arms if b == branch) > 1:
-                    continue
-                seen.add(branch)
-                queue.append(branch)
-                key, positive = tracer.keys.test(end[1])
-                found = {**assume({}, frame.key(key, self.traces), positive is (way == end[2])), **found}
+        for branch, way in unit.control.settled(block):
+            end = unit.code.blocks[branch].end
+            key, positive = keys.test(end[1])
+            found |= assume({}, frame.key(key, self.traces), positive is (way == end[2]))
         return found
 
     def _inside(self, op: Issued, trace: Trace, frame: Frame, at: RawAt) -> Issued:

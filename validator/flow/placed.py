@@ -236,12 +236,7 @@ def asks_first(place: Place) -> bool:
             name = each.value.data if each.value.op == "name" else each.value.data if each.value.op == "attr" else ""
             if name in _ASKING:
                 return True
-    code = place.unit.code
-    for handler in code.blocks[place.value.block].handlers:
-        for number in code.blocks[handler].values:
-            if code.values[number].op == "caught":
-                return True
-    return False
+    return place.is_tried
 
 
 def on_some_ranks(place: Place) -> Place | None:
@@ -267,22 +262,22 @@ def excluded(first: Place, last: Place) -> bool:
 
 def _held(place: Place) -> list[tuple[Key, object, bool]]:
     """What is known to hold where a value is reached: (subject, constant, whether they are equal)."""
-    code, control = place.unit.code, place.unit.control
     found: list[tuple[Key, object, bool]] = []
-    stack, seen = [place.value.block], set()
-    while stack:
-        for branch, way in control.arms.get(stack.pop(), ()):
-            if (branch, way) in seen:
-                continue
-            seen.add((branch, way))
-            stack.append(branch)
-            end = code.blocks[branch].end
-            for key, holds in assume({}, place._replace(number=end[1]).key, way == end[2]).items():
-                if key[:2] == ("compare", "Eq") and key[3][0] == "const":
-                    found.append((key[2], repr(key[3]), holds))
-                else:
-                    found.append((key, "true", holds))
+    for test, holds in known_at(place):
+        for key, each in assume({}, test.key, holds).items():
+            if key[:2] == ("compare", "Eq") and key[3][0] == "const":
+                found.append((key[2], repr(key[3]), each))
+            else:
+                found.append((key, "true", each))
     return found
+
+
+def known_at(place: Place) -> Iterator[tuple[Place, bool]]:
+    """The tests around a value of which it is known whether they hold where it is reached."""
+    code = place.unit.code
+    for branch, way in place.unit.control.settled(place.value.block):
+        end = code.blocks[branch].end
+        yield place._replace(number=end[1]), way == end[2]
 
 
 def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:

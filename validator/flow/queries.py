@@ -76,6 +76,13 @@ class Place(NamedTuple):
         return self._replace(number=self.unit.root(self.number))
 
     @property
+    def is_tried(self) -> bool:
+        """Whether an `except` may take what is raised here; a `finally` takes nothing."""
+        blocks, values = self.unit.code.blocks, self.unit.code.values
+        handlers = blocks[self.value.block].handlers
+        return any(values[number].op == "caught" for handler in handlers for number in blocks[handler].values)
+
+    @property
     def origin(self) -> Place:
         """The value that this one is: before calls that were given it, and of functions that only give it back."""
         from validator.flow.given import origin
