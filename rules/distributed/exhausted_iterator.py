@@ -37,7 +37,9 @@ _HANDED = frozenset({"clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    annotated = (m for m in project.functions() if any(_says_iterator(project, m, p.annotation) for p in m.facts.params))
+    annotated = (
+        m for m in project.functions() if any(_says_iterator(project, m, p.annotation) for p in m.facts.params)
+    )
     units = {*queries.mentioning(*_MAKERS, *_HANDED), *queries.flow.units(annotated)}
     for unit in sorted(units, key=lambda unit: unit.place):
         if is_aside(unit.path):

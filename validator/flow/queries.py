@@ -96,6 +96,13 @@ class Place(NamedTuple):
 
         return keys_of(self.flow, self.unit).of(self.number)
 
+    @property
+    def condition(self) -> tuple[tuple[Any, ...], bool]:
+        """The key of a condition without negations, and whether the condition holds where the key does."""
+        from validator.effects.keys import stripped
+
+        return stripped(self.key)
+
     def seen_from(self, user: Place) -> At:
         """Where a reader meets the value: where it is written inside its user, else at the user."""
         first, last, here = user.at[:2], user.at[2:], self.root.at
@@ -244,6 +251,13 @@ class Queries:
         """All units of the files in whose text one of the words stands."""
         for module in self.flow.mentions.modules(*words):
             yield from sorted(self.flow.units_of(module).values(), key=lambda unit: unit.place)
+
+    def spelling(self, *words: str) -> Iterator[Unit]:
+        """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
+        wanted = frozenset(words)
+        for module in self.flow.mentions.spelling(*words):
+            units = (unit for unit in self.flow.units_of(module).values() if not wanted.isdisjoint(unit.words))
+            yield from sorted(units, key=lambda unit: unit.place)
 
     def called(self, *names: str) -> list[Unit]:
         """The functions and methods of the project that are called so."""
