@@ -105,7 +105,7 @@ def _parting(calls: list[Place]) -> Place | None:
     for branch, way in sorted(arms[0]):
         if any((branch, way) not in each for each in arms):
             continue
-        test = calls[0]._replace(number=unit.code.blocks[branch].end[1])
+        test = calls[0]._replace(number=unit.code.blocks[branch].end[1]).origin
         if _differs(test):
             return test
     return None

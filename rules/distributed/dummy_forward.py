@@ -16,20 +16,122 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from validator.facts.model import Call
+from validator.effects.keys import Key
 from validator.finding import Finding, Related
-from validator.models import models
-from validator.project import Method, Project
+from validator.flow.placed import known_at
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP504", "dummy-forward-incomplete", "error", "0.1.0", tokens=("pixel_values", "images", "video", "audio"))
 
-_NAMES = "|".join(sorted(models().likely["optional"], key=len, reverse=True))
-_PRESENT = re.compile(rf"\b({_NAMES}) is not None")
-_ABSENT = re.compile(rf"\b({_NAMES}) is None")
+
+class Forward(NamedTuple):
+    """A call of a sub-module where an optional input is known to be there, or not to be."""
+
+    call: Place
+    optional: Key
+    there: bool
+    tests: dict[Key, tuple[Place, bool]]  # what else holds where it runs
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.spelling(*sorted(queries.flow.models.likely["optional"])):
+        forwards = list(_forwards(queries, unit))
+        for dummy in forwards:
+            real = next((each for each in forwards if _stands_in(dummy, each)), None)
+            if real is not None:
+                yield from _judge(real, dummy)
+
+
+def _forwards(queries: Queries, unit: Unit) -> Iterator[Forward]:
+    for call in queries.calls_in(unit):
+        if call.receiver is None:
+            continue
+        known = list(_known(call))
+        for key, test, holds in known:
+            optional = _optional(test, key[2]) if key[:2] == ("compare", "Is") else None
+            if optional is not None:
+                rest = {k: (t, h) for k, t, h in known if k != key and not _leaves(t)}
+                yield Forward(call, optional, not holds, rest)
+
+
+def _known(call: Place) -> Iterator[tuple[Key, Place, bool]]:
+    """The conditions that hold where a call runs, or do not: of `a and b` each part."""
+    stack = list(known_at(call))[::-1]
+    while stack:
+        test, holds = stack.pop()
+        test = test.origin
+        kind = test.unit.connective(test.number)
+        if test.value.op == "unary" and test.value.data == "Not":
+            stack.append((test.operand(0), not holds))
+        elif kind and holds is (kind == "and"):
+            stack += [(test.operand(i), holds) for i in reversed(range(len(test.value.args)))]
+        else:
+            key, positive = test.condition
+            yield key, test, holds is positive
+
+
+def _optional(test: Place, asked: Key) -> Key | None:
+    """What is compared with None, if it is named as an input that some batches lack."""
+    name = _named(asked) or (test.operand(0).hint if test.value.op == "compare" else "")
+    return asked if name in test.flow.models.likely["optional"] else None
+
+
+def _named(key: Key) -> str:
+    """The name under which a value is passed or kept: of a parameter, an attribute, a key."""
+    if key[0] == "param":
+        return str(key[1].code.params[key[2]][0])
+    if key[0] in ("attr", "name"):
+        return str(key[-1])
+    by_key = key[0] == "item" or key[0] == "call" and key[2][0] == "attr" and key[2][2] == "get" and len(key) > 3
+    return str(key[3][2]) if by_key and key[3][0] == "const" else ""
+
+
+def _leaves(test: Place) -> bool:
+    """Whether a test only decides that a function is left early."""
+    code = test.unit.code
+    return any(about.leaves for b, about in code.tests.items() if code.blocks[b].end[1:2] == (test.number,))
+
+
+def _stands_in(dummy: Forward, real: Forward) -> bool:
+    """Whether the second forward is the first one's, where the input is there."""
+    called, optional = dummy.call.operand(0).key, dummy.optional
+    return real.there and not dummy.there and real.optional == optional and real.call.operand(0).key == called
+
+
+def _judge(real: Forward, dummy: Forward) -> Iterator[Finding]:
+    unit, call = dummy.call.unit, dummy.call
+    where, name = f"`{unit.qualname}`", call.operand(0).text
+    related = [Related(unit.path, real.call.at[0], "the forward that this one stands in for")]
+    further = [f"{'' if holds else 'not '}{t.text}" for k, (t, holds) in dummy.tests.items() if k not in real.tests]
+    if further:
+        yield RULE.finding(
+            unit.path, call.at,
+            f"in {where} ranks without the input call `{name}` only where `{further[0]}`, ranks with it always",
+            help=f"drop `{further[0]}` from the condition, so that all ranks gather the parameters of the sub-module",
+            related=related, context=f"{unit.qualname}:{name}:condition",
+        )  # fmt: skip
+    taken_apart = any(user.value.op == "unpack" for user in call.users)
+    if taken_apart and _used(real.call) - _used(call):
+        yield RULE.finding(
+            unit.path, call.at,
+            f"in {where} the dummy call of `{name}` throws away a part of the result that the real one uses",
+            help="add every output, times zero, to what reaches the loss, so that its backward runs on all ranks",
+            related=related, context=f"{unit.qualname}:{name}:discarded",
+        )  # fmt: skip
+
+
+def _used(call: Place) -> set[int]:
+    """Which parts of a result that is taken apart are used; none where it is used as a whole."""
+    parts = [user for user in call.users if user.value.op == "unpack"]
+    return {part.value.data[0] for part in parts if part.users}
+
 
 INCORRECT = [
     """
@@ -57,9 +159,38 @@ def embed(model, pixel_values, embeds):
         embeds += 0.0 * image.mean()
     return embeds
 """,
+    """
+import torch
+import torch.distributed
+
+class Embedding:
+    def lacks_images(self, batch):
+        return batch["pixel_values"] is None
+
+    def embed(self, batch, embeds):
+        if not self.lacks_images(batch):
+            embeds = merge(embeds, self.visual(batch["pixel_values"]))
+        elif self.training:
+            embeds += 0.0 * self.visual(torch.zeros(16, 1176)).mean()  # error: MP504
+        return embeds
+""",
 ]
 
 CORRECT = [
+    """
+import torch
+import torch.distributed
+
+def embed(model, batch, embeds):
+    here = batch["pixel_values"] is not None
+    if here:
+        image, deep = model.visual(batch["pixel_values"])
+        embeds = merge(embeds, image, deep)
+    else:
+        outputs = model.visual(torch.zeros(16, 1176))
+        embeds += sum(0.0 * each.mean() for each in outputs)
+    return embeds
+""",
     """
 import torch
 import torch.distributed
@@ -78,49 +209,3 @@ def embed(model, pixel_values, embeds):
     return embeds
 """,
 ]
-
-
-def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        real = {c.target: c for c in function.facts.calls if "." in c.target and _holds(c, _PRESENT, False)}
-        for call in function.facts.calls:
-            if call.target in real and _holds(call, _ABSENT, True):
-                yield from _judge(function, real[call.target], call)
-
-
-def _holds(call: Call, pattern: re.Pattern[str], absent: bool) -> bool:
-    """Whether a call stands where the optional input is there (or, with `absent`, is not)."""
-    other = _ABSENT if pattern is _PRESENT else _PRESENT
-    for guard in call.guards:
-        if guard.kind == "if" and (pattern if not guard.negated else other).search(guard.text):
-            return True
-    return False
-
-
-def _judge(function: Method, real: Call, dummy: Call) -> Iterator[Finding]:
-    where = f"`{function.qualname}`"
-    related = [Related(function.path, real.at[0], "the forward that this one stands in for")]
-    tests = [g.text for g in dummy.guards if g.kind == "if" and not g.negated and _ABSENT.search(g.text)]
-    parts = [part.strip() for text in tests for part in text.split(" and ")]
-    further = [part for part in parts if not _ABSENT.search(part) and " or " not in part]
-    if further:
-        yield RULE.finding(
-            function.path, dummy.at,
-            f"in {where} ranks without the input call `{dummy.target}` only where `{further[0]}`, ranks with it always",
-            help=f"drop `{further[0]}` from the condition, so that all ranks gather the parameters of the sub-module",
-            related=related, context=f"{function.qualname}:{dummy.target}:condition",
-        )  # fmt: skip
-    discarded = _discarded(function, dummy) - _discarded(function, real)
-    if discarded:
-        yield RULE.finding(
-            function.path, dummy.at,
-            f"in {where} the dummy call of `{dummy.target}` throws away a part of the result that the real one uses",
-            help="add every output, times zero, to what reaches the loss, so that its backward runs on all ranks",
-            related=related, context=f"{function.qualname}:{dummy.target}:discarded",
-        )  # fmt: skip
-
-
-def _discarded(function: Method, call: Call) -> set[str]:
-    """Which parts of an unpacked result go to `_`."""
-    rows = (a for a in function.facts.assigns if a.value == call.target and a.at[0] <= call.at[0] <= a.at[2])
-    return {a.kind for a in rows if a.target == "_" and a.kind.startswith("unpack")}

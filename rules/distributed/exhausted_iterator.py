@@ -22,7 +22,7 @@ from validator.analysis.places import is_aside
 from validator.finding import Finding, Related
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
-from validator.project import Project
+from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP534", "exhausted-iterator", "error", "0.1.0", tokens=("torch", "Itera"))
@@ -37,7 +37,9 @@ _HANDED = frozenset({"clip_grad_norm_", "clip_grads_with_norm_", "get_total_norm
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    annotated = (m for m in project.functions() if any(_ANNOTATED.search(p.annotation) for p in m.facts.params))
+    annotated = (
+        m for m in project.functions() if any(_says_iterator(project, m, p.annotation) for p in m.facts.params)
+    )
     units = {*queries.mentioning(*_MAKERS, *_HANDED), *queries.flow.units(annotated)}
     for unit in sorted(units, key=lambda unit: unit.place):
         if is_aside(unit.path):
@@ -52,6 +54,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             pair = _one_after_the_other(places) if len(places) > 1 and _is_iterator(origin) else None
             if pair is not None:
                 yield _report(origin, *pair)
+
+
+def _says_iterator(project: Project, method: Method, annotation: str) -> bool:
+    """Whether an annotation, whatever names the file gives to what it imports, is that of an iterator."""
+    return bool(annotation) and _ANNOTATED.search(project.types.spelled(method, annotation)) is not None
 
 
 def _gone_through(place: Place) -> Iterator[Place]:
@@ -71,11 +78,13 @@ def _is_iterator(place: Place) -> bool:
     if value.op == "param":
         method = place.unit.method
         rows = method.facts.params if method is not None else ()
+        project = place.flow.project
         return any(
             p.name == value.data[1]
             and p.kind in ("any", "kw", "pos")
-            and _ANNOTATED.search(p.annotation) is not None
-            and not _LISTS.search(p.annotation)
+            and method is not None
+            and _says_iterator(project, method, p.annotation)
+            and not _LISTS.search(project.types.spelled(method, p.annotation))
             for p in rows
         )
     if value.op == "collect":

@@ -105,7 +105,9 @@ def _kept(place: Place) -> bool:
     method, code = place.unit.method, place.unit.code
     if method is not None and any(d.removesuffix("()").rpartition(".")[2] in _CACHES for d in method.facts.decorators):
         return True
-    tests = (place._replace(number=code.blocks[b].end[1]) for b in place.unit.control.deciding(place.value.block))
+    tests = (
+        place._replace(number=code.blocks[b].end[1]).origin for b in place.unit.control.deciding(place.value.block)
+    )
     return any(_asks(test) for test in tests)
 
 

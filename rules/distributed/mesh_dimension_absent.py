@@ -57,7 +57,7 @@ def _chosen(names: Place) -> bool:
         if value.op == "mut" and value.data == -1 and names._replace(number=value.args[1]).method == "append":
             for branch, way in names.unit.control.arms.get(code.values[value.args[1]].block, ()):
                 end = code.blocks[branch].end
-                if way == end[2] and _is_above_one(names._replace(number=end[1])):
+                if way == end[2] and _is_above_one(names._replace(number=end[1]).origin):
                     return True
     return False
 
@@ -83,10 +83,10 @@ def _keys(used: Place) -> list[str]:
 def _is_asked_for(used: Place, name: str) -> bool:
     """Whether a condition or a handler around a place may be about a dimension."""
     unit = used.unit
-    if unit.code.blocks[used.value.block].handlers:
+    if used.is_tried:
         return True
     for block in unit.control.deciding(used.value.block):
-        test = used._replace(number=unit.code.blocks[block].end[1])
+        test = used._replace(number=unit.code.blocks[block].end[1]).origin
         if any(_speaks_of(source, name) for source in test.sources):
             return True
     return False

@@ -43,7 +43,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         for header, loop in unit.code.loops.items():
             forwards = [p for p in _calls(queries, unit, loop) if p.method in _MODELS and not p.operations]
             for branch in _exits(unit, header, loop) if forwards else ():
-                test = Place(queries.flow, unit, unit.code.blocks[branch].end[1])
+                test = Place(queries.flow, unit, unit.code.blocks[branch].end[1]).origin
                 name = _own_content(test)
                 if name:
                     yield _finding(unit, branch, forwards[0], name)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _TOKEN = re.compile(r"[A-Za-z_][\w.]*|[\[\]]")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
 _TRANSPARENT = frozenset(
     {"Optional", "Union", "Annotated", "Final", "ClassVar", "Required", "NotRequired", "Awaitable"}
 )
@@ -150,8 +151,14 @@ class Types:
     def annotated(self, function: Method, annotation: str) -> Classes:
         """The project classes that an annotation names (`Optional[X]`, `X | None`, `"X"`); containers give nothing."""
         scope = function.module.top
-        found = (self.project.lookup(scope, word) for word in _themselves(annotation))
+        spelled = self.spelled(function, annotation) if "[" in annotation else annotation
+        found = (self.project.lookup(scope, word) for word in _themselves(spelled))
         return frozenset(s for s in found if isinstance(s, ClassDef))
+
+    def spelled(self, function: Method, annotation: str) -> str:
+        """An annotation with the full names of what is imported: a file may know `Iterable` by a name of its own."""
+        scope = function.module.top
+        return _NAME.sub(lambda found: self.project.dotted(scope, found[0]) or found[0], annotation)
 
     def _name(self, function: Method, name: str) -> Classes:
         facts = function.facts

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
-from validator.effects.keys import Key, decided
+from validator.effects.keys import Assumed, Key, assume, holding
 from validator.effects.trace import (
     BREAK,
     NEXT,
@@ -33,7 +33,6 @@ _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undec
 _DATA_AXES = frozenset({"dp", "cp"})  # the axes over which batches are distributed; others hold copies of them
 
 Cursor = tuple[Trace, Frame]
-Assumed = dict[Key, bool]
 Difference = tuple["Issued | End", "Issued | End"]
 
 
@@ -186,9 +185,7 @@ class Comparison:
 
     def _decided(self, fork: Fork, frame: Frame, assumed: Assumed) -> Trace | None:
         key = frame.key(fork.key, self.traces)
-        holds = assumed.get(key)
-        if holds is None:
-            holds = decided(key)
+        holds = holding(key, assumed)
         if holds is None and self._is_given(fork, key, frame):
             self.given.add(key)
             holds = False
@@ -221,13 +218,13 @@ class Comparison:
         if causes and {c.kind for c in causes} & {c.kind for c in self.causes}:
             # judged where it stands; here any agreement between the sides will do, but for a way that ends the job
             for way, rest, value in ((fork.yes, fork.no, not fork.positive), (fork.no, fork.yes, fork.positive)):
-                if raises(self._next((way, frame), {**if_a, key: not value})[0]):
-                    return self.differ((rest, frame), b, {**if_a, key: value}, if_b)
-            first = self.differ((fork.yes, frame), b, {**if_a, key: fork.positive}, if_b)
-            return first and self.differ((fork.no, frame), b, {**if_a, key: not fork.positive}, if_b)
+                if raises(self._next((way, frame), assume(if_a, key, not value))[0]):
+                    return self.differ((rest, frame), b, assume(if_a, key, value), if_b)
+            first = self.differ((fork.yes, frame), b, assume(if_a, key, fork.positive), if_b)
+            return first and self.differ((fork.no, frame), b, assume(if_a, key, not fork.positive), if_b)
         found: Difference | None = None
         for value, way in ((not fork.positive, fork.no), (fork.positive, fork.yes)):
-            found = self.differ((way, frame), b, {**if_a, key: value}, {**if_b, key: value})
+            found = self.differ((way, frame), b, assume(if_a, key, value), assume(if_b, key, value))
             if found is not None and not self.every:
                 self.chosen[key] = value
             if (found is None) is self.every:
@@ -292,11 +289,11 @@ class Comparison:
             else:
                 assert isinstance(trace, Fork)
                 key = frame.key(trace.key, self.traces)
-                found = self.first((trace.no, frame), {**known, key: not trace.positive})
+                found = self.first((trace.no, frame), assume(known, key, not trace.positive))
                 if self.every:
-                    return found and self.first((trace.yes, frame), {**known, key: trace.positive})
+                    return found and self.first((trace.yes, frame), assume(known, key, trace.positive))
                 if found is None:
-                    found = self.first((trace.yes, frame), {**known, key: trace.positive})
+                    found = self.first((trace.yes, frame), assume(known, key, trace.positive))
                     if found is not None:
                         self.chosen[key] = trace.positive
                 return found

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from validator.domains.spmd import Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.exceptions import FAILURE
-from validator.effects.keys import Key
+from validator.effects.keys import Key, assume
 from validator.effects.trace import (
     BREAK,
     NEXT,
@@ -287,7 +287,10 @@ class Divergences:
         lasting = {key: holds for key, holds in shared.items() if not _made_in_loop(unit, key)}
         comparison = Comparison(self.traces, causes, around, frame, lasting=lasting)
         key = frame.key(fork.key, self.traces)
-        yes, no = {**shared, key: fork.positive}, {**shared, key: not fork.positive}
+        for part, holds, varies in fork.common:
+            if not varying(frame.causes(varies, self.flow)):  # it holds on no rank or on all: on both ways
+                shared = assume(shared, frame.key(part, self.traces), holds)
+        yes, no = assume(shared, key, fork.positive), assume(shared, key, not fork.positive)
         found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
         if found is None or fork.about is None:
             return None
@@ -317,19 +320,12 @@ class Divergences:
 
     def _assumptions(self, unit: Unit, block: int, frame: Frame) -> dict[Key, bool]:
         """What holds where a branch stands: the conditions of the branches that lead to it in one way only."""
-        tracer, control = self.traces.tracer(unit), unit.control
+        keys = self.traces.keys(unit)
         found: dict[Key, bool] = {}
-        queue, seen = [block], {block}
-        while queue:
-            arms = control.arms.get(queue.pop(), ())
-            for branch, way in arms:
-                end = unit.code.blocks[branch].end
-                if branch in seen or sum(1 for b, _ in arms if b == branch) > 1:
-                    continue
-                seen.add(branch)
-                queue.append(branch)
-                key, positive = tracer.keys.test(end[1])
-                found.setdefault(frame.key(key, self.traces), positive is (way == end[2]))
+        for branch, way in unit.control.settled(block):
+            end = unit.code.blocks[branch].end
+            key, positive = keys.test(end[1])
+            found |= assume({}, frame.key(key, self.traces), positive is (way == end[2]))
         return found
 
     def _inside(self, op: Issued, trace: Trace, frame: Frame, at: RawAt) -> Issued:

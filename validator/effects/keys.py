@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from validator.definitions import Method, Module, Value
+from validator.flow.given import Computed, computed
+from validator.flow.holders import argument_of
 from validator.flow.program import Flow, Unit
 from validator.ir.model import Value as Instruction
 
 Key = tuple[Any, ...]
+Assumed = dict[Key, bool]
 _LARGE = 24  # parts of a key beyond which a value is only itself; long expressions are no tests that are repeated
 _NEGATED = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In", "GtE": "Lt", "Gt": "LtE"}
 
@@ -42,20 +45,24 @@ class Keys:
 
     def test(self, number: int) -> tuple[Key, bool]:
         """The key of a condition and whether the condition holds where the key does."""
-        value = self.unit.code.values[number]
-        if value.op == "unary" and value.data == "Not":
-            key, holds = self.test(value.args[0])
-            return key, not holds
-        if value.op == "compare" and value.data in _NEGATED:
-            left, right = (self.of(a) for a in value.args)
-            return self._compared(_NEGATED[value.data], left, right), False
-        return self.of(number), True
+        return stripped(self.of(number))
 
-    @staticmethod
-    def _compared(op: str, left: Key, right: Key) -> Key:
-        if op == "Eq" and right == ("const", "NoneType", None):
-            op = "Is"
-        return ("compare", op, left, right)
+    def from_inside(self, key: Key, made: Computed, call: int) -> Key | None:
+        """A key of a function that only computes in the terms of a call of it; None where it is not all known."""
+        given: dict[int, Key] = {}
+        for position in _parameters(key, made.unit):
+            number = argument_of(self.unit, call, made.unit, position)
+            default = made.unit.code.defaults.get(made.unit.code.params[position][0])
+            if number is not None:
+                given[position] = self.of(number)
+            elif default is not None and "**" not in self.unit.code.values[call].data.names:
+                held = made.unit.outer.code.values[default] if made.unit.outer is not None else None
+                if held is None or held.op != "const":
+                    return None
+                given[position] = ("const", type(held.data).__name__, held.data)
+            else:
+                return None
+        return substituted(key, made.unit, given.__getitem__) if _is_closed(key) else None
 
     def _made(self, number: int, value: Instruction) -> Key:
         op = value.op
@@ -74,12 +81,19 @@ class Keys:
             return ("name", value.data)
         if op in ("mut", "phi") and (root := self.unit.root(number)) != number:
             return self.of(root)
+        if op == "phi" and (kind := self.unit.connective(number)):
+            return ("bool", kind, *(self.of(a) for a in value.args))
         if op == "attr":
             return ("attr", self.of(value.args[0]), value.data)
         if op in ("item", "unary", "binary", "unpack"):
             return (op, value.data, *(self.of(a) for a in value.args))
         if op == "compare":
-            return self._compared(value.data, *(self.of(a) for a in value.args))
+            return _compared(value.data, *(self.of(a) for a in value.args))
+        made = computed(self.flow, self.unit, number) if op == "call" else None
+        if made is not None:
+            inside = self.from_inside(keys_of(self.flow, made.unit).of(made.number), made, number)
+            if inside is not None:
+                return inside
         if op == "call" and self._repeatable(number):
             return ("call", value.data.names, *(self.of(a) for a in value.args))
         if op in ("tuple", "list"):
@@ -110,6 +124,67 @@ class Keys:
                     continue
             return False
         return True
+
+
+def _compared(op: str, left: Key, right: Key) -> Key:
+    if right == ("const", "NoneType", None):
+        op = {"Eq": "Is", "NotEq": "IsNot"}.get(op, op)
+    return ("compare", op, left, right)
+
+
+def stripped(key: Key, holds: bool = True) -> tuple[Key, bool]:
+    """A condition without its negations, and whether it holds where the key does."""
+    while key[:2] == ("unary", "Not"):
+        key, holds = key[2], not holds
+    if key[0] == "compare" and key[1] in _NEGATED:
+        return _compared(_NEGATED[key[1]], key[2], key[3]), not holds
+    return key, holds
+
+
+def holding(key: Key, assumed: Assumed) -> bool | None:
+    """Whether a condition holds under what is assumed; None where that does not say."""
+    key, positive = stripped(key)
+    found = assumed.get(key)
+    if found is None and key[0] == "bool":
+        parts = [holding(part, assumed) for part in key[2:]]
+        ending = key[1] == "or"  # one part that holds decides
+        found = ending if ending in parts else None if None in parts else not ending
+    if found is None:
+        found = decided(key)
+    return found if found is None else found is positive
+
+
+def assume(assumed: Assumed, key: Key, holds: bool) -> Assumed:
+    """What is assumed where a condition holds, or does not, as well: of `a and b` that both do."""
+    found = dict(assumed)
+    stack = [(key, holds)]
+    while stack:
+        key, holds = stack.pop()
+        key, positive = stripped(key)
+        found[key] = holds is positive
+        if key[0] == "bool" and found[key] is (key[1] == "and"):
+            stack += [(part, found[key]) for part in key[2:]]
+    return found
+
+
+def keys_of(flow: Flow, unit: Unit) -> Keys:
+    """The keys of a unit, made once."""
+    known: Keys | None = unit.__dict__.get("_keys")
+    if known is None:
+        known = unit.__dict__["_keys"] = Keys(flow, unit)
+    return known
+
+
+def _parameters(key: Key, unit: Unit) -> set[int]:
+    """The parameters of a unit of which a key speaks."""
+    if len(key) == 3 and key[0] == "param" and key[1] is unit:
+        return {key[2]}
+    return {position for part in key if isinstance(part, tuple) for position in _parameters(part, unit)}
+
+
+def _is_closed(key: Key) -> bool:
+    """Whether a key says all of a value: one that is only itself is another one in each call."""
+    return key[:1] != ("value",) and all(_is_closed(part) for part in key if isinstance(part, tuple))
 
 
 def _is_small(unit: Unit) -> bool:
@@ -153,4 +228,4 @@ def decided(key: Key) -> bool | None:
     return None
 
 
-__all__ = ["Key", "Keys", "Module", "decided", "substituted"]
+__all__ = ["Assumed", "Key", "Keys", "Module", "assume", "decided", "holding", "keys_of", "stripped", "substituted"]

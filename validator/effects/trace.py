@@ -13,10 +13,11 @@ from validator.domains.axes import Axes
 from validator.domains.spmd import Causes
 from validator.effects import exceptions
 from validator.effects.exceptions import Classes
-from validator.effects.keys import Key, Keys, substituted
+from validator.effects.keys import Key, Keys, keys_of, substituted
 from validator.facts.model import At
 from validator.flow.calls import _causes as instantiated_causes
 from validator.flow.calls import axes_in, instantiated
+from validator.flow.given import computed, origin
 from validator.flow.program import Flow, Operation, Result, Target, Unit
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, Val
@@ -47,6 +48,7 @@ class Fork(NamedTuple):
     yes: Trace
     no: Trace
     about: Test | None
+    common: tuple[tuple[Key, bool, Causes], ...] = ()  # of `a and b`: what holds on one way, and by what that varies
 
 
 class Choice(NamedTuple):
@@ -173,13 +175,10 @@ class Traces:
         self.flow = flow
         self.effectful = effectful
         self._traces: dict[Unit, Trace] = {}
-        self._keys: dict[Unit, Keys] = {}
         self._made: dict[Unit, _Tracer] = {}
 
     def keys(self, unit: Unit) -> Keys:
-        if unit not in self._keys:
-            self._keys[unit] = Keys(self.flow, unit)
-        return self._keys[unit]
+        return keys_of(self.flow, unit)
 
     def of(self, unit: Unit) -> Trace:
         return self.tracer(unit).trace
@@ -367,7 +366,8 @@ class _Tracer:
             return yes
         key, positive = self.keys.test(end[1])
         causes = self._truth(end[1])
-        fork = Fork(block, key, positive, causes, yes, no, self.code.tests.get(block))
+        about = self.code.tests.get(block)
+        fork = Fork(block, key, positive, causes, yes, no, about, tuple(self._common(end[1])))
         self.forks.append((fork, self.code.blocks[block].loop))
         return fork
 
@@ -423,11 +423,32 @@ class _Tracer:
         """The loop around a loop, or -1."""
         return self.code.blocks[self.code.loops[header].after].loop
 
+    def _common(self, number: int) -> Iterator[tuple[Key, bool, Causes]]:
+        """The parts of a condition that all hold, or all fail, on one of its ways."""
+        flow = self.traces.flow
+        number = origin(flow, self.unit, number)
+        value = self.code.values[number]
+        while value.op == "unary" and value.data == "Not":
+            number = origin(flow, self.unit, value.args[0])
+            value = self.code.values[number]
+        if kind := self.unit.connective(number):
+            for part in value.args:
+                yield self.keys.of(part), kind == "and", self._truth(part)
+        made = computed(flow, self.unit, number)
+        target = self.result.sites[number].targets[0] if made is not None else None
+        if made is not None and target is not None:
+            for key, holds, causes in self.traces.tracer(made.unit)._common(made.number):
+                here = self.keys.from_inside(key, made, number)
+                if here is not None:
+                    yield here, holds, instantiated_causes(causes, lambda i: target.argument(i) or BOTTOM)
+
     def _truth(self, number: int) -> Causes:
         from validator.effects.files import raced
 
-        value = self.code.values[number]
-        asked = value.args[0] if value.op == "unary" else number
+        asked = origin(self.traces.flow, self.unit, number)
+        value = self.code.values[asked]
+        if value.op == "unary":
+            asked = origin(self.traces.flow, self.unit, value.args[0])
         return truth_of(self.result.vals[number]) | raced(self.traces, self.unit, asked)
 
     def _values(self, block: int, after: Trace) -> Trace:

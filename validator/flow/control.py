@@ -130,6 +130,34 @@ class Control:
             known = self._deciding[block] = frozenset(seen)
         return known
 
+    def settled(self, block: int) -> tuple[tuple[int, int], ...]:
+        """The branches that decide over a block and can only have gone one way where it runs: (branch, that way).
+
+        Behind `if a or b` neither is settled, behind `if a and b` both are.
+        """
+        known = self._settled.get(block)
+        if known is None:
+            rows = ((branch, way) for branch in sorted(self.deciding(block)) for way in self._graph[1][branch])
+            known = self._settled[block] = tuple(row for row in rows if self._needs(block, *row))
+        return known
+
+    def _needs(self, block: int, branch: int, way: int) -> bool:
+        """Whether every way to a block goes from a branch straight to one of its targets."""
+        seen, stack = {0}, [0]
+        while stack:
+            at = stack.pop()
+            if at == block:
+                return False
+            for target in (*self.code.blocks[at].successors(), *self.code.blocks[at].handlers):
+                if target not in seen and (at, target) != (branch, way):
+                    seen.add(target)
+                    stack.append(target)
+        return True
+
+    @cached_property
+    def _settled(self) -> dict[int, tuple[tuple[int, int], ...]]:
+        return {}
+
     @cached_property
     def _deciding(self) -> dict[int, frozenset[int]]:
         return {}

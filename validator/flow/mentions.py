@@ -75,6 +75,13 @@ class Mentions:
         found = {module: None for name in names for module in self._modules.get(name, ())}
         yield from sorted(found, key=lambda m: m.path)
 
+    def spelling(self, *words: str) -> Iterator[Module]:
+        """The modules in whose text one of the words stands, as a key in brackets too."""
+        modules = self.flow.project.modules.values() if self.flow.is_distributed else ()
+        for module in sorted(modules, key=lambda m: m.path):
+            if any(word in module.source.text for word in words):
+                yield module
+
     def units(self, *names: str) -> tuple[Unit, ...]:
         """The units that mention one of the names at all, under another one too where an import gives it that."""
         return self._known(False, names)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.domains.placement import SPREADING
+from validator.effects.keys import Key, assume
 from validator.flow.contexts import ways_in
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
@@ -226,7 +227,7 @@ def decided_by(place: Place) -> Iterator[Place]:
     code = place.unit.code
     for block in sorted(place.unit.control.deciding(place.value.block)):
         if code.values[code.blocks[block].end[1]].op != "more":
-            yield place._replace(number=code.blocks[block].end[1])
+            yield place._replace(number=code.blocks[block].end[1]).origin
 
 
 def asks_first(place: Place) -> bool:
@@ -236,12 +237,7 @@ def asks_first(place: Place) -> bool:
             name = each.value.data if each.value.op == "name" else each.value.data if each.value.op == "attr" else ""
             if name in _ASKING:
                 return True
-    code = place.unit.code
-    for handler in code.blocks[place.value.block].handlers:
-        for number in code.blocks[handler].values:
-            if code.values[number].op == "caught":
-                return True
-    return False
+    return place.is_tried
 
 
 def on_some_ranks(place: Place) -> Place | None:
@@ -265,26 +261,24 @@ def excluded(first: Place, last: Place) -> bool:
     return False
 
 
-def _held(place: Place) -> list[tuple[Path, object, bool]]:
+def _held(place: Place) -> list[tuple[Key, object, bool]]:
     """What is known to hold where a value is reached: (subject, constant, whether they are equal)."""
-    code, control = place.unit.code, place.unit.control
-    found: list[tuple[Path, object, bool]] = []
-    stack, seen = [place.value.block], set()
-    while stack:
-        for branch, way in control.arms.get(stack.pop(), ()):
-            if (branch, way) in seen:
-                continue
-            seen.add((branch, way))
-            stack.append(branch)
-            end = code.blocks[branch].end
-            value = code.values[end[1]]
-            holds = way == end[2]
-            if value.op == "compare" and value.data in ("Eq", "NotEq") and code.values[value.args[1]].op == "const":
-                subject = paths_of(place.unit).path(value.args[0])
-                found.append((subject, repr(code.values[value.args[1]].data), holds == (value.data == "Eq")))
+    found: list[tuple[Key, object, bool]] = []
+    for test, holds in known_at(place):
+        for key, each in assume({}, test.key, holds).items():
+            if key[:2] == ("compare", "Eq") and key[3][0] == "const":
+                found.append((key[2], repr(key[3]), each))
             else:
-                found.append((paths_of(place.unit).path(end[1]), "true", holds))
+                found.append((key, "true", each))
     return found
+
+
+def known_at(place: Place) -> Iterator[tuple[Place, bool]]:
+    """The tests around a value of which it is known whether they hold where it is reached."""
+    code = place.unit.code
+    for branch, way in place.unit.control.settled(place.value.block):
+        end = code.blocks[branch].end
+        yield place._replace(number=end[1]), way == end[2]
 
 
 def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
@@ -386,6 +380,9 @@ class Derived:
             self._stack.append(call)
         elif call.method in self._SCALING:
             self.scaling.append(call)
+        elif call.origin.number != call.number:  # a function gives back what it was given
+            if call.origin.root == place.root:
+                self._stack.append(call)
         elif call.receiver is not None and call.method in ("append", "extend", "add"):
             self._stack += [user for user in call.users if user.value.op == "mut" and user.value.data == -1]
         elif (site := call.result.sites.get(call.number)) is not None and site.targets:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from validator.definitions import ClassDef, Method, Module, Symbol
+from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, unsure
 from validator.errors import UsageError
@@ -84,12 +84,24 @@ class Unit:
 
     @cached_property
     def named(self) -> dict[str, list[int]]:
-        """By name the values that it stands for."""
+        """By name the values that it stands for; of what is imported also by the name where it comes from."""
         found: dict[str, list[int]] = {}
         for number, value in enumerate(self.code.values):
             if (name := name_of(value)) and (value.op != "closure" or self._is_read(number)):
                 found.setdefault(name, []).append(number)
+                if (other := self.known_as(number)) != name:
+                    found.setdefault(other, []).append(number)
         return found
+
+    def known_as(self, number: int) -> str:
+        """The name of what is called, as it is where it comes from: an import may have given it another here."""
+        value = self.code.values[number]
+        if value.op != "name":
+            return name_of(value)
+        symbol = self.module.project.lookup(self.scope, value.data)
+        if isinstance(symbol, External):
+            return symbol.path.rpartition(".")[2]
+        return symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
 
     @cached_property
     def control(self) -> Control:
@@ -125,6 +137,22 @@ class Unit:
             for operand in dict.fromkeys(value.args):
                 found.setdefault(operand, []).append(number)
         return found
+
+    def connective(self, number: int) -> str:
+        """Of the value of `a and b`: "and", of `a or b`: "or"; its operands are the parts. Empty for other values."""
+        value, blocks, tests = self.code.values[number], self.code.blocks, self.code.tests
+        preds = blocks[value.block].preds if value.op == "phi" else []
+        if len(preds) < 2 or len(preds) != len(value.args) or any(raised for _, raised in preds):
+            return ""
+        *firsts, _ = preds
+        about = [tests.get(pred) for pred, _ in firsts]
+        first = about[0]
+        if first is None or first.kind not in ("and", "or"):
+            return ""
+        same = all(each is not None and (each.kind, each.at) == (first.kind, first.at) for each in about)
+        ends = [blocks[pred].end for pred, _ in firsts]
+        decided = all(end[0] == "branch" and end[1] == part for end, part in zip(ends, value.args, strict=False))
+        return first.kind if same and decided else ""
 
     def root(self, number: int) -> int:
         """The value before the calls that were given it; of a phi the one value that all its ways lead back to."""
@@ -640,7 +668,7 @@ class Flow:
     @cached_property
     def _placing(self) -> frozenset[str]:
         """The names of functions that may place an argument otherwise: of the tables, and what hands a parameter on."""
-        found = {row.name for row in self.models.calls.values() if row.state is not None}
+        found = set(self.mentions.also(row.name for row in self.models.calls.values() if row.state is not None))
         calls: dict[str, dict[Method, None]] = {}
         for function in self.project.functions():
             params = {p.name for p in function.facts.params}
@@ -650,9 +678,9 @@ class Flow:
         queue = list(found)
         while queue:
             for function in calls.get(queue.pop(), ()):
-                if function.name not in found:
-                    found.add(function.name)
-                    queue.append(function.name)
+                more = [name for name in self.mentions.also((function.name,)) if name not in found]
+                found.update(more)
+                queue += more
         return frozenset(found)
 
     def _field(self, cls: ClassDef, name: str, exact: bool) -> Val:
@@ -736,7 +764,7 @@ class Flow:
         names = frozenset(self.mentions.also(name.rpartition(".")[2] for name in wanted))
         for unit in self.mentions.naming(*names):
             for value in unit.code.values:
-                if value.op != "call" or len(value.args) < 2 or name_of(unit.code.values[value.args[0]]) not in names:
+                if value.op != "call" or len(value.args) < 2 or unit.known_as(value.args[0]) not in names:
                     continue
                 callee, seed = (*self.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
                 if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in callee.objs):

@@ -20,6 +20,8 @@ from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
 from validator.project import Project
 
+_CALLED = frozenset({"attr", "name", "param", "free", "import"})
+
 
 class Place(NamedTuple):
     """A value of a unit."""
@@ -74,14 +76,32 @@ class Place(NamedTuple):
         return self._replace(number=self.unit.root(self.number))
 
     @property
+    def is_tried(self) -> bool:
+        """Whether an `except` may take what is raised here; a `finally` takes nothing."""
+        blocks, values = self.unit.code.blocks, self.unit.code.values
+        handlers = blocks[self.value.block].handlers
+        return any(values[number].op == "caught" for handler in handlers for number in blocks[handler].values)
+
+    @property
+    def origin(self) -> Place:
+        """The value that this one is: before calls that were given it, and of functions that only give it back."""
+        from validator.flow.given import origin
+
+        return self._replace(number=origin(self.flow, self.unit, self.number))
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What the value computes, as a tree: equal for two values that are equal where they stand."""
-        from validator.effects.keys import Keys
+        from validator.effects.keys import keys_of
 
-        known: Keys | None = self.unit.__dict__.get("_keys")
-        if known is None:
-            known = self.unit.__dict__["_keys"] = Keys(self.flow, self.unit)
-        return known.of(self.number)
+        return keys_of(self.flow, self.unit).of(self.number)
+
+    @property
+    def condition(self) -> tuple[tuple[Any, ...], bool]:
+        """The key of a condition without negations, and whether the condition holds where the key does."""
+        from validator.effects.keys import stripped
+
+        return stripped(self.key)
 
     def seen_from(self, user: Place) -> At:
         """Where a reader meets the value: where it is written inside its user, else at the user."""
@@ -106,11 +126,12 @@ class Place(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The name by which something is called: of an attribute, a parameter, a global or local name."""
+        """The name by which something is called: of an attribute, a parameter, a global or local name.
+
+        What is imported has the name that it has where it comes from, whatever this file calls it.
+        """
         callee = self.unit.code.values[self.value.args[0]]
-        if callee.op in ("param", "free"):
-            return str(callee.data[1])
-        return str(callee.data) if callee.op in ("attr", "name") else ""
+        return self.unit.known_as(self.value.args[0]) if callee.op in _CALLED else ""
 
     @property
     def under(self) -> Causes:
@@ -156,7 +177,7 @@ class Place(NamedTuple):
         block = self.value.block
         while unit is not None:
             for branch in sorted(unit.control.deciding(block)):
-                yield Place(self.flow, unit, unit.code.blocks[branch].end[1])
+                yield Place(self.flow, unit, unit.code.blocks[branch].end[1]).origin
             name, unit = unit.code.key, unit.outer
             made = (v for v in unit.code.values if v.op == "closure" and v.data == name) if unit is not None else ()
             block = next((v.block for v in made), 0)
@@ -233,6 +254,13 @@ class Queries:
         """All units of the files in whose text one of the words stands."""
         for module in self.flow.mentions.modules(*words):
             yield from sorted(self.flow.units_of(module).values(), key=lambda unit: unit.place)
+
+    def spelling(self, *words: str) -> Iterator[Unit]:
+        """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
+        wanted = frozenset(words)
+        for module in self.flow.mentions.spelling(*words):
+            units = (unit for unit in self.flow.units_of(module).values() if not wanted.isdisjoint(unit.words))
+            yield from sorted(units, key=lambda unit: unit.place)
 
     def called(self, *names: str) -> list[Unit]:
         """The functions and methods of the project that are called so."""
@@ -328,15 +356,8 @@ class Queries:
         for unit in self.flow.mentions.calling(*names):
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
-                if place.method in wanted or (wanted and self._imported_as(place, wanted)):
+                if place.method in wanted:
                     yield place
-
-    def _imported_as(self, place: Place, wanted: frozenset[str]) -> bool:
-        """A name that an import has changed: `from x import f as g`."""
-        callee = place.unit.code.values[place.value.args[0]]
-        if callee.op not in ("name", "import"):
-            return False
-        return any(o[0] == "ext" and o[1].rpartition(".")[2] in wanted for o in place.operand(0).val.objs)
 
 
 def blocks_of(code: Code, header: int) -> list[int]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef
 from validator.domains.placement import WRAPPING
 from validator.flow.holders import Index, argument_of
-from validator.flow.mentions import name_of
 from validator.ir.model import Value
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class Kept:
     def _passed(self, unit: Unit, call: int, number: int) -> None:
         """The parameters of units of the project that get it."""
         values = unit.code.values
-        for target in self.flow.called_as(name_of(values[values[call].args[0]])):
+        for target in self.flow.called_as(unit.known_as(values[call].args[0])):
             for each, value in enumerate(target.code.values):
                 if value.op == "param" and argument_of(unit, call, target, value.data[0]) == number:
                     self.mark(target, each)
@@ -133,7 +132,7 @@ def _calls(value: Value, callee: int) -> bool:
 def _keeps(unit: Unit, call: Value) -> bool:
     """Whether what a call gives holds what it was given: containers, what classes make, what decorators wrap."""
     callee = unit.code.values[call.args[0]]
-    name = name_of(callee)
+    name = unit.known_as(call.args[0])
     return name[:1].isupper() or name in _CONTAINING or callee.op == "call" or call.data.names == ("@",)
 
 
