@@ -31,30 +31,30 @@ class Callers:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._known: dict[Unit, tuple[Unit, ...]] = {}
+        self._known: dict[tuple[Unit, bool], tuple[Unit, ...]] = {}
         self._families: dict[tuple[ClassDef, ClassDef], bool] = {}
 
-    def of(self, unit: Unit) -> tuple[Unit, ...]:
-        """The units that may call a unit."""
-        known = self._known.get(unit)
+    def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
+        """The units that may call a unit; what tests do with code that is no test is not how it is used."""
+        known = self._known.get((unit, tests))
         if known is None:
-            known = self._known[unit] = tuple(self._found(unit))
+            known = self._known[unit, tests] = tuple(self._found(unit, tests))
         return known
 
     def is_spoken_of(self, unit: Unit) -> bool:
-        """Whether its name stands anywhere at all."""
-        return unit.code.kind == "lambda" or any(True for _ in self._naming(unit))
+        """Whether its name stands anywhere at all outside of tests."""
+        return unit.code.kind == "lambda" or any(True for _ in self._naming(unit, False))
 
-    def _naming(self, unit: Unit) -> Iterator[Unit]:
-        """The units in which its name stands: what tests do with the code that they test is not how it is used."""
-        inside = is_test(unit.path)
-        return (each for each in self.flow.mentions.naming(*called(unit)) if inside or not is_test(each.path))
+    def _naming(self, unit: Unit, tests: bool) -> Iterator[Unit]:
+        """The units in which its name stands."""
+        tests = tests or is_test(unit.path)
+        return (each for each in self.flow.mentions.naming(*called(unit)) if tests or not is_test(each.path))
 
-    def _found(self, unit: Unit) -> dict[Unit, None]:
+    def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
         names = called(unit)
         found = {
             caller: None
-            for caller in self._naming(unit)
+            for caller in self._naming(unit, tests)
             if any(self._may_mean(unit, caller, number) for number in self._standing(caller, names))
         }
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
@@ -76,7 +76,7 @@ class Callers:
             return caller is unit.outer
         users = [caller.code.values[user] for user in caller.users.get(number, ())]
         if value.op == "attr":
-            return (_is_property(unit) or _is_taken(users)) and self._may_be_attribute(unit, caller, value)
+            return (_is_property(unit) or is_taken(users)) and self._may_be_attribute(unit, caller, value)
         if is_method(unit) and unit.name not in _MAKING:
             return value.op == "param"
         if value.op == "import":
@@ -157,7 +157,7 @@ def _is_property(unit: Unit) -> bool:
     return unit.method is not None and unit.method.facts.is_property
 
 
-def _is_taken(users: list[Value]) -> bool:
+def is_taken(users: list[Value]) -> bool:
     """Whether a value is called, or handed on, and not just taken apart as no function is."""
     return any(user.op not in _PARTING and (user.op != "attr" or user.data in _OF_FUNCTIONS) for user in users)
 

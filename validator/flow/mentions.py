@@ -27,7 +27,7 @@ class Mentions:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._indexes: dict[tuple[bool, Module], dict[str, list[Unit]]] = {}
-        self._lambdas: dict[Module, dict[Unit, list[Unit]]] = {}
+        self._inner: dict[Module, dict[Unit, list[Unit]]] = {}
         self._answers: dict[tuple[bool, tuple[str, ...]], tuple[Unit, ...]] = {}
 
     @cached_property
@@ -60,11 +60,15 @@ class Mentions:
 
     def _inside(self, unit: Unit) -> list[Unit]:
         """The lambdas of a unit: what they call counts as called by it."""
-        known = self._lambdas.get(unit.module)
+        return [each for each in self.inner(unit) if each.code.kind == "lambda"]
+
+    def inner(self, unit: Unit) -> list[Unit]:
+        """The functions and lambdas that are made in a unit."""
+        known = self._inner.get(unit.module)
         if known is None:
-            known = self._lambdas[unit.module] = {}
+            known = self._inner[unit.module] = {}
             for each in self.flow.units_of(unit.module).values():
-                if each.code.kind == "lambda" and each.outer is not None:
+                if each.code.kind in ("lambda", "function") and each.outer is not None:
                     known.setdefault(each.outer, []).append(each)
         return known.get(unit, [])
 

@@ -1,139 +1,101 @@
-"""Which units may issue collectives: found from the names of the tables outwards, so that the others are never solved.
+"""Which units may issue collectives: from the calls that are collectives outwards, so that the others are never solved.
 
-A unit is asked for what it does only if it mentions a name that leads to a collective: that of a call in the tables, of
-a unit that was found to issue one, or a name under which such a function or object is kept. Names here only choose whom
-to ask; what a call does is answered by the solver.
+Asked are the units that mention a collective; who may call one that was found to issue one; and those to whom such a
+function, an object that is called, or a wrapped model comes as a value: through an attribute or variable in which it is
+stored, as an argument, as a result. What a value is, the solver says; names only choose whom to ask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
-from validator.domains.placement import WRAPPING
-from validator.flow.holders import Index, argument_of
-from validator.ir.model import Value
+from validator.domains.placement import WRAPPING, may
+from validator.flow.callers import is_taken
+from validator.flow.values import Obj, Val, parts_of
 
 if TYPE_CHECKING:
     from validator.flow.program import Flow, Unit
 
-# What the language calls without naming it.
+# What the language runs of an object without naming it.
 _IMPLICIT = frozenset({
     "__call__", "forward", "__enter__", "__exit__", "__aenter__", "__aexit__", "__iter__", "__next__", "__len__",
     "__getitem__", "__del__",
 })  # fmt: skip
-_MAKING = frozenset({"__init__", "__new__", "__post_init__"})
 _ON_WRAPPED = ("backward", "state_dict", "full_state_dict")  # methods that are collectives of a wrapped model
-_PARTS = frozenset({
-    "phi", "mut", "tuple", "list", "set", "dict", "collect", "item", "unpack", "iter", "next", "enter", "await",
-})  # fmt: skip
-_CONTAINING = frozenset({
-    "list", "tuple", "dict", "set", "zip", "enumerate", "iter", "next", "reversed", "sorted", "map", "filter",
-    "partial", "copy", "deepcopy", "super",
-})  # fmt: skip
-_REFERRING = frozenset({"name", "import", "closure", "attr"})
-_STORES = frozenset({"store_attr", "store_global", "store_free", "store_class"})
+_RUNNING = frozenset({*_ON_WRAPPED, "forward", "module", "remote", "options"})
+_WRAPPED = "wrapped"  # a model whose forward is a collective
+
+Thing = Any  # a `Unit`, a `ClassDef` whose objects run something, or `_WRAPPED`
+Goal = tuple[str, Any]  # ("name", attribute or variable), ("callers", unit) or ("unit", unit): who gets a value
 
 
-class Kept:
-    """Values that may be, or hold, certain functions and objects: through variables, stores, arguments and results.
-
-    Attributes, module variables and functions are known by their names everywhere; a local variable or a parameter is
-    followed in its own unit alone.
-    """
+class Carried:
+    """By whom functions, objects and wrapped models are met as values, followed through the units that were solved."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self.index = Index(flow)
-        self.held: dict[str, None] = {}  # functions, attributes and module variables that may be it
-        self.made: dict[str, None] = {}  # to call what is called so may give it
-        self.marked: dict[Unit, set[int]] = {}
-        self._names: list[str] = []
-        self._values: list[tuple[Unit, int]] = []
+        self.goals: dict[Thing, dict[Goal, None]] = {}  # by thing who may have it
+        self._arguments: dict[tuple[Unit, int], dict[Thing, None]] = {}
+        self._rows: dict[Unit, list[tuple[Goal, Val, tuple[Unit, int] | None]]] = {}
 
-    def hold(self, name: str) -> None:
-        """What is called so may be it."""
-        self._add(self.held, name)
+    def follow(self, units: Iterable[Unit]) -> None:
+        """Take in what some units do with values."""
+        queue = list(units)
+        for unit in queue:
+            self._rows[unit] = list(self._handed_on(unit))
+        while queue:
+            unit = queue.pop()
+            for goal, value, parameter in self._rows.get(unit, ()):
+                things = dict.fromkeys(self._things(unit, value))
+                for thing in things:
+                    self.goals.setdefault(thing, {})[goal] = None
+                if parameter is not None and not things.keys() <= self._arguments.setdefault(parameter, {}).keys():
+                    self._arguments[parameter].update(things)
+                    if parameter[0] in self._rows:
+                        queue.append(parameter[0])
 
-    def make(self, name: str) -> None:
-        """What a call of this name gives may be it."""
-        self._add(self.made, name)
-
-    def mark(self, unit: Unit, number: int) -> None:
-        """A value of a unit may be it."""
-        known = self.marked.setdefault(unit, set())
-        if number not in known:
-            known.add(number)
-            self._values.append((unit, number))
-
-    def close(self) -> None:
-        """Follow until nothing is new."""
-        while self._names or self._values:
-            if self._values:
-                self._follow(*self._values.pop())
-            else:
-                self._find(self._names.pop())
-
-    def _add(self, names: dict[str, None], name: str) -> None:
-        if name and name not in names:
-            names[name] = None
-            self._names.append(name)
-
-    def _find(self, name: str) -> None:
-        """Where a name stands for it."""
-        for unit in self.flow.mentions.naming(name):
-            values = unit.code.values
-            for number in unit.named.get(name, ()):
-                if values[number].op not in _REFERRING:
-                    continue
-                calls = [u for u in unit.users.get(number, ()) if _calls(values[u], number)]
-                if name in self.held and len(calls) < len(unit.users.get(number, ())):
-                    self.mark(unit, number)
-                if name in self.made:
-                    for call in calls:
-                        self.mark(unit, call)
-
-    def _follow(self, unit: Unit, number: int) -> None:
-        code, values = unit.code, unit.code.values
-        for user in unit.users.get(number, ()):
-            value = values[user]
-            if value.op == "call" and number in value.args[1:]:
-                self._passed(unit, user, number)
-            if value.op in _PARTS or value.op == "call" and number in value.args[1:] and _keeps(unit, value):
-                self.mark(unit, user)
-            elif value.op in _STORES and value.args[-1] == number:
-                self.hold(value.data)
-            elif value.op == "store_item" and value.args[2] == number:
-                root = unit.root(value.args[0])
-                self.mark(unit, root)
-                if values[root].op in ("attr", "name"):
-                    self.hold(values[root].data)
-        for variable, numbers in code.definitions.items():
-            if number in numbers:
-                for inner, free in self.index.free(unit, variable):
-                    self.mark(inner, free)
-        if any(block.end[0] == "return" and block.end[1] == number for block in code.blocks):
-            self.make(unit.name)
-
-    def _passed(self, unit: Unit, call: int, number: int) -> None:
-        """The parameters of units of the project that get it."""
+    def _handed_on(self, unit: Unit) -> Iterator[tuple[Goal, Val, tuple[Unit, int] | None]]:
+        """The values that leave a unit, with who gets them."""
+        result = self.flow.solver.values["unit", unit]
+        for rows in (result.globals, result.class_names):
+            yield from ((("name", name), value, None) for name, values in rows.items() for value in values)
+        yield from ((("name", name), value, None) for name, rows in result.stored.items() for _, value in rows)
+        for objects in result.made.values():
+            yield from ((("name", name), value, None) for rows in objects for name, value in rows)
         values = unit.code.values
-        for target in self.flow.called_as(unit.known_as(values[call].args[0])):
-            for each, value in enumerate(target.code.values):
-                if value.op == "param" and argument_of(unit, call, target, value.data[0]) == number:
-                    self.mark(target, each)
+        for value in values:
+            root = unit.root(value.args[0]) if value.op == "store_item" else -1
+            if root >= 0 and values[root].op in ("attr", "name"):
+                yield ("name", values[root].data), result.vals[value.args[2]], None
+        for value in (result.returned, result.yielded):
+            yield ("callers", unit), value, None
+        for target, calls in result.passed.items():
+            for passed in calls:
+                yield from ((("unit", target), value, (target, position)) for position, value in passed.bindings)
+
+    def _things(self, unit: Unit, value: Val) -> Iterator[Thing]:
+        """What a value is or holds, that something may run."""
+        if may(value.state, *WRAPPING):
+            yield _WRAPPED
+        for each in value.state:
+            if each[0] == "$" and _WRAPPED in self._arguments.get((unit, int(each[1:].partition("+")[0])), ()):
+                yield _WRAPPED
+        for o in value.objs:
+            if o[0] == "param":
+                yield from self._arguments.get((unit, o[1]), ())
+            yield from _thing(o)
+            for part in parts_of(o):
+                yield from self._things(unit, part)
 
 
-def _calls(value: Value, callee: int) -> bool:
-    return value.op == "call" and value.args[0] == callee and callee not in value.args[1:]
-
-
-def _keeps(unit: Unit, call: Value) -> bool:
-    """Whether what a call gives holds what it was given: containers, what classes make, what decorators wrap."""
-    callee = unit.code.values[call.args[0]]
-    name = unit.known_as(call.args[0])
-    return name[:1].isupper() or name in _CONTAINING or callee.op == "call" or call.data.names == ("@",)
+def _thing(o: Obj) -> Iterator[Thing]:
+    if o[0] in ("unit", "bound", "generator", "inst", "class"):
+        yield o[1]
+    elif o[0] == "self":
+        yield from (o[1], *o[1].descendants())
 
 
 class Reach:
@@ -141,45 +103,43 @@ class Reach:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self.kept = Kept(flow)
+        self._carried = Carried(flow)
         self._asked: dict[Unit, None] = {}
-        self._mentioned: set[str] = set()
-        self._wanted: set[str] = set()
+        self._met: set[tuple[Thing, Goal]] = set()
 
     def units(self) -> list[Unit]:
-        self._wanted.update(self._first)
-        for name in self._placing:
-            self.kept.make(name)
+        self._ask(self.flow.mentions.naming(*self._first))
         found: dict[Unit, None] = {}
         while True:
-            self.kept.close()
-            self._ask()
-            new = [unit for unit in self._effectful() if unit not in found]
-            if not new:
+            found.update(dict.fromkeys(self._effectful()))
+            if not self._ask([unit for thing in self._run(found) for unit in self._who_meets(thing)]):
                 return sorted(found, key=lambda unit: unit.place)
-            for unit in new:
-                found[unit] = None
-                self._leads_to(unit)
-
-    @cached_property
-    def _placing(self) -> list[str]:
-        """The calls that wrap a model: to run it is a collective."""
-        return sorted(name for name in self.flow.models.placing(WRAPPING) if self.flow.mentions.naming(name))
 
     @cached_property
     def _first(self) -> list[str]:
+        """The names of collectives, and of calls that wrap a model: to run it is one."""
         names = {row.name for row in self.flow.models.rows if row.is_collective}
-        return sorted({*names, *(_ON_WRAPPED if self._placing else ())})
+        placing = {name for name in self.flow.models.placing(WRAPPING) if self.flow.mentions.naming(name)}
+        return sorted({*names, *placing, *(_ON_WRAPPED if placing else ())})
 
-    def _ask(self) -> None:
-        for name in (*self._wanted, *self.kept.held, *self.kept.made):
-            if name not in self._mentioned:
-                self._mentioned.add(name)
-                self._asked.update(dict.fromkeys(self.flow.mentions.naming(name)))
-        self._asked.update(dict.fromkeys(self.kept.marked))
-        for unit in self._asked:
+    def _ask(self, units: Iterable[Unit]) -> list[Unit]:
+        """Solve units, and the functions inside them; those that were not asked before."""
+        new: dict[Unit, None] = {}
+        for unit in units:
+            new.update(dict.fromkeys(each for each in self._with_inner(unit) if each not in self._asked))
+        for unit in new:
             self.flow.solver.get(("unit", unit))
         self.flow.solver.settle()
+        self._asked.update(new)
+        self._carried.follow(new)
+        return list(new)
+
+    def _with_inner(self, unit: Unit) -> Iterator[Unit]:
+        """A unit and the functions inside it, which know its variables."""
+        yield unit
+        if unit.code.kind in ("function", "lambda"):
+            for each in self.flow.mentions.inner(unit):
+                yield from self._with_inner(each)
 
     def _effectful(self) -> list[Unit]:
         """Those of the units that were asked that issue collectives now."""
@@ -201,29 +161,38 @@ class Reach:
                     queue.append(caller)
         return list(found)
 
-    def _leads_to(self, unit: Unit) -> None:
-        """The names by which an effectful unit is called."""
-        cls = unit.cls
-        if unit.code.kind == "lambda":
-            self._of_lambda(unit)
-        elif cls is not None and unit.name in _MAKING:
-            self._wanted.update(_below(cls))
-            for each in _below(cls):
-                self.kept.hold(each)
-        elif cls is not None and unit.name in _IMPLICIT:
-            for each in _below(cls):
-                self.kept.make(each)
-            self._wanted.add(unit.name)
-        elif unit.code.kind == "function":
-            self.kept.hold(unit.name)
+    def _run(self, found: Iterable[Unit]) -> Iterator[Thing]:
+        """What runs a collective when it is called, entered or iterated."""
+        yield _WRAPPED
+        for unit in found:
+            yield unit
+            if unit.cls is not None and unit.name in _IMPLICIT:
+                yield from (unit.cls, *unit.cls.descendants())
 
-    def _of_lambda(self, unit: Unit) -> None:
-        """A lambda has no name: what it is kept under where it is made."""
-        outer = unit.outer
-        for number, value in enumerate(outer.code.values if outer is not None else ()):
-            if outer is not None and value.op == "closure" and value.data == unit.code.key:
-                self.kept.mark(outer, number)
+    def _who_meets(self, thing: Thing) -> Iterator[Unit]:
+        """The units to which something comes that runs a collective."""
+        goals = list(self._carried.goals.get(thing, ()))
+        if isinstance(thing, ClassDef):
+            goals.append(("name", thing.name))
+        elif thing != _WRAPPED:
+            goals.append(("callers", thing))
+        for kind, which in goals:
+            if (kind, which) in self._met:
+                continue
+            self._met.add((kind, which))
+            if kind == "name":
+                yield from self._taking(which)
+            elif kind == "callers":
+                yield from self.flow.calls_by_name.of(which, tests=True)
+            else:
+                yield which
 
-
-def _below(cls: ClassDef) -> list[str]:
-    return [each.name for each in (cls, *cls.descendants())]
+    def _taking(self, name: str) -> Iterator[Unit]:
+        """The units that do more with what is kept under a name than to read a part of it."""
+        for unit in self.flow.mentions.naming(name):
+            values = unit.code.values
+            for number in unit.named.get(name, ()):
+                users = [values[user] for user in unit.users.get(number, ())]
+                if is_taken(users) or any(user.op == "attr" and user.data in _RUNNING for user in users):
+                    yield unit
+                    break

@@ -67,7 +67,7 @@ class Val:
         key = (objs, v, n, p, state)
         known = cls._all.get(key)
         if known is None:
-            parts = [part for o in objs for part in _parts(o)]
+            parts = [part for o in objs for part in parts_of(o)]
             if any(part.depth >= _DEEP for part in parts):
                 known = cls._all[key] = cls(_cut(objs), v, n, p, state)
                 return known
@@ -93,7 +93,7 @@ class Val:
     @property
     def placements(self) -> frozenset[str]:
         """How the value and all that lies in it may be placed."""
-        return self.state.union(*(part.placements for o in self.objs for part in _parts(o)))
+        return self.state.union(*(part.placements for o in self.objs for part in parts_of(o)))
 
     def of(self, kind: str) -> list[Obj]:
         return [o for o in self.objs if o[0] == kind]
@@ -140,7 +140,7 @@ def group_of(axes: frozenset[str], ranks: object = None, backend: str | None = N
     return Val(frozenset({("group", axes, ranks, backend)}))
 
 
-def _parts(o: Obj) -> Iterable[Val]:
+def parts_of(o: Obj) -> Iterable[Val]:
     """The values inside an object."""
     kind = o[0]
     if kind == "tuple":
