@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.source is not None and not options.source.is_dir():
             raise dumps.DumpError(f"--source {options.source}: no such directory")
-        recorded, stacks = _read(options.dumps)
+        recorded, stacks = read(options.dumps)
         lines, waits, frames = diagnosis(recorded, stacks)
         print("\n".join(lines))
         if options.source is not None and waits:
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED if waits else OK
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[dumps.Dump], dict[int, str]]:
-    """Dumps, and texts of stacks by rank. In directories, what is neither is passed over."""
+def read(paths: Sequence[Path]) -> tuple[list[dumps.Dump], dict[int, str]]:
+    """Dumps, and texts of stacks by rank. In directories, what is neither is passed over. Raises `DumpError`."""
     recorded: list[dumps.Dump] = []
     stacks: dict[int, str] = {}
     named = {path for path in paths if not path.is_dir()}

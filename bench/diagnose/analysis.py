@@ -143,6 +143,8 @@ def _held(stall: Stall, positions: Mapping[int, Position]) -> list[str]:
         state = " (done here)" if entry.done else ""
         grouped.setdefault(f"{_call(entry, positions.get(rank))}{sizes}{state}", []).append(rank)
     verb = "called" if stall.kind in ("operation", "sizes") else "waits in"
+    if verb == "called":
+        grouped = {text.replace(", called at ", " at ", 1): ranks for text, ranks in grouped.items()}
     return [
         f"{ranges(ranks)} {verb if len(ranks) == 1 or verb == 'called' else 'wait in'} {text}"
         for text, ranks in grouped.items()
