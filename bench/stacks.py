@@ -31,8 +31,11 @@ NATIVE = {
 """Innermost calls from which Python sees no further, as DDP makes them: its reducer waits for gradients in C++ below
 `backward`, and its constructor compares shapes and sends rank 0's parameters."""
 
-STARTED = ("_bootstrap", "_bootstrap_inner", "watch_this_rank")
-"""The outermost calls of a thread that Python, or `bench watch` in somebody's program, has started."""
+STARTED = ("_bootstrap", "_bootstrap_inner")
+"""The outermost calls of a thread that Python has started."""
+
+OURS = "meshproof_rank.py"
+"""The file whose thread `bench watch` adds to somebody's program."""
 
 WAIT = 2.0
 PY_SPY_SECONDS = 10.0
@@ -78,7 +81,7 @@ def parse(text: str) -> list[list[Frame]]:
 def position(text: str) -> Position:
     """The collective in which any thread waits (backward hooks run in threads of their own), else where the main
     thread stands."""
-    threads = [frames for frames in parse(text) if not _idle(frames)]
+    threads = [frames for frames in parse(text) if not _idle(frames) and not _ours(frames)]
     for frames in threads:
         for depth, frame in enumerate(frames):
             if frame.function in COLLECTIVES:
@@ -92,6 +95,10 @@ def position(text: str) -> Position:
 def _idle(frames: Sequence[Frame]) -> bool:
     """Whether a thread of a pool waits for work: there a name such as `gather` is not torch's."""
     return frames[-1].function in STARTED and frames[0].function in ("wait", "get", "select")
+
+
+def _ours(frames: Sequence[Frame]) -> bool:
+    return any(Path(frame.file).name == OURS for frame in frames)
 
 
 def _where(frames: Sequence[Frame]) -> str:

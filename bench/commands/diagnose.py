@@ -76,7 +76,8 @@ def diagnosis(recorded: Sequence[dumps.Dump], stacks: dict[int, str]) -> tuple[l
     frames = [frame for stall in found for frame in stall.frames()]
     frames += [frame for text in stacks.values() for thread in parse(text) for frame in thread]
     if found:
-        return [line for stall in found for line in analysis.describe(stall, by_rank, positions)], True, frames
+        lines = [line for stall in found for line in analysis.describe(stall, by_rank, positions)]
+        return lines + list(filter(None, [analysis.crossed(found)])), True, frames
     lines, waits = _from_stacks(positions)
     if recorded:
         some = any(dump.entries for dump in recorded)

@@ -44,7 +44,6 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     p.formatter_class = argparse.RawDescriptionHelpFormatter
     p.usage = "%(prog)s [FLAGS] -- COMMAND [ARGUMENT …]"
-    p.add_argument("command", nargs="*", metavar="COMMAND", help="the job, after --")
     p.add_argument(
         "--limit", type=_seconds, default=LIMIT, metavar="SECONDS",
         help="a rank that stands still for longer hangs: longer than your longest save or evaluation on one rank "
@@ -72,8 +71,11 @@ def _seconds(text: str) -> float:
 def main(arguments: Sequence[str]) -> int:
     """The job's exit status, 124 where it hung, 126 or 127 where it cannot be run, 2 wrong usage."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    if at == len(arguments) and not {"-h", "--help"} & {*arguments}:
+        _say("give the job's command after --, as in `bench watch -- torchrun --nproc-per-node 2 train.py`")
+        return USAGE
     options = parser().parse_args(arguments[:at])
-    options.command += arguments[at + 1 :]
+    options.command = list(arguments[at + 1 :])
     problem = _problem(options)
     if problem:
         _say(problem)
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
 def _problem(options: argparse.Namespace) -> str | None:
     """What is wrong with the command line; None after `--output` was made where nothing is."""
     if not options.command:
-        return "no job: give its command after --, as in `bench watch -- torchrun --nproc-per-node 2 train.py`"
+        return "there is no command after --"
     if options.source is not None and not options.source.is_dir():
         return f"--source {options.source}: no such directory"
     options.output = options.output or Path(time.strftime("watch-%Y%m%d-%H%M%S") + f"-{os.getpid()}")

@@ -15,8 +15,8 @@ from bench.watch.ranks import Hang
 
 INJECTED = Path(inject.__file__).parent
 ASK = "ask"
-ANSWER = 10.0
-"""Seconds that a rank may take to write its dump, beyond those until it looks: symbols are resolved meanwhile."""
+ANSWER = 60.0
+"""Seconds that a rank may take to write its dump, beyond those until it looks: for it PyTorch imports its compiler."""
 STREAMED = ("stacks.*.txt", "heartbeat.*.json", "answered.*", ".*.part", "flight.pipe*")
 
 

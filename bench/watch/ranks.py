@@ -15,6 +15,8 @@ GAP = 5.0
 """Seconds between two looks, beyond those asked for, after which this machine, or this process, has slept."""
 START = 120.0
 """Seconds in which ranks should have reported."""
+END = 60.0
+"""Seconds that an interpreter may take, at least, from the end of its program to its own."""
 STALE = 5.0
 """Seconds without a word from a rank's thread, beyond those between two looks, after which its Python does not run."""
 
@@ -61,12 +63,15 @@ class Watcher:
         self.heard = self.heard or bool(beats)
         living = [beat for beat in beats if not sessions.is_here(beat) or sessions.is_alive(int(beat["pid"]))]
         silent = {int(beat["rank"]): now - max(float(beat["time"]), self.resumed) for beat in living}
-        if max(silent.values(), default=0.0) <= self.limit:
+        if not any(silent[int(beat["rank"])] > self._limit(beat) for beat in living):
             return None
         still = tuple(sorted(rank for rank, seconds in silent.items() if seconds > self.limit / 2))
         ended = tuple(sorted({*ranks_of(beats)} - silent.keys()))
         absent = sorted({*range(max(int(beat["world"]) for beat in beats))} - {*ranks_of(beats)})
         return Hang(max(silent.values()), still, tuple(living), ended, tuple(absent), self._states(living, now))
+
+    def _limit(self, beat: Mapping[str, Any]) -> float:
+        return self.limit if beat["phase"] != "end" else max(self.limit, END)
 
     def is_deaf(self) -> bool:
         """Whether no rank has reported for as long as one may stand still, and as programs take to start."""
@@ -79,6 +84,8 @@ class Watcher:
             rank, pid = int(beat["rank"]), int(beat["pid"])
             if sessions.is_here(beat) and sessions.is_stopped(pid):
                 states[rank] = "its process is stopped, by a signal or a debugger"
+            elif beat["phase"] == "end":
+                states[rank] = "its program has ended, and its interpreter takes long to"
             elif now - float(beat["seen"]) > min(self.tick + STALE, self.limit / 2):
                 states[rank] = "its Python does not run: a call in C holds the interpreter's lock"
         return states

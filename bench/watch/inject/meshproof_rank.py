@@ -9,6 +9,7 @@ by a handler in C of an otherwise unused signal, so also where Python does not r
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import os
 import sys
@@ -30,6 +31,7 @@ IDLE = ("wait", "get", "select", "poll", "join", "accept", "recv", "_recv", "_wa
 def begin() -> None:
     """Watch this process, if it is a rank or becomes one."""
     agent = Agent(os.environ[FOLDER], float(os.environ.get(TICK, "1")))
+    atexit.register(agent.finish)  # the first to be registered is the last to be called
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=agent.after_fork)
     if os.environ.get("RANK", "").isdigit():
@@ -65,7 +67,7 @@ class Agent:
     def __init__(self, folder: str, tick: float) -> None:
         self.folder, self.seconds = folder, tick
         self.main = _thread.get_ident()
-        self.running = self.claimed = self.answered = False
+        self.running = self.claimed = self.answered = self.over = False
         self.rank, self.signal, self.count = -1, 0, 0
         self.key: object = None
         self.moved = time.time()
@@ -83,15 +85,25 @@ class Agent:
 
     def tick(self) -> None:
         joined, rank = self._look()
+        if self.over:
+            return
         if rank < 0 or not self._is_ours(rank, joined):
             self.claimed = False
             return
         if not self.claimed:
             self._claim(rank)
-        self._report(joined)
+        self._report("run", joined)
         if not self.answered and os.path.exists(os.path.join(self.folder, "ask")):
             self.answered = True
             self._answer()
+
+    def finish(self) -> None:
+        """The program is over: from here on no thread can say that the interpreter still has something to do."""
+        self.over = True
+        if self.claimed:
+            with contextlib.suppress(Exception):
+                self.moved = time.time()
+                self._report("end", True)
 
     def _look(self) -> tuple[bool, int]:
         """Note whether anything has moved. Whether this process is in a group, and its rank, -1 before it has one."""
@@ -129,11 +141,11 @@ class Agent:
             file = os.open(self._path(f"stacks.{rank}.txt"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             faulthandler.register(self.signal, file=file, all_threads=True)
 
-    def _report(self, joined: bool) -> None:
+    def _report(self, phase: str, joined: bool) -> None:
         import json
 
         beat = {
-            "rank": self.rank, "world": _number("WORLD_SIZE") or _size_of_group(), "phase": "run",
+            "rank": self.rank, "world": _number("WORLD_SIZE") or _size_of_group(), "phase": phase,
             "done": self.count, "total": 0, "time": self.moved, "seen": time.time(), "pid": os.getpid(),
             "host": _host(), "step": _slurm_step(), "signal": self.signal, "joined": joined,
             "spent": time.thread_time(),

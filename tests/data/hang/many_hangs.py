@@ -1,6 +1,7 @@
-"""A user's program of two ranks over gloo that hangs in the way that it is told: `many_hangs.py WAY`.
+"""A user's program of two ranks that hangs in the way that it is told: `many_hangs.py WAY [nccl]`.
 
-Under torchrun each process is a rank; alone, it imports torch once and forks both. Ranks train some steps first.
+Under torchrun each process is a rank; alone, it imports torch once and forks both, over gloo. They take some steps
+first.
 """
 
 import ctypes
@@ -14,6 +15,8 @@ import time
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+BACKEND = sys.argv[2] if len(sys.argv) > 2 else "gloo"
 
 
 def one_rank_saves(rank):
@@ -117,7 +120,10 @@ def no_hang(rank):
 def main(rank, way):
     if way == "before_the_group" and rank == 1:
         time.sleep(600)
-    dist.init_process_group("gloo")
+    if BACKEND == "nccl":
+        torch.set_default_device(f"cuda:{rank}")
+        torch.cuda.set_device(rank)
+    dist.init_process_group(BACKEND)
     for _ in range(3):
         dist.all_reduce(torch.ones(4))
         time.sleep(0.1)
@@ -129,6 +135,7 @@ def main(rank, way):
 
 
 def fork_two(way):
+    import torch._inductor  # which a dump with stacks imports: here once for both
     store = tempfile.mkdtemp()
     children = []
     for rank in range(2):
