@@ -1,4 +1,4 @@
-"""`python -m validator` and the script `meshproof`: see `validator` for what happened to `sys.path` before this.
+"""`python -m validator` and the scripts `meshproof`, `meshproof bench`: see `validator` for what happened to `sys.path` before this.
 
 *An interrupt (Ctrl-C) ends the process at once.* As an exception it would come out in the middle of anything, the
 threads of a pool of processes among them, which answer with tracebacks or never. Children end with their parent
@@ -31,6 +31,16 @@ def main() -> NoReturn:
         except (AttributeError, OSError, ValueError):  # closed: what could be said of it has been said
             continue
     os._exit(status)
+
+
+def script() -> NoReturn:
+    """The console script: as `python -m validator`, but `meshproof bench …` is the harness (a path is `./bench`)."""
+    if sys.argv[1:2] != ["bench"]:
+        main()
+    del sys.argv[1]
+    from bench.__main__ import script as harness
+
+    sys.exit(harness())
 
 
 def _status() -> int:

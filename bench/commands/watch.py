@@ -132,7 +132,8 @@ class Session:
                     self._tell(hang)
                     self.process.wait()
         finally:
-            if self.process.poll() is None:
+            # What a job leaves running when it ends by itself is its own affair.
+            if self.process.poll() is None or (hang is not None and not self.options.keep):
                 sessions.kill(self.process, self.mark)
         if hang is not None and not self.options.keep:
             self._tell(hang)
@@ -171,7 +172,7 @@ class Session:
             lines, waits, frames = ["its ranks left neither stacks nor dumps"], False, []
         reason = self._reason(frames) if waits or hang is not None else ""
         print(f"\n{paragraph(hang, lines, reason)}\n", file=sys.stderr)
-        ended = "the job goes on" if self.process.poll() is None else "the job was ended"
+        ended = "the job goes on" if self.process.poll() is None else "the job has ended"
         _say(f"{ended}; more: python -m bench diagnose {self.folder} --source {self.options.source or 'TREE'}")
 
     def _reason(self, frames: Sequence[Frame]) -> str:

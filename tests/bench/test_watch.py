@@ -217,7 +217,32 @@ def test_with_keep_the_job_goes_on(tmp_path: Path) -> None:
     done = watch(tmp_path, python(program), "--limit", "1", "--keep", RANK="0", WORLD_SIZE="1")
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "Rank 0 has stood still for" in done.stderr
-    assert "the job goes on; more: python -m bench diagnose watch-" in done.stderr
+    assert "bench watch: the job goes on; more: python -m bench diagnose watch-" in done.stderr
+
+
+TIMED_OUT = """
+import os, pickle, sys
+for rank in (0, 1):
+    entry = {
+        "frames": [{"name": "step", "filename": "/job/train.py", "line": 7}], "process_group": ("0", "default_pg"),
+        "collective_seq_id": 1, "profiling_name": "nccl:all_reduce", "state": "started", "is_p2p": False,
+    }
+    group = {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}
+    content = {"pg_config": {"0": group}, "entries": [entry] * (rank == 0)}
+    with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank), "wb") as file:
+        pickle.dump(content, file)
+sys.exit(6)
+"""
+
+
+def test_dumps_of_the_jobs_own_time_out_are_told_of(tmp_path: Path) -> None:
+    """NCCL writes them where it is told to, and ends the job itself."""
+    done = watch(tmp_path, python(TIMED_OUT), "--output", "dumps")
+    assert done.returncode == 6
+    assert "bench watch: the job ended by itself and left flight-recorder dumps:" in done.stderr
+    told = " ".join(done.stderr.split())
+    assert "rank 0 waits in all_reduce #1, called at job/train.py:7 in step; rank 1 never came" in told
+    assert sorted(path.name for path in (tmp_path / "dumps").iterdir()) == ["flight.0", "flight.1"]
 
 
 def test_time_in_which_nothing_ran_does_not_count(tmp_path: Path) -> None:
