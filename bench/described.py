@@ -39,7 +39,7 @@ TEXTS: Mapping[str, str] = {
     "random_seed": "of weights, data and orders",
     "warmup": "steps at least before the measured ones; they go on until three agree",
     "steps": "measured steps of each process group",
-    "device": "auto: GPUs where there are some; no list: the launcher's GPUs and the other defaults follow from it",
+    "device": "auto: GPUs where there are some; one for all rows, since the launcher's GPUs follow from it",
     "quiet": "no line per phase",
     "trust_remote_code": "run model code that a hub repository or directory holds: a permission, for all rows",
     "seq_len": "positions of a synthetic row",

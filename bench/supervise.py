@@ -160,8 +160,10 @@ def run_group(
     log = None if process.stdout is None else CappedLog(folder / f"log.{number}.txt", process.stdout)  # type: ignore[arg-type]
 
     def look() -> Verdict | None:
-        _show(folder, progress)
-        return None if job.foreground else watch.look(mark[sessions.MARK])
+        seen = None if job.foreground else watch.look(mark[sessions.MARK])
+        if seen is None:
+            _show(folder, progress)
+        return seen
 
     try:
         ended_by = attend(process, look)

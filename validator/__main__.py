@@ -1,4 +1,4 @@
-"""`python -m validator` and the scripts `meshproof`, `meshproof bench`: see `validator` for what happened to `sys.path` before this.
+"""`python -m validator` and the script `meshproof`: see `validator` for what happened to `sys.path` before this.
 
 *An interrupt (Ctrl-C) ends the process at once.* As an exception it would come out in the middle of anything, the
 threads of a pool of processes among them, which answer with tracebacks or never. Children end with their parent

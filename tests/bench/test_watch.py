@@ -68,7 +68,7 @@ CASES = {
 EXPLAINED = ("one_rank_saves", "fewer_batches", "group_made_by_one", "swallowed_error")
 """Those that a finding of the source explains."""
 
-UNDER_TORCHRUN = ("one_rank_saves", "waits_for_a_file")
+UNDER_TORCHRUN = ("one_rank_saves",)
 
 
 def watch(
