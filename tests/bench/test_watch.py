@@ -69,6 +69,8 @@ EXPLAINED = ("one_rank_saves", "fewer_batches", "group_made_by_one", "swallowed_
 """Those that a finding of the source explains."""
 
 UNDER_TORCHRUN = ("one_rank_saves",)
+SLOW = ("waits_for_a_file", "lock_held_elsewhere")
+QUICK = [way for way in CASES if way not in SLOW]
 
 
 def watch(
@@ -83,23 +85,21 @@ def watch(
     )  # fmt: skip
 
 
+def hang(folder: Path, way: str) -> subprocess.CompletedProcess[str]:
+    source = ["--source", str(TREE)] if way in EXPLAINED else []
+    start = TORCHRUN if way in UNDER_TORCHRUN else [sys.executable]
+    return watch(folder, [*start, str(TREE / "many_hangs.py"), way], "--limit", LIMIT, "--output", way, *source)
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """All jobs, several at once: they mostly wait."""
+    """All quick jobs, several at once: they mostly wait."""
     folder = tmp_path_factory.mktemp("hangs")
-
-    def one(way: str) -> subprocess.CompletedProcess[str]:
-        source = ["--source", str(TREE)] if way in EXPLAINED else []
-        start = TORCHRUN if way in UNDER_TORCHRUN else [sys.executable]
-        return watch(folder, [*start, str(TREE / "many_hangs.py"), way], "--limit", LIMIT, "--output", way, *source)
-
     with ThreadPoolExecutor(6) as pool:
-        return dict(zip(CASES, pool.map(one, CASES), strict=True))
+        return dict(zip(QUICK, pool.map(lambda way: hang(folder, way), QUICK), strict=True))
 
 
-@pytest.mark.parametrize("way", CASES)
-def test_a_hang_is_told_in_one_paragraph(way: str, told: dict[str, subprocess.CompletedProcess[str]]) -> None:
-    done = told[way]
+def check(way: str, done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 124, done.stderr
     assert done.stderr.count("bench watch: the job hangs") == 1
     paragraph = " ".join(next(text for text in done.stderr.split("\n\n") if "stood still for" in text).split())
@@ -107,6 +107,17 @@ def test_a_hang_is_told_in_one_paragraph(way: str, told: dict[str, subprocess.Co
         assert words in paragraph
     if way != "before_the_group":
         assert done.stdout.startswith("the last words of rank 0\n")  # they had not left its buffer
+
+
+@pytest.mark.parametrize("way", QUICK)
+def test_a_hang_is_told_in_one_paragraph(way: str, told: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    check(way, told[way])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", SLOW)
+def test_more_hangs_are_told(way: str, tmp_path: Path) -> None:
+    check(way, hang(tmp_path, way))
 
 
 def python(program: str) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import sys
 
 if os.environ.get("MESHPROOF_WATCH"):
-    try:
+    try:  # noqa: SIM105
         __import__("meshproof_rank").begin()
     except Exception:  # nothing that goes wrong in there may disturb the program
         pass
