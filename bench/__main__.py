@@ -1,4 +1,4 @@
-"""`python -m bench`, and the console script `meshproof-bench`."""
+"""`python -m bench`, and the console scripts `meshproof-bench` and `meshproof bench`."""
 
 from __future__ import annotations
 

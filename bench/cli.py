@@ -27,6 +27,7 @@ COMMANDS = {
     "replay": "take recorded inputs once each through a model: time, loss and memory of every one",
     "doctor": "is this machine ready? GPUs, links between them, packages, ports, disk, with what to do",
     "diagnose": "why a job hangs: flight-recorder dumps and stacks, held against its source",
+    "watch": "run a job of your own, and say who waits where and why when it hangs",
     "submit": "check a Slurm or shell launch script with its sizes, then submit it",
 }
 """Names and summaries. Command `x` is `main(arguments) -> exit status` in `bench/commands/x.py`."""

@@ -34,6 +34,9 @@ NATIVE = {
 STARTED = ("_bootstrap", "_bootstrap_inner")
 """The outermost calls of a thread that Python has started."""
 
+OURS = "meshproof_rank.py"
+"""The file whose thread `bench watch` adds to somebody's program."""
+
 WAIT = 2.0
 PY_SPY_SECONDS = 10.0
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?: in (?P<function>.+))?$')
@@ -78,7 +81,7 @@ def parse(text: str) -> list[list[Frame]]:
 def position(text: str) -> Position:
     """The collective in which any thread waits (backward hooks run in threads of their own), else where the main
     thread stands."""
-    threads = [frames for frames in parse(text) if not _idle(frames)]
+    threads = [frames for frames in parse(text) if not _idle(frames) and not _ours(frames)]
     for frames in threads:
         for depth, frame in enumerate(frames):
             if frame.function in COLLECTIVES:
@@ -94,6 +97,10 @@ def _idle(frames: Sequence[Frame]) -> bool:
     return frames[-1].function in STARTED and frames[0].function in ("wait", "get", "select")
 
 
+def _ours(frames: Sequence[Frame]) -> bool:
+    return any(Path(frame.file).name == OURS for frame in frames)
+
+
 def _where(frames: Sequence[Frame]) -> str:
     own = next((f for f in frames if not LIBRARIES.search(f.file) and not f.file.startswith("<")), None)
     if own is None:
@@ -104,16 +111,18 @@ def _where(frames: Sequence[Frame]) -> str:
 def collect(folder: Path, beats: Sequence[Mapping[str, Any]], mark: str) -> dict[int, str]:
     """Ask all ranks for their stacks, into `stacks.<rank>.txt`; the text by rank of those that answered.
 
-    Ranks that gave no heartbeat yet, or that do not answer, are read by py-spy where it is installed.
+    A heartbeat may name the `signal` that its rank answers, 0 for none, in place of SIGUSR1. Ranks that gave no
+    heartbeat yet, or that do not answer, are read by py-spy where it is installed.
     """
     pids = {int(beat["rank"]): int(beat["pid"]) for beat in beats if sessions.is_here(beat)}
     elsewhere = {int(beat["rank"]): str(beat["step"]) for beat in beats if not sessions.is_here(beat)}
     living = {process.pid: process for process in sessions.members(mark)}
     asked = {rank: pid for rank, pid in pids.items() if pid in living}
-    for pid in asked.values():
-        _signal(pid)
-    for step in set(filter(None, elsewhere.values())):
-        _signal_step(step)
+    numbers = {int(beat["rank"]): int(beat.get("signal", STACK_SIGNAL or 0)) for beat in beats}
+    for rank, pid in asked.items():
+        _signal(pid, numbers[rank])
+    for step, number in {(step, numbers[rank]) for rank, step in elsewhere.items() if step}:
+        _signal_step(step, number)
     answering = {rank for rank, pid in asked.items() if not sessions.is_stopped(pid)}
     texts = _await(folder, answering | {rank for rank, step in elsewhere.items() if step})
     silent = {rank: pid for rank, pid in asked.items() if rank not in texts}
@@ -126,17 +135,15 @@ def collect(folder: Path, beats: Sequence[Mapping[str, Any]], mark: str) -> dict
     return texts
 
 
-def _signal(pid: int) -> None:
-    try:
-        if STACK_SIGNAL is not None:
-            os.kill(pid, STACK_SIGNAL)
-    except OSError:
-        pass  # gone meanwhile
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # gone meanwhile
+        if number:
+            os.kill(pid, number)
 
 
-def _signal_step(step: str) -> None:
+def _signal_step(step: str, number: int) -> None:
     """Slurm reaches the tasks of a step on all hosts."""
-    command = ["scancel", f"--signal={STACK_SIGNAL.name}", step] if STACK_SIGNAL is not None else ["true"]
+    command = ["scancel", f"--signal={number}", step] if number else ["true"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(command, capture_output=True, timeout=PY_SPY_SECONDS, check=False)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench import sessions, stacks, stopping
 from bench.diagnose.analysis import recorded_positions
@@ -30,6 +30,7 @@ that of its launcher. `lost`: how long the others may go on when a rank is gone 
 STALE = ("heartbeat.*.json", "error.*.json", "stacks.*.txt", "exits.json", "rendezvous.*.json")
 POLL = 0.1
 Progress = Callable[[str, int, int], None]
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -155,19 +156,19 @@ def run_group(
     }  # fmt: skip
     watch = Watch(folder, number, ranks, {**DEADLINES, **(deadlines or {})})
     oom_kills = sessions.oom_kills()
-    streams = (None, None, None) if job.foreground else (subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT)
-    process = subprocess.Popen(
-        command, stdin=streams[0], stdout=streams[1], stderr=streams[2], start_new_session=True, env=environment,
-        preexec_fn=die_with_parent,
-    )  # fmt: skip
+    process = start(command, environment, job.foreground)
     log = None if process.stdout is None else CappedLog(folder / f"log.{number}.txt", process.stdout)  # type: ignore[arg-type]
-    try:
-        while process.poll() is None:
-            time.sleep(POLL)
-            verdict = None if job.foreground else watch.look(mark[sessions.MARK])
-            if verdict is not None:
-                return verdict
+
+    def look() -> Verdict | None:
+        seen = None if job.foreground else watch.look(mark[sessions.MARK])
+        if seen is None:
             _show(folder, progress)
+        return seen
+
+    try:
+        ended_by = attend(process, look)
+        if ended_by is not None:
+            return ended_by
     finally:
         sessions.kill(process, mark[sessions.MARK])
         if log is not None:
@@ -177,6 +178,26 @@ def run_group(
         failed = [Exit(0, process.returncode)]
     verdict = verdict_of(folder, process.returncode, number, ranks, failed)
     return _killed_for_memory(verdict) if sessions.oom_kills() > oom_kills else verdict
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], foreground: bool) -> subprocess.Popen[bytes]:
+    """Start a launcher in a session of its own, which ends with this process: with this process's streams
+    (`foreground`), or with no input and its output in a pipe. Raises `OSError` where the program cannot be run."""
+    streams = (None, None, None) if foreground else (subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT)
+    return subprocess.Popen(
+        command, stdin=streams[0], stdout=streams[1], stderr=streams[2], start_new_session=True, env=environment,
+        preexec_fn=die_with_parent,
+    )  # fmt: skip
+
+
+def attend(process: subprocess.Popen[bytes], look: Callable[[], Seen | None]) -> Seen | None:
+    """Call `look` every `POLL` seconds: the first thing that it sees, or None once the process has ended."""
+    while process.poll() is None:
+        time.sleep(POLL)
+        seen = look()
+        if seen is not None:
+            return seen
+    return None
 
 
 def _killed_for_memory(verdict: Verdict) -> Verdict:

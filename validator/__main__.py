@@ -33,6 +33,16 @@ def main() -> NoReturn:
     os._exit(status)
 
 
+def script() -> NoReturn:
+    """The console script: as `python -m validator`, but `meshproof bench …` is the harness (a path is `./bench`)."""
+    if sys.argv[1:2] != ["bench"]:
+        main()
+    del sys.argv[1]
+    from bench.__main__ import script as harness
+
+    sys.exit(harness())
+
+
 def _status() -> int:
     try:
         import signal

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.source is not None and not options.source.is_dir():
             raise dumps.DumpError(f"--source {options.source}: no such directory")
-        recorded, stacks = _read(options.dumps)
+        recorded, stacks = read(options.dumps)
         lines, waits, frames = diagnosis(recorded, stacks)
         print("\n".join(lines))
         if options.source is not None and waits:
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED if waits else OK
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[dumps.Dump], dict[int, str]]:
-    """Dumps, and texts of stacks by rank. In directories, what is neither is passed over."""
+def read(paths: Sequence[Path]) -> tuple[list[dumps.Dump], dict[int, str]]:
+    """Dumps, and texts of stacks by rank. In directories, what is neither is passed over. Raises `DumpError`."""
     recorded: list[dumps.Dump] = []
     stacks: dict[int, str] = {}
     named = {path for path in paths if not path.is_dir()}
@@ -76,7 +76,8 @@ def diagnosis(recorded: Sequence[dumps.Dump], stacks: dict[int, str]) -> tuple[l
     frames = [frame for stall in found for frame in stall.frames()]
     frames += [frame for text in stacks.values() for thread in parse(text) for frame in thread]
     if found:
-        return [line for stall in found for line in analysis.describe(stall, by_rank, positions)], True, frames
+        lines = [line for stall in found for line in analysis.describe(stall, by_rank, positions)]
+        return lines + list(filter(None, [analysis.crossed(found)])), True, frames
     lines, waits = _from_stacks(positions)
     if recorded:
         some = any(dump.entries for dump in recorded)

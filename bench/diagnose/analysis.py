@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,17 @@ def stalls(dumps: Sequence[Dump]) -> list[Stall]:
     # A group in which somebody stayed away explains those in which ranks merely wait.
     order = {"operation": 0, "sizes": 1, "absent": 2, "waiting": 3}
     return sorted((stall for stall in found if stall is not None), key=lambda stall: order[stall.kind])
+
+
+def crossed(found: Sequence[Stall]) -> str:
+    """The line about two groups in which ranks wait for each other; "" where there are none."""
+    for one, other in itertools.combinations(found, 2):
+        if {*one.absent} & {*other.waiting} and {*other.absent} & {*one.waiting}:
+            return (
+                f"ranks wait for each other in groups {one.group} and {other.group}: every rank has to call the "
+                "collectives of both in the same order"
+            )
+    return ""
 
 
 def members(name: str, dumps: Mapping[int, Dump]) -> tuple[int, ...]:
@@ -143,6 +155,8 @@ def _held(stall: Stall, positions: Mapping[int, Position]) -> list[str]:
         state = " (done here)" if entry.done else ""
         grouped.setdefault(f"{_call(entry, positions.get(rank))}{sizes}{state}", []).append(rank)
     verb = "called" if stall.kind in ("operation", "sizes") else "waits in"
+    if verb == "called":
+        grouped = {text.replace(", called at ", " at ", 1): ranks for text, ranks in grouped.items()}
     return [
         f"{ranges(ranks)} {verb if len(ranks) == 1 or verb == 'called' else 'wait in'} {text}"
         for text, ranks in grouped.items()

@@ -1,7 +1,8 @@
 """NCCL's flight recorder: what each rank had enqueued and not completed, dumped when a group hangs.
 
 Names of the variables: PyTorch, "Flight Recorder for Debugging Stuck Jobs" (tutorial) and `torch.distributed`'s
-documentation of 2.11.
+documentation of 2.11. Those of before 2.9, `TORCH_NCCL_TRACE_BUFFER_SIZE` and `TORCH_NCCL_DEBUG_INFO_TEMP_FILE`, make
+each rank warn.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ def environment(folder: Path) -> dict[str, str]:
     """Variables that make every rank record its collectives and dump them to `flight.<rank>` when it is asked to."""
     prefix = str(folder.resolve() / PREFIX)
     return {
-        "TORCH_FR_BUFFER_SIZE": str(ENTRIES), "TORCH_NCCL_TRACE_BUFFER_SIZE": str(ENTRIES),
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_FR_DUMP_TEMP_FILE": prefix, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": prefix,
+        "TORCH_FR_BUFFER_SIZE": str(ENTRIES), "TORCH_FR_DUMP_TEMP_FILE": prefix, "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{prefix}pipe",
     }  # fmt: skip
 

@@ -19,6 +19,10 @@ SCRIPT = "import sys; sys.path[:] = [p for p in sys.path if p]; from bench.__mai
 """As the console script starts it: the working directory is not on the path."""
 
 
+COMMAND = SCRIPT.replace("from bench.__main__", "from validator.__main__")
+"""As the console script `meshproof` starts it."""
+
+
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A folder whose modules must not stand in for others, and a loss that must be found in it."""
@@ -58,6 +62,16 @@ def test_the_console_script_runs_beside_another_bench(hostile: Path) -> None:
     done = run(["-c", SCRIPT, *flags, "--steps", "1", "--warmup", "1", "--loss", "my_loss:mine", "--quiet"], hostile)
     assert (done.returncode, done.stderr) == (0, "")
     assert " ok " in done.stdout
+
+
+def test_meshproof_bench_is_the_harness_and_a_path_is_still_a_path(hostile: Path) -> None:
+    (hostile / "bench").mkdir()
+    (hostile / "bench" / "__init__.py").write_text("raise SystemExit('their bench')\n")
+    done = run(["-c", COMMAND, "bench", "plan", "--model", "llama-tiny", "--gpus", "2"], hostile)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0].startswith("llama-tiny")
+    done = run(["-c", COMMAND, "--isolated", "./bench"], hostile)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no findings in 1 file")
 
 
 CELLS = st.text("abc0.", min_size=1, max_size=30)
