@@ -3,7 +3,7 @@
 What it does
     Reports `gather`, `gather_for_metrics` or `all_gather` of a tensor that spans the sequence (logits of a causal
     model, `attention_mask`, `input_ids`, `labels` of the batch) and that nothing has reduced or padded to a common
-    length in the function. What only a name says to be logits is a warning.
+    length in the function. Logits are a warning: those of a classifier do not span the sequence.
 
 Why is this bad
     Every rank pads its own batch to its own longest sample. Tensors of different shapes in one all-gather hang on
@@ -47,8 +47,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         if _is_column(given):
             yield _report(call, given, "error")
-        elif (sure := _are_logits(given)) is not None and not _is_reduced(given):
-            yield _report(call, given, "error" if sure else "warning")
+        elif _are_logits(given) and not _is_reduced(given) and not _is_score(given):
+            yield _report(call, given, "warning")
 
 
 def _is_column(given: Place) -> bool:
@@ -59,13 +59,20 @@ def _is_column(given: Place) -> bool:
     return given.operand(0).hint in _BATCHES and given.operand(1).val.constant() in _SEQUENCE
 
 
-def _are_logits(given: Place) -> bool | None:
-    """Whether a value is logits: True where a model has given them as such, False where only its name says so."""
+def _are_logits(given: Place) -> bool:
+    """Whether a value is called logits; those of a classifier have one row for each sample, whatever its length."""
     given = given.origin
     if given.value.op == "attr":
-        return True if _LOGITS.match(str(given.value.data)) else None
-    names = {name for name, held in given.unit.code.definitions.items() if given.number in held}
-    return False if any(map(_LOGITS.match, names)) else None
+        return bool(_LOGITS.match(str(given.value.data)))
+    return any(_LOGITS.match(name) for name, held in given.unit.code.definitions.items() if given.number in held)
+
+
+def _is_score(given: Place) -> bool:
+    """Whether the function takes the same logits for one number a sample: it drops their last dimension."""
+    given = given.origin
+    numbers = (n for n, value in enumerate(given.unit.code.values) if value.op == "attr")
+    same = (each for each in (given._replace(number=n) for n in numbers) if each.key == given.key)
+    return any(user.value.op == "attr" and user.value.data == "squeeze" for each in same for user in each.users)
 
 
 def _pads(queries: Queries, unit: Unit) -> bool:
@@ -123,6 +130,16 @@ class Trainer:
 ]
 
 CORRECT = [
+    """
+import accelerate
+
+class Trainer:
+    def compute_loss(self, model, inputs):
+        outputs = model(**inputs)
+        chosen, rejected = outputs.logits.squeeze(-1).chunk(2)
+        rewards = self.accelerator.gather(outputs.logits)
+        return (rejected - chosen).mean(), rewards.max()
+""",
     """
 import accelerate
 
