@@ -97,8 +97,8 @@ def _functions(value: Val) -> Iterator[Unit]:
             yield from _functions(o[1])
 
 
-def _order(o: Obj) -> tuple[str, str]:
-    return o[0], str(o[1])
+def _order(o: Obj) -> tuple[str, ...]:
+    return tuple(map(str, o))
 
 
 def _run(queries: Queries, thread: _Thread) -> list[Unit]:
@@ -264,6 +264,10 @@ class Worker:
 
     def _count(self, batches):
         print(len(batches))
+
+    def run(self, work, *works):
+        threading.Thread(target=work).start()
+        threading.Thread(None, *works).start()
 """,
     """
 import asyncio
