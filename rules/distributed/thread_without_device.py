@@ -18,7 +18,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.finding import Finding, Related
@@ -97,34 +97,21 @@ def _functions(value: Val) -> Iterator[Unit]:
             yield from _functions(o[1])
 
 
-def _order(o: Obj) -> tuple[str, str]:
-    return o[0], str(o[1])
+def _order(o: Obj) -> tuple[str, ...]:
+    return tuple(map(str, o))
 
 
 def _run(queries: Queries, thread: _Thread) -> list[Unit]:
     """All functions that a thread runs: what it calls, and what others hand to its event loop."""
-    units = _reached(queries, thread.units)
+    units = queries.reached(thread.units)
     if any(_is_loop(queries, unit) for unit in units):
         given: dict[Unit, None] = {}
         for call in queries.calls("asyncio.run_coroutine_threadsafe"):
             coroutine = call.operand(1).root if len(call.value.args) > 1 else call
             if _near(call.unit, thread.start.unit) and coroutine.value.op == "call":
                 given.update(dict.fromkeys(queries.targets(coroutine)))
-        units = _reached(queries, (*units, *given))
+        units = queries.reached((*units, *given))
     return units
-
-
-def _reached(queries: Queries, units: Iterable[Unit]) -> list[Unit]:
-    """Units with all that they call in the same process, nearest first."""
-    found = dict.fromkeys(units)
-    queue = list(found)
-    for unit in queue:
-        for _, site in sorted(queries.flow.result(unit).sites.items()):
-            for target in site.targets if not site.away else ():
-                if target.unit not in found:
-                    found[target.unit] = None
-                    queue.append(target.unit)
-    return queue
 
 
 def _is_loop(queries: Queries, unit: Unit) -> bool:
@@ -277,6 +264,10 @@ class Worker:
 
     def _count(self, batches):
         print(len(batches))
+
+    def run(self, work, *works):
+        threading.Thread(target=work).start()
+        threading.Thread(None, *works).start()
 """,
     """
 import asyncio

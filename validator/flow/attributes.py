@@ -8,7 +8,21 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
 from validator.domains.placement import after, inherited
 from validator.domains.spmd import NONE, Causes, only, rank, unsure
-from validator.flow.values import ANYTHING, BOTTOM, MORE, UNKNOWN, Obj, Val, beside, group_of, join, join2, obj
+from validator.flow.values import (
+    ANYTHING,
+    BOTTOM,
+    MORE,
+    NONE_OBJ,
+    TOP,
+    UNKNOWN,
+    Obj,
+    Val,
+    beside,
+    group_of,
+    join,
+    join2,
+    obj,
+)
 
 if TYPE_CHECKING:
     from validator.flow.program import Flow
@@ -17,6 +31,7 @@ if TYPE_CHECKING:
 # Attributes that tell of what kind a value is, not what it holds.
 _SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
 NOBODY = "~"  # what a library makes of which no table says anything
+_NOTHING_KNOWN = frozenset({TOP, NONE_OBJ})
 _LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no name in any table
 # Attributes of a tensor (or of what `topk`, `sort` and their like give) with the same layout.
 _OF_JOB = frozenset({"process_index", "global_rank", "world_rank"})
@@ -127,7 +142,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     if not found:
         library = [_of_library(at, base, name) for base in cls.external_bases]
         found += [v for v in library if v.objs or v.v]
-    if not found:
+    if not found or all(held.objs <= _NOTHING_KNOWN and not held.v for held in found):
         annotated = [
             o2
             for owner in cls.mro
@@ -136,7 +151,9 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
             for o2 in at.flow.project.types.annotated(owner.module.top, annotation)
         ]
         if annotated:
-            return Val(frozenset(("self", c) for c in annotated))
+            empty = frozenset(o for held in found for o in held.objs if o == NONE_OBJ)
+            return Val(frozenset(("self", c) for c in annotated) | empty)
+    if not found:
         # what is stored somewhere and not known yet becomes known: to call it anything would stay
         stored = name in cls.attributes or not exact and any(name in c.attributes for c in cls.descendants())
         return BOTTOM if stored else UNKNOWN

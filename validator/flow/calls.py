@@ -66,6 +66,7 @@ _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all",
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
 _SETS = frozenset({"set", "frozenset"})
+_OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
 # Builtins that make containers of what they are given; methods that give parts of what they are called on.
 _CONTAINING = _SETS | {
     "list", "tuple", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict",
@@ -143,6 +144,8 @@ class Calling:
             self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver)
         result = join([*found, ANYTHING] if MORE in callee.objs else found)
+        if self._decorates(number) and all(o[0] in _OUTSIDE for o in callee.objs):
+            return arguments[0][1]  # `@torch.no_grad()`: a decorator of a library leaves the function what it is
         return self._placed(number, value, name, receiver, arguments, result)
 
     def _chosen(self, number: int, callee: Val) -> None:

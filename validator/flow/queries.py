@@ -6,9 +6,10 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from validator.definitions import ClassDef
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
@@ -289,6 +290,18 @@ class Queries:
                 found.add(caller)
                 stack.append(caller)
         return frozenset(found)
+
+    def reached(self, units: Iterable[Unit], but: Collection[ClassDef] = ()) -> list[Unit]:
+        """Units with all that they run in the same process, nearest first, without methods of some classes."""
+        found = dict.fromkeys(units)
+        queue = list(found)
+        for unit in queue:
+            for _, site in sorted(self.flow.result(unit).sites.items()):
+                for target in site.targets if not site.away else ():
+                    if target.unit not in found and target.unit.cls not in but:
+                        found[target.unit] = None
+                        queue.append(target.unit)
+        return queue
 
     def collectives(self, *names: str) -> Iterator[Place]:
         """The collectives of the given names (`all_reduce`), or all of them."""

@@ -16,6 +16,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `default_root`: the one that is taken where none is passed.
 - `handle = parameter`: with it, the result is a handle that must be waited for; `starts = true`: it always is. Until
   then the tensor in `writes` (or `equal`) is written, that in `reads` read. `waits = true`: waits for all of them.
+  `staged`: the attribute of the result that is done once all that is saved has been copied.
 - `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
   result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
@@ -90,6 +91,7 @@ class Row(NamedTuple):
     default_root: int | None = None
     handle: str = ""
     starts: bool = False
+    staged: str = ""
     ring: bool = False
     writes: tuple[str, int] | None = None
     reads: tuple[str, int] | None = None
