@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from validator.domains.placement import SHARDING, may, mostly
 from validator.finding import Finding
 from validator.flow.aside import is_aside
+from validator.flow.given import is_idle
 from validator.flow.paths import ELEMENT
 from validator.flow.placed import whole
 from validator.flow.program import Unit
@@ -111,12 +112,7 @@ def _asked(queries: Queries, call: Place) -> bool:
 
 def _managed(call: Place) -> bool:
     """Whether a context manager around may gather the parameter: all but those that only switch gradients off."""
-    for number in call.unit.managers(call.number):
-        manager = call._replace(number=number)
-        callee = manager.operand(0) if manager.value.op == "call" else manager
-        if not any(o[0] == "ext" and o[1] in ("torch.no_grad", "torch.inference_mode") for o in callee.val.objs):
-            return True
-    return False
+    return not all(is_idle(call.flow, call.unit, number) for number in call.unit.managers(call.number))
 
 
 INCORRECT = [

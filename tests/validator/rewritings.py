@@ -100,6 +100,10 @@ def _names(*nodes: cst.CSTNode) -> _Names:
     return found
 
 
+def _occurring(node: cst.CSTNode) -> Counter[str]:
+    return Counter(each.value for each in m.findall(node, m.Name()) if isinstance(each, cst.Name))
+
+
 def _params(function: Function) -> list[str]:
     return [p.name.value for p in function.params.params]
 
@@ -207,7 +211,10 @@ class _Extract(cst.CSTTransformer):
         if set(names.bound) - certain or whole.read & {"locals", "super", "exec"}:
             return updated
         given = [*(["self"] if is_method else []), *sorted((names.read & local) - {"self"} - self._fresh(body))]
-        kept = sorted(names.bound)
+        there, here = _occurring(function), Counter[str]()
+        for each in body:
+            here += _occurring(each)
+        kept = sorted(name for name in names.bound if there[name] > here[name])
         name = f"_part_{self._count}"
         self._count += 1
         made = _statement(f"def {name}({', '.join(given)}):\n    pass\n")
@@ -283,6 +290,8 @@ class _Inline(cst.CSTTransformer):
             if once and _is_plain(function) and not name.startswith("__") and self._fits(function):
                 self._helpers[name] = function
                 self._of_class[name] = owner
+        inside = {n for f in self._helpers.values() for n in _names(f.body).read | _attributes(f.body)}
+        self._helpers = {name: f for name, f in self._helpers.items() if name not in inside}
         self.used: set[str] = set()
         self._class: list[cst.ClassDef] = []
         self._functions: list[Function] = []
@@ -333,7 +342,7 @@ class _Inline(cst.CSTTransformer):
                 return updated_node
         self.used.add(helper.name.value)
         new = {name: f"in_{name}" for name in (*params, *_names(helper.body).bound)}
-        lines = []
+        lines: list[cst.BaseStatement] = []
         for name, argument in given.items():
             target = cst.AssignTarget(cst.Name(new[name]))
             lines.append(cst.SimpleStatementLine([cst.Assign([target], argument.value)]))
@@ -364,6 +373,10 @@ class _Inline(cst.CSTTransformer):
             own = found is not None and self._of_class[found.name.value] is self._class[0]
             return found if own and found is not None and _params(found)[:1] == ["self"] else None
         return None
+
+
+def _attributes(node: cst.CSTNode) -> set[str]:
+    return {each.attr.value for each in m.findall(node, m.Attribute()) if isinstance(each, cst.Attribute)}
 
 
 class _Without(cst.CSTTransformer):

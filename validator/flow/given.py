@@ -10,6 +10,9 @@ from typing import NamedTuple
 from validator.flow.holders import argument_of
 from validator.flow.program import Flow, Unit
 
+_IDLE = frozenset({"contextlib.nullcontext", "torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
+_EMPTY = frozenset({"param", "const", "yield", "tuple", "name", "undefined"})
+
 
 class Computed(NamedTuple):
     """The value that a call gives: a value of the unit that it runs."""
@@ -61,12 +64,25 @@ def _find_returned(flow: Flow, unit: Unit) -> int | None:
     code = unit.code
     if code.kind not in ("function", "lambda") or code.is_async or code.is_generator or code.loops:
         return None
-    if any(v.op.startswith("store") or v.op in ("next", "yield", "await", "enter") for v in code.values):
+    if any(v.op.startswith("store") or v.op in ("next", "yield", "await") for v in code.values):
+        return None
+    if any(v.op == "enter" and not is_idle(flow, unit, v.args[0]) for v in code.values):
         return None
     if any(v.op == "mut" and not _keeps(flow, unit, v.args[1]) for v in code.values):
         return None
     ends = {code.blocks[block].end[1] for block in code.in_order() if code.blocks[block].end[0] == "return"}
     return ends.pop() if len(ends) == 1 else None
+
+
+def is_idle(flow: Flow, unit: Unit, manager: int) -> bool:
+    """Whether a context manager leaves what is done in it as it is: it is empty, or only switches gradients."""
+    value = unit.code.values[manager]
+    callee = flow.result(unit).vals[value.args[0] if value.op == "call" else manager]
+    return bool(callee.objs) and all(
+        o[0] == "ext" and o[1] in _IDLE
+        or o[0] == "unit" and o[1].code.is_generator and {v.op for v in o[1].code.values} <= _EMPTY
+        for o in callee.objs
+    )  # fmt: skip
 
 
 def _keeps(flow: Flow, unit: Unit, call: int) -> bool:

@@ -123,6 +123,17 @@ class Kept:
             for each, value in enumerate(target.code.values):
                 if value.op == "param" and argument_of(unit, call, target, value.data[0]) == number:
                     self.mark(target, each)
+        self._stored(unit, values[call], number)
+
+    def _stored(self, unit: Unit, call: Value, number: int) -> None:
+        """The attribute of a data class that its constructor stores it in."""
+        callee = unit.code.values[call.args[0]]
+        cls = unit.module.project.lookup(unit.scope, callee.data) if callee.op == "name" else None
+        if isinstance(cls, ClassDef) and cls.find("__init__") is None:
+            fields = self.flow.fields_of(cls)
+            for position, keyword in enumerate(call.data.names):
+                if call.args[position + 1] == number and (keyword or position < len(fields)):
+                    self.hold(keyword or fields[position])
 
 
 def _calls(value: Value, callee: int) -> bool:
