@@ -169,6 +169,20 @@ def whole(place: Place) -> Path:
     return paths_of(place.unit).place(place.number)
 
 
+def members(place: Place, seen: frozenset[Unit] = frozenset()) -> Path:
+    """The steps by which a value is reached, those in front of the only call of its function too; no variable at the
+    front, so of two such paths nothing can be said but their steps."""
+    found = whole(place)
+    root = place.unit.code.values[found[0]] if isinstance(found[0], int) else None
+    call = place.flow.only_call(place.unit) if root is not None and root.op == "param" else None
+    if root is None or call is None or place.unit.has_receiver and root.data[0] == 0:
+        return found[1:]
+    given = argument_of(call[0], call[1], place.unit, root.data[0])
+    if given is None or call[0] in seen:
+        return found[1:]
+    return (*members(Place(place.flow, call[0], given), seen | {place.unit}), *found[1:])
+
+
 def related(one: Place, other: Place) -> bool:
     """Whether two values of a unit are the same thing, or one is a part of the other."""
     a, b = whole(one), whole(other)

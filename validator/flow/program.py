@@ -794,7 +794,9 @@ class Flow:
         """What is passed for a field where objects of a data class are made."""
         family = (cls,) if exact else (cls, *cls.descendants())
         if name in self.fields_of(cls) and not any(map(self._is_spoken_of, family)):
-            yield UNKNOWN
+            rows = [(each, text) for each in cls.mro for field, text in each.facts.attributes if field == name]
+            said = {c for each, text in rows for c in self.project.types.annotated(each.module.top, text)}
+            yield Val(frozenset(("self", c) for c in said)) if said else UNKNOWN
         for each in family:
             for unit in self.part(("makers", each), None):
                 for rows in self.part(("unit", unit), ("made", each)):
