@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
+from validator.flow.given import is_idle
 from validator.flow.placed import Placings, asks_first, decided_by
 from validator.flow.program import Unit
 from validator.flow.queries import Place
@@ -49,7 +50,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _does_nothing(placings: Placings, unit: Unit) -> bool:
-    calls = list(placings.queries.calls_in(unit))
+    idle = {v.args[0] for v in unit.code.values if v.op == "enter" and is_idle(placings.flow, unit, v.args[0])}
+    calls = [call for call in placings.queries.calls_in(unit) if call.number not in idle]
     if unit.code.is_generator:
         return not calls and not any(v.op in ("store_attr", "store_item", "enter") for v in unit.code.values)
     empty = [c for c in calls if any(o[0] == "ext" and o[1] in _NOTHING for o in c.operand(0).val.objs)]

@@ -18,19 +18,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import call_bound, is_aside
-from validator.facts.model import Argument, Assign, Call
+from validator.facts.model import At
 from validator.finding import Finding
-from validator.project import Method, Project
+from validator.flow.aside import is_aside
+from validator.flow.given import computed
+from validator.flow.queries import Place, Queries
+from validator.project import Project
 from validator.rule import Rule
 
 _FUNCTIONS = ("flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func")
 RULE = Rule("MP602", "tensor-max-seqlen", "warning", "0.1.0", tokens=("max_seqlen", "max_length_q", *_FUNCTIONS))
 
-_NAMES = frozenset({"max_seqlen_q", "max_seqlen_k", "max_length_q", "max_length_k"})
-_TENSOR = re.compile(r"cu_seq_?lens|seq_?lens|lengths|position_ids|diff\(")
-_MADE = re.compile(r"cu_seq_?lens\w*\[|diff\(|(mask|segment_ids)\w*\.sum\(")
-_ON_THE_HOST = re.compile(r"\bnp\.|numpy|tolist\(|\.item\(")
+_NAMES = ("max_seqlen_q", "max_seqlen_k", "max_length_q", "max_length_k")
+_LENGTHS = re.compile(r"cu_seq_?lens|seq_?lens|lengths|position_ids")
+_CUMULATED = re.compile(r"cu_seq_?lens")
+_MASKS = re.compile(r"mask$|segment_ids$")
+_ON_THE_HOST = frozenset({"numpy", "tolist", "item"})
 # where flash_attn 2.8's functions take the longest lengths
 _POSITIONS = {
     "flash_attn_varlen_func": (5, 6), "flash_attn_varlen_kvpacked_func": (4, 5),
@@ -39,66 +42,86 @@ _POSITIONS = {
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for function in project.functions():
-        if is_aside(function.path):
-            continue
-        for call in function.facts.calls:
-            for name, argument in _lengths(call):
-                if source := _tensor(project, function, argument):
+    queries = project.analysis(Queries)
+    for unit in queries.mentioning(*_NAMES, *_FUNCTIONS):
+        for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
+            for name, index in _lengths(call):
+                given = call.operand(index + 1)
+                if _is_longest(given):
                     yield RULE.finding(
-                        function.path,
-                        argument.at,
-                        f"`{name}` of `{call.target}` in `{function.qualname}` is a tensor (`{source}`), not a number",
+                        unit.path,
+                        _at(call, index),
+                        f"`{name}` of `{call.method}` in `{unit.qualname}` is a tensor (`{given.root.text}`), not a"
+                        " number",
                         help="compute the length once for all layers, outside the compiled part, and pass"
                         " `int(…)` of it",
-                        context=f"{function.qualname}:{name}",
+                        context=f"{unit.qualname}:{name}",
                     )
 
 
-def _lengths(call: Call) -> Iterator[tuple[str, Argument]]:
+def _lengths(call: Place) -> Iterator[tuple[str, int]]:
     """The arguments of a call that are longest lengths, by keyword or by position, with their names."""
-    yield from ((a.keyword, a) for a in call.args if a.keyword in _NAMES)
-    positions = _POSITIONS.get(call.method, ())
-    if any(a.keyword == "*" for a in call.args):
-        return
+    given = call.value.data.names
+    yield from ((name, index) for index, name in enumerate(given) if name in _NAMES)
+    positions = _POSITIONS.get(call.method, ()) if "*" not in given else ()
     for name, at in zip(("max_seqlen_q", "max_seqlen_k"), positions, strict=False):
-        if at < len(call.positional):
-            yield (name if len(positions) > 1 else "max_seqlen"), call.positional[at]
+        if at < len(given) and given[at] is None:
+            yield (name if len(positions) > 1 else "max_seqlen"), at
 
 
-def _tensor(project: Project, function: Method, argument: Argument) -> str:
-    """The source of the tensor that an argument is; empty where it is not known to be one."""
-    if argument.kind == "call":
-        return f"{argument.value}()" if _is_max(project, function, argument.value) else ""
-    rows = [row for row in function.facts.assigns if row.target == argument.value]
-    if len(rows) != 1 or rows[0].kind != "call" or (call := call_bound(function, rows[0])) is None:
-        return ""
-    given = " ".join(a.value for a in call.args)
-    return f"{rows[0].value}()" if _is_max(project, function, rows[0].value, given) else ""
+def _at(call: Place, index: int) -> At:
+    """Where an argument of a call stands."""
+    method = call.unit.method
+    calls = method.facts.calls if method is not None else ()
+    return next((each.args[index].at for each in calls if each.at == call.at and index < len(each.args)), call.at)
 
 
-def _is_max(project: Project, function: Method, target: str, given: str = "") -> bool:
-    owner = target.removesuffix(".max")
-    if owner != target and (_TENSOR.search(owner) or _of_lengths(function, owner)):
-        return "numpy" not in target and not target.startswith(("np.", "max("))
-    if project.dotted(function, target) != "torch.max":
+def _is_longest(given: Place) -> bool:
+    """Whether a value is the largest of lengths that lie in a tensor."""
+    made = given.origin
+    if made.value.op != "call" or made.method != "max":
         return False
-    return bool(_TENSOR.search(given)) or _of_lengths(function, given)
+    asked = made.receiver
+    if any(o[0] == "ext" and o[1] == "torch.max" for o in made.operand(0).val.objs):
+        asked = made.operand(1) if len(made.value.args) > 1 else None
+    return asked is not None and _are_lengths(asked) and not any(map(_is_on_the_host, made.sources))
 
 
-def _of_lengths(function: Method, name: str) -> bool:
-    """Whether a name, whatever it is, means the differences of cumulative lengths, or sums of a mask."""
-    rows = [row for row in function.facts.assigns if row.target == name]
-    made = _source(function, rows[0]) if len(rows) == 1 else ""
-    return bool(_MADE.search(made)) and not _ON_THE_HOST.search(made)
+def _are_lengths(place: Place) -> bool:
+    """Whether a value is called lengths, or made as they are: differences of cumulated ones, sums of a mask."""
+    place = place.origin
+    op = place.value.op
+    if any(map(_LENGTHS.search, _names(place))):
+        return True
+    if op == "binary":
+        parts = [place.operand(0).origin, place.operand(1).origin]
+        return any(
+            part.value.op == "item" and any(map(_CUMULATED.search, _names(part.operand(0).origin))) for part in parts
+        )
+    if op != "call":
+        return op == "item" and _are_lengths(place.operand(0))
+    if place.method == "diff":
+        return True
+    if place.method == "sum" and place.receiver is not None:
+        return any(map(_MASKS.search, _names(place.receiver.origin)))
+    inside = computed(place.flow, place.unit, place.number)
+    if inside is not None:
+        return _are_lengths(Place(place.flow, *inside))
+    kept = place.flow.models.same_methods
+    return place.receiver is not None and place.method in kept and _are_lengths(place.receiver)
 
 
-def _source(function: Method, row: Assign) -> str:
-    """The lines of an assignment, where its value is no plain path."""
-    if row.kind in ("path", "const"):
-        return row.value
-    first, _, last, _ = row.at
-    return "\n".join(function.module.source_text.lines[first - 1 : last]).partition("=")[2]
+def _names(place: Place) -> list[str]:
+    """The names by which the source knows a value."""
+    named = [name for name, held in place.unit.code.definitions.items() if place.number in held]
+    return [*named, place.hint] if place.value.op in ("param", "free", "attr", "name", "phi") else named
+
+
+def _is_on_the_host(place: Place) -> bool:
+    value = place.value
+    if value.op == "attr":
+        return value.data in _ON_THE_HOST
+    return value.op == "name" and any(o[0] == "ext" and o[1].startswith("numpy") for o in place.val.objs)
 
 
 INCORRECT = [
@@ -129,6 +152,17 @@ def attend(q, k, v, cu_seqlens, attention_mask):
 def attend_packed(qkv, cu_seqlens, attention_mask):
     sizes = attention_mask.sum(dim=-1)
     return flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, sizes.max())  # error: MP602
+""",
+    """
+import torch
+from flash_attn import flash_attn_varlen_func
+
+def between(bounds):
+    return torch.diff(bounds)
+
+def attend(q, k, v, bounds):
+    longest = between(bounds).max()
+    return flash_attn_varlen_func(q, k, v, bounds, bounds, max_seqlen_q=longest)  # error: MP602
 """,
 ]
 

@@ -33,6 +33,7 @@ RULE = Rule(
     tokens=("DistributedDataParallel", "DDP", "fully_shard", "FullyShardedDataParallel", "FSDP"),
 )  # fmt: skip
 
+_DEEP = 4  # methods that call one another
 _KINDS = ("rank", "member", "data")
 
 
@@ -72,14 +73,23 @@ def _bears_unused(call: Place) -> bool:
 
 def _judge(placings: Placings, cls: ClassDef, forward: Unit, wrap: Place) -> Iterator[Finding]:
     called: dict[str, list[Place]] = {}
-    for call in placings.queries.calls_in(forward):
-        name = _submodule(placings, cls, call)
+    for call, inner in _calls(placings, forward, frozenset({forward})):
+        name = _submodule(placings, cls, inner)
         if name:
             called.setdefault(name, []).append(call)
     for name, calls in called.items():
         branch = _parting(calls)
         if branch is not None:
             yield _report(calls[0], name, branch, wrap)
+
+
+def _calls(placings: Placings, unit: Unit, above: frozenset[Unit]) -> Iterator[tuple[Place, Place]]:
+    """The calls in a method, and those in methods of the class that it calls: (the call in it, the call)."""
+    for call in placings.queries.calls_in(unit):
+        yield call, call
+        for target in placings.queries.targets(call):
+            if target.cls is not None and target.cls is unit.cls and target not in above and len(above) < _DEEP:
+                yield from ((call, inner) for _, inner in _calls(placings, target, above | {target}))
 
 
 def _submodule(placings: Placings, cls: ClassDef, call: Place) -> str:

@@ -48,6 +48,8 @@ class Optimizer(NamedTuple):
     call: Place
     model: Place
 
+_MAKING = ("__init__", "__post_init__")
+
 
 def check_project(project: Project) -> Iterator[Finding]:
     placings = project.analysis(Placings)
@@ -107,7 +109,7 @@ def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[E
             and not _given(optimizer, event.call)
         ):
             yield event
-    if not may(optimizer.model.closed.state, *_SHARDING) or optimizer.call.unit.name == "__init__":
+    if not may(optimizer.model.closed.state, *_SHARDING) or optimizer.call.unit.name in _MAKING:
         yield from _in_methods(placings, index, optimizer, path)
 
 
@@ -119,7 +121,7 @@ def _given(optimizer: Optimizer, shard: Place) -> bool:
 def _in_methods(placings: Placings, index: Index, optimizer: Optimizer, path: Path) -> Iterator[Event]:
     """Where a constructor makes the optimizer: the methods that shard the attribute which holds the model."""
     unit = optimizer.call.unit
-    if unit.name != "__init__" or unit.cls is None:
+    if unit.name not in _MAKING or unit.cls is None:
         return
     names = {path[1:]} if path[0] == 0 else set()
     for value in unit.code.values:

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from validator.domains.placement import SHARDING, may, mostly
 from validator.finding import Finding
 from validator.flow.aside import is_aside
+from validator.flow.given import is_idle
 from validator.flow.paths import ELEMENT
-from validator.flow.placed import whole
+from validator.flow.placed import members, whole
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
@@ -52,7 +53,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         spread = mostly(tensor.closed.state, "zero3")
         if not spread and not (optional and _may_be_spread(about, tensor)):
             continue
-        path = whole(tensor)
+        path = members(tensor)
         if _MEMBERS.isdisjoint(map(str, path)) or ELEMENT not in path or path[-1] == ".grad" or _managed(call):
             continue
         if not spread and _asked(queries, call):
@@ -111,11 +112,13 @@ def _asked(queries: Queries, call: Place) -> bool:
 
 def _managed(call: Place) -> bool:
     """Whether a context manager around may gather the parameter: all but those that only switch gradients off."""
-    for number in call.unit.managers(call.number):
-        manager = call._replace(number=number)
-        callee = manager.operand(0) if manager.value.op == "call" else manager
-        if not any(o[0] == "ext" and o[1] in ("torch.no_grad", "torch.inference_mode") for o in callee.val.objs):
+    place: Place | None = call
+    seen: set[Unit] = set()
+    while place is not None and place.unit not in seen:
+        seen.add(place.unit)
+        if not all(is_idle(call.flow, place.unit, number) for number in place.unit.managers(place.number)):
             return True
+        place = place.outside
     return False
 
 

@@ -77,6 +77,9 @@ def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, st
             elif value.op == "store_attr":
                 for axis in sorted(of_parallelism(value.data) & _SHARING):
                     named.setdefault(axis, value.data)
+    for name in queries.flow.fields_of(call.unit.cls) if call.unit.cls is not None else ():
+        for axis in sorted(of_parallelism(name) & _SHARING):
+            named.setdefault(axis, name)
     for position, (name, _) in enumerate(call.unit.code.params):
         passed = queries.flow.solver.settled(("argument", call.unit, position))
         annotated = [v for v in call.result.vals if ("param", position) in v.objs]  # `self` of the classes it names

@@ -23,7 +23,7 @@ from validator.domains.placement import mostly
 from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.paths import ELEMENT, Path
-from validator.flow.placed import Placings, asks_first, on_some_ranks, whole
+from validator.flow.placed import Placings, asks_first, members, on_some_ranks
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
@@ -65,16 +65,16 @@ def _sharded(call: Place) -> Place | None:
 
 
 def _is_sharded(place: Place) -> bool:
-    return mostly(place.closed.state, "fsdp2", "dtensor", "tp") and _is_tensor(place, whole(place))
+    return mostly(place.closed.state, "fsdp2", "dtensor", "tp") and _is_tensor(place, members(place))
 
 
 def _is_tensor(place: Place, path: Path) -> bool:
     """Whether a value is a DTensor: made as one, or an element of the parameters of a model."""
     if mostly(place.closed.state, "dtensor"):
         return True
-    members = [position for position, step in enumerate(path) if step in _MEMBERS]
-    name = len(path) > 1 and path[-1] == "#0" and ".named_parameters()" in path
-    return bool(members) and ELEMENT in path[members[0] :] and not name
+    at = [position for position, step in enumerate(path) if step in _MEMBERS]
+    name = bool(path) and path[-1] == "#0" and ".named_parameters()" in path
+    return bool(at) and ELEMENT in path[at[0] :] and not name
 
 
 def _report(call: Place, tensor: Place, test: Place, shard: Place | None) -> Finding:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from validator.domains.spmd import NONE, Causes, data
 from validator.effects.keys import Key
 from validator.flow.holders import argument_of
+from validator.flow.given import Computed
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from validator.effects.trace import Traces
 
 _RANKS = ("rank", "member")
+_DEEP = 3  # calls from a test for a file down to what writes it
 
 
 def raced(traces: Traces, unit: Unit, number: int) -> Causes:
@@ -28,19 +30,36 @@ def raced(traces: Traces, unit: Unit, number: int) -> Causes:
     path = _path(traces, unit, number, "asks")
     if path is None:
         return frozenset()
-    result, control = traces.flow.result(unit), unit.control
-    block = unit.code.values[number].block
-    for site, value in enumerate(unit.code.values):
-        if value.op != "call" or _path(traces, unit, site, "writes") != path:
-            continue
-        deciding = control.deciding(value.block)
-        tests = [result.vals[unit.code.blocks[b].end[1]] for b in deciding]
-        if not any(c.kind in _RANKS for test in tests for c in test.v | test.p):
+    values = unit.code.values
+    block = values[number].block
+    for site, written, on_some in _writes(traces, unit):
+        if written != path or not on_some:
             continue  # all ranks write it
-        follows = block in deciding and reaches(traces, unit, number, site)
-        if follows or (block != value.block and reaches(traces, unit, site, number)):
+        there = values[site].block
+        follows = block in unit.control.deciding(there) and reaches(traces, unit, number, site)
+        if follows or (block != there and reaches(traces, unit, site, number)):
             return data()
     return frozenset()
+
+
+def _writes(traces: Traces, unit: Unit, depth: int = 0) -> Iterator[tuple[int, Key, bool]]:
+    """The calls of a unit that write files, themselves or below: (call, key of the path, whether some ranks do)."""
+    result = traces.flow.result(unit)
+    for site, value in enumerate(unit.code.values):
+        if value.op != "call":
+            continue
+        tests = [result.vals[unit.code.blocks[b].end[1]] for b in unit.control.deciding(value.block)]
+        on_some = any(c.kind in _RANKS for test in tests for c in test.v | test.p)
+        path = _path(traces, unit, site, "writes")
+        called = result.sites.get(site)
+        if path is not None:
+            yield site, path, on_some
+        elif called is not None and len(called.targets) == 1 and not called.away and depth < _DEEP:
+            inner = called.targets[0].unit
+            for _, key, below in _writes(traces, inner, depth + 1):
+                here = traces.keys(unit).from_inside(key, Computed(inner, -1), site)
+                if here is not None:
+                    yield site, here, on_some or below
 
 
 def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:

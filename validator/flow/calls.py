@@ -293,7 +293,7 @@ class Calling:
         if unit is not None:
             self._call_unit(number, unit, [made], arguments)
         else:
-            rows = self._fields(cls)
+            rows = self.flow.fields_of(cls)
             given = []
             for position, (name, value) in enumerate(arguments):
                 if name is None and position < len(rows):
@@ -305,11 +305,6 @@ class Calling:
             if after is not None and (unit := self.flow.unit_of(after)) is not None:
                 self.run(number, unit, [made], {})
         return made
-
-    def _fields(self, cls: ClassDef) -> list[str]:
-        """The annotated names of a data class in the order of its constructor."""
-        bodies = (self.flow.body_of(owner) for owner in reversed(cls.mro))
-        return list(dict.fromkeys(name for body in bodies if body is not None for name in body.code.annotated))
 
     def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
         cls: ClassDef = o[1]
@@ -440,6 +435,7 @@ class Calling:
             inner = arguments[0][1] if arguments and not receiver.objs and dotted else receiver
             return Val(v=(arguments[0][1] if dotted == "len" and arguments else inner).n)
         n: Causes = NONE
+        settled = False
         objs: frozenset[Obj] = frozenset()
         if dotted in _CONTAINING or name in _PARTING:
             n = frozenset().union(*(p.n for p in parts))
@@ -458,18 +454,19 @@ class Calling:
             given = arguments if not dotted else arguments[1:]
             objs |= tensors.changed(name, given, tensor, self.models)
             table = self.models.tensors
+            settled = tensors.settled(tensor, objs)
             if name in table["keep"] or name in table["casts"] or name in table["shaped"] or name in ("tolist", "to"):
                 n |= frozenset().union(*(p.n for p in parts))
                 if name in ("to", "type"):
                     n |= frozenset().union(*(w.v for _, w in given if tensors.names_type(w, self.models)))
-                if tensors.is_literal(objs):
+                if tensors.is_literal(objs) or settled:
                     n = NONE
             if name in table["limited"]:
                 n |= tensor.n | frozenset().union(*(w.v for _, w in given))
             if name in table["counting"]:
                 fixed = any(k == "minlength" for k, _ in arguments)
                 n |= NONE if fixed else v | tensor.n
-        if not n and dotted not in _SCALARS and not tensors.is_literal(objs):
+        if not n and dotted not in _SCALARS and not settled and not tensors.is_literal(objs):
             n = combined(*(p.n for p in parts))
         if name in _SELECTING:
             base = join(parts)

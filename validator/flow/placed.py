@@ -9,11 +9,13 @@ from typing import NamedTuple
 from validator.domains.placement import SPREADING
 from validator.effects.keys import Key, assume
 from validator.flow.contexts import ways_in
+from validator.flow.calls import GROWING
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place, Queries
 from validator.flow.values import Val
+from validator.ir.model import Value
 from validator.project import Project
 
 _ASKING = frozenset({"hasattr", "isinstance", "getattr", "issubclass", "callable"})
@@ -167,6 +169,20 @@ def whole(place: Place) -> Path:
     return paths_of(place.unit).place(place.number)
 
 
+def members(place: Place, seen: frozenset[Unit] = frozenset()) -> Path:
+    """The steps by which a value is reached, those in front of the only call of its function too; no variable at the
+    front, so of two such paths nothing can be said but their steps."""
+    found = whole(place)
+    root = place.unit.code.values[found[0]] if isinstance(found[0], int) else None
+    call = place.flow.only_call(place.unit) if root is not None and root.op == "param" else None
+    if root is None or call is None or place.unit.has_receiver and root.data[0] == 0:
+        return found[1:]
+    given = argument_of(call[0], call[1], place.unit, root.data[0])
+    if given is None or call[0] in seen:
+        return found[1:]
+    return (*members(Place(place.flow, call[0], given), seen | {place.unit}), *found[1:])
+
+
 def related(one: Place, other: Place) -> bool:
     """Whether two values of a unit are the same thing, or one is a part of the other."""
     a, b = whole(one), whole(other)
@@ -202,11 +218,19 @@ def sources(place: Place) -> Iterator[Place]:
         number = stack.pop()
         yield place._replace(number=number)
         value = values[number]
-        args = value.args[:1] if value.op == "mut" else value.args
-        for each in args:
+        for each in _made_of(place.unit, value) if value.op == "mut" else value.args:
             if each >= 0 and each not in seen:
                 seen[each] = None
                 stack.append(each)
+
+
+def _made_of(unit: Unit, value: Value) -> tuple[int, ...]:
+    """What a variable behind a call holds: what it held, and what the call added to it."""
+    values = unit.code.values
+    call = values[value.args[1]]
+    callee = values[call.args[0]] if call.op == "call" and value.data == -1 else None
+    grows = callee is not None and callee.op == "attr" and callee.data in GROWING
+    return (value.args[0], *call.args[1:]) if grows else value.args[:1]
 
 
 def models_of(place: Place) -> list[Place]:
@@ -223,11 +247,8 @@ def models_of(place: Place) -> list[Place]:
 
 
 def decided_by(place: Place) -> Iterator[Place]:
-    """The tests that decide whether a value is reached."""
-    code = place.unit.code
-    for block in sorted(place.unit.control.deciding(place.value.block)):
-        if code.values[code.blocks[block].end[1]].op != "more":
-            yield place._replace(number=code.blocks[block].end[1]).origin
+    """The tests that decide whether a value is reached, around the only call of its function too."""
+    yield from (test for test in place.tests if test.value.op != "more")
 
 
 def asks_first(place: Place) -> bool:

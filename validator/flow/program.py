@@ -407,6 +407,11 @@ class Flow:
         """The unit of a function of the project; None where it could not be lowered."""
         return self._defined(method.module, method.qualname, method.facts.at[0])
 
+    def fields_of(self, cls: ClassDef) -> list[str]:
+        """The annotated names of a data class in the order of its constructor."""
+        bodies = (self.body_of(owner) for owner in reversed(cls.mro))
+        return list(dict.fromkeys(name for body in bodies if body is not None for name in body.code.annotated))
+
     def body_of(self, cls: ClassDef) -> Unit | None:
         return self._defined(cls.module, f"{cls.qualname}.<class>", cls.facts.at[0])
 
@@ -571,6 +576,17 @@ class Flow:
                     value = self._per_process(caller, passed.site, value, unit, position)
                 found.append(value)
         return join_ways(found)
+
+    def only_call(self, unit: Unit) -> tuple[Unit, int] | None:
+        """The one call in the project that runs a function in its process: (caller, call); None of several."""
+        rows = [
+            (caller, passed.site)
+            for caller in self.callers(unit)
+            for passed in self.result(caller).passed.get(unit, ())
+            if not passed.away
+        ]
+        found = rows[0] if len(rows) == 1 else None
+        return found if found is not None and found[0].code.values[found[1]].op == "call" else None
 
     def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...]:
         """What the calls of a unit in another pass to it."""
@@ -776,10 +792,20 @@ class Flow:
 
     def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
-        for each in (cls,) if exact else (cls, *cls.descendants()):
+        family = (cls,) if exact else (cls, *cls.descendants())
+        if name in self.fields_of(cls) and not any(map(self._is_spoken_of, family)):
+            rows = [(each, text) for each in cls.mro for field, text in each.facts.attributes if field == name]
+            said = {c for each, text in rows for c in self.project.types.annotated(each.module.top, text)}
+            yield Val(frozenset(("self", c) for c in said)) if said else UNKNOWN
+        for each in family:
             for unit in self.part(("makers", each), None):
                 for rows in self.part(("unit", unit), ("made", each)):
                     yield from (self.close(value, unit) for field, value in rows if field == name)
+
+    def _is_spoken_of(self, cls: ClassDef) -> bool:
+        """Whether anything names a class outside of its definition: only then may objects of it be made."""
+        units = self.mentions.naming(cls.name)
+        return any(unit.code.values[n].op != "closure" for unit in units for n in unit.named.get(cls.name, ()))
 
     def _makers(self, cls: ClassDef) -> tuple[Unit, ...]:
         """The units that make objects of a data class."""

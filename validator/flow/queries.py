@@ -173,15 +173,26 @@ class Place(NamedTuple):
 
     @property
     def tests(self) -> Iterator[Place]:
-        """The conditions around the value, in its unit and in those that hold it."""
-        unit: Unit | None = self.unit
-        block = self.value.block
-        while unit is not None:
-            for branch in sorted(unit.control.deciding(block)):
+        """The conditions around the value: in its unit, in those that hold it, and around the only call of it."""
+        place: Place | None = self
+        seen: set[Unit] = set()
+        while place is not None and place.unit not in seen:
+            seen.add(place.unit)
+            unit = place.unit
+            for branch in sorted(unit.control.deciding(place.value.block)):
                 yield Place(self.flow, unit, unit.code.blocks[branch].end[1]).origin
-            name, unit = unit.code.key, unit.outer
-            made = (v for v in unit.code.values if v.op == "closure" and v.data == name) if unit is not None else ()
-            block = next((v.block for v in made), 0)
+            place = place.outside
+
+    @property
+    def outside(self) -> Place | None:
+        """Where the unit of the value is made, or called, if that is one place."""
+        unit, outer = self.unit, self.unit.outer
+        if outer is not None and (outer.code.kind in ("function", "lambda") or unit.code.kind == "lambda"):
+            made = (n for n, v in enumerate(outer.code.values) if v.op == "closure" and v.data == unit.code.key)
+            number = next(made, None)
+            return Place(self.flow, outer, number) if number is not None else None
+        call = self.flow.only_call(unit) if unit.code.kind == "function" else None
+        return Place(self.flow, *call) if call is not None else None
 
     @property
     def users(self) -> list[Place]:

@@ -115,6 +115,17 @@ def apart(values: Iterable[Val]) -> bool:
     return any(_differ(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :])
 
 
+def settled(before: Val, after: frozenset[Obj]) -> bool:
+    """Whether tensors that differed in their type alone have one layout now."""
+    if len(before.objs) < 2 or any(o[0] != "tensor" for o in before.objs):
+        return False
+    differed, differs = (
+        any(_differ(a, b) for a in rows for b in rows if a != b)
+        for rows in (before.of("tensor"), [o for o in after if o[0] == "tensor"])
+    )
+    return differed and not differs
+
+
 def _differ(a: Obj, b: Obj) -> bool:
     if a[2] is not None and b[2] is not None and a[2] != b[2]:
         loose = {a[2], b[2]} - {DEFAULT}

@@ -639,6 +639,7 @@ class Evaluation(Walk):
     def phi(self, number: int, value: Instruction) -> Val:
         operands = [each for each in value.args if each != number]
         result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
+        result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
         if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
             return result.with_causes(n=self.conditions(self.unit.control.choosing(value.block)))
@@ -656,6 +657,22 @@ class Evaluation(Walk):
         if any(o[0] == "tensor" for o in result.objs) and apart(self.vals[each] for each in operands):
             n = causes
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
+
+    def _filled(self, number: int, value: Instruction) -> frozenset[Obj]:
+        """What is noted beside a list to which a loop adds one element in each round: it is as long as what is gone
+        through."""
+        loop = self.code.loops.get(value.block)
+        counted = beside(self.vals[loop.iterator], "counted") if loop is not None and loop.iterator >= 0 else NONE
+        for each in value.args if counted else ():
+            added, base = 0, each
+            while (inner := self.code.values[base]).op == "mut":
+                call = self.code.values[inner.args[1]]
+                added += inner.data == -1 and self.code.values[call.args[0]].data == "append"
+                base = inner.args[0]
+            empty = self.vals[base].objs == {("tuple", ())} and not added
+            if not (base == number and added == 1 or empty):
+                return NONE
+        return frozenset(counted)
 
     def growth(self, number: int) -> int:
         """How often a list was appended to since it was bound."""
