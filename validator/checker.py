@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from validator.beside import Lifeline, Shared, beside, uninterrupted
@@ -34,10 +35,9 @@ _WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; belo
 _WORTH_A_FORK = 20  # files from which on half of the project rules run in a process of their own
 _ORDER = {  # families, so that two processes that begin at the two ends share little
     family: place
-    for place, family in enumerate(
-        ("options", "parallelism", "source", "launch", "compilation", "loading", "names", "interface", "distributed")
-    )
+    for place, family in enumerate(("options", "parallelism", "source", "launch", "loading", "names", "interface"))
 }
+_ON_ONE_ENGINE = ("compilation", "distributed")  # families whose rules ask the same solver: one process solves for all
 _FEW = 10  # files
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
@@ -407,16 +407,20 @@ def _project_findings(
 def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:
     """What the rules say, asked by this process and by one beside it.
 
-    Rules that share an analysis stand together, those that take longest at the ends.
+    Rules that share an analysis stand together, those that take longest at the ends; what one engine answers is taken
+    as a whole.
     """
     last = len(_ORDER)
-    shared = Shared(sorted(rules, key=lambda each: (_ORDER.get(each.family, last), each.rule.code)))
+    together = [each for each in rules if each.family in _ON_ONE_ENGINE]
+    alone = [each for each in rules if each.family not in _ON_ONE_ENGINE]
+    alone.sort(key=lambda each: (_ORDER.get(each.family, last), each.rule.code))
+    shared = Shared([*([each] for each in alone), *([together] if together else [])])
     try:
         with beside(
-            lambda: _ruled(project, shared.back()),
-            instead=lambda: _ruled(project, shared.rest()),
+            lambda: _ruled(project, chain.from_iterable(shared.back())),
+            instead=lambda: _ruled(project, chain.from_iterable(shared.rest())),
         ) as waiting:
-            return [_ruled(project, shared.front()), waiting()]
+            return [_ruled(project, chain.from_iterable(shared.front())), waiting()]
     finally:
         shared.close()
 
