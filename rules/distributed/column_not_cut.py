@@ -31,6 +31,9 @@ from validator.rule import Rule
 RULE = Rule("MP586", "column-not-cut", "warning", "0.4.0", tokens=("position_ids", "labels", "loss_mask", "positions"))
 
 _RING = "cp"
+_TAKING = frozenset(
+    {"get", "pop", "to", "cuda", "long", "contiguous", "view", "reshape"}
+)  # what a batch holds, as it is
 
 
 class _Together(NamedTuple):
@@ -99,7 +102,7 @@ def _is_whole(part: Place) -> bool:
     computed = False
     for source in part.sources:
         op = source.value.op
-        computed = computed or op in ("call", "binary", "item")
+        computed = computed or op == "binary" or op == "call" and source.method not in _TAKING
         if any(c.kind == "rank" for c in source.closed.v):
             return False
         if op in ("param", "name", "attr", "free", "phi") and _RING in of_parallelism(source.hint):
@@ -182,6 +185,10 @@ def other(tokens, positions_of, ring_group):
     position_ids = positions_of(tokens.shape[1], ring_group)
     (tokens,) = cut([tokens], ring_group)
     return tokens, position_ids
+
+def packed(model, batch, ring_group):
+    (tokens,) = cut([batch["input_ids"]], ring_group)
+    return model(tokens, position_ids=batch.get("position_ids", None))
 """,
     """
 import torch
