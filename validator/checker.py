@@ -37,7 +37,7 @@ _ORDER = {  # families, so that two processes that begin at the two ends share l
     family: place
     for place, family in enumerate(("options", "parallelism", "source", "launch", "loading", "names", "interface"))
 }
-_ON_ONE_ENGINE = ("compilation", "distributed")  # families whose rules ask the same solver: one process solves for all
+_SOLVING = ("compilation", "distributed")  # families whose rules ask the solver: one process solves for all of them
 _FEW = 10  # files
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
@@ -407,12 +407,11 @@ def _project_findings(
 def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:
     """What the rules say, asked by this process and by one beside it.
 
-    Rules that share an analysis stand together, those that take longest at the ends; what one engine answers is taken
-    as a whole.
+    Rules that share an analysis stand together, those that take longest at the ends; those that ask
+    the solver are taken as a whole.
     """
     last = len(_ORDER)
-    together = [each for each in rules if each.family in _ON_ONE_ENGINE]
-    alone = [each for each in rules if each.family not in _ON_ONE_ENGINE]
+    together, alone = [each for each in rules if _solves(each)], [each for each in rules if not _solves(each)]
     alone.sort(key=lambda each: (_ORDER.get(each.family, last), each.rule.code))
     shared = Shared([*([each] for each in alone), *([together] if together else [])])
     try:
@@ -423,6 +422,10 @@ def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[
             return [_ruled(project, chain.from_iterable(shared.front())), waiting()]
     finally:
         shared.close()
+
+
+def _solves(each: LoadedRule) -> bool:
+    return each.rule.solves or each.family in _SOLVING
 
 
 def _ruled(project: Project, rules: Iterable[LoadedRule]) -> tuple[list[Finding], list[str]]:

@@ -16,7 +16,7 @@ from validator.rule import FAMILIES, Later, LoadedRule, Rule
 
 ALL = "ALL"
 _HOOKS = ("check_file", "check_project", "check_suppressions", "fix", "about_line")
-_FIELDS = ("code", "name", "severity", "stable_since", "tokens", "languages", "fix")
+_FIELDS = ("code", "name", "severity", "stable_since", "tokens", "languages", "fix", "solves")
 
 Row = tuple[str, str, tuple[str, ...], tuple[Any, ...]]  # family, module, its functions, the fields of its `Rule`
 

@@ -41,7 +41,8 @@ FAMILIES = {
 
 class Rule(NamedTuple):
     """The identity of a rule. `tokens`: a file that contains none of them cannot violate it. `languages`: of the
-    files that it reads (`validator.languages`); a project rule is asked if there is one of them."""
+    files that it reads (`validator.languages`); a project rule is asked if there is one of them. `solves`: it asks the
+    solver (`validator.flow`), as most rules of the families `distributed` and `compilation` do."""
 
     code: str
     name: str
@@ -50,6 +51,7 @@ class Rule(NamedTuple):
     tokens: tuple[str, ...] = ()
     languages: tuple[str, ...] = ("python",)
     fix: Safety | None = None
+    solves: bool = False
 
     def finding(
         self,

@@ -33,7 +33,7 @@ from validator.flow.queries import Queries
 from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
 
-RULE = Rule("MP424", "loss-divided-twice", "error", "0.1.0", tokens=("backward",))
+RULE = Rule("MP424", "loss-divided-twice", "error", "0.1.0", tokens=("backward",), solves=True)
 
 _STEPS = "gradient_accumulation_steps"
 _WORDS = ("Accelerator", "AccumulationPlugin", "deepspeed.initialize", _STEPS, "train_batch_size")
