@@ -130,14 +130,14 @@ def _chooses(queries: Queries, unit: Unit) -> bool:
     """Whether a function chooses the device."""
     tables = queries.flow.models.devices
     for call in queries.calls_in(unit):
-        if call.method in tables["chosen_methods"] or _named(call) in tables["chosen"]:
+        if call.method in tables["chosen_methods"] or not _named(call).isdisjoint(tables["chosen"]):
             return True
     return False
 
 
-def _named(call: Place) -> str:
-    """The full name of what is called outside of the project."""
-    return next((str(o[1]) for o in call.operand(0).val.objs if o[0] == "ext"), "")
+def _named(call: Place) -> frozenset[str]:
+    """The full names of what may be called outside of the project."""
+    return frozenset(str(o[1]) for o in call.operand(0).val.objs if o[0] == "ext")
 
 
 def _uses(queries: Queries, unit: Unit) -> Iterator[Place]:
@@ -146,7 +146,7 @@ def _uses(queries: Queries, unit: Unit) -> Iterator[Place]:
     for call in queries.calls_in(unit):
         given = [call.operand(i) for i in range(1, len(call.value.args))]
         if (
-            _named(call) in tables["current"]
+            (bool(named := _named(call)) and named <= tables["current"] and not given)
             or (call.method in tables["current_methods"] and call.receiver is not None and not given)
             or any(each.val.constant() in tables["devices"] for each in given)
             or _computes(call, tables["computing"])
