@@ -48,6 +48,7 @@ class Optimizer(NamedTuple):
     call: Place
     model: Place
 
+
 _MAKING = ("__init__", "__post_init__")
 
 

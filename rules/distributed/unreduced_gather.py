@@ -47,8 +47,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         if _is_column(given):
             yield _report(call, given, "error")
-        elif (sure := _are_logits(given)) is not None and not _is_reduced(given):
-            yield _report(call, given, "error" if sure else "warning")
+        elif _is_called_logits(given) and not _is_reduced(given):
+            yield _report(call, given, "warning")
 
 
 def _is_column(given: Place) -> bool:
@@ -59,13 +59,10 @@ def _is_column(given: Place) -> bool:
     return given.operand(0).hint in _BATCHES and given.operand(1).val.constant() in _SEQUENCE
 
 
-def _are_logits(given: Place) -> bool | None:
-    """Whether a value is logits: True where a model has given them as such, False where only its name says so."""
+def _is_called_logits(given: Place) -> bool:
+    """Whether a variable is named as the logits of a causal model; those of a classifier span no sequence."""
     given = given.origin
-    if given.value.op == "attr":
-        return True if _LOGITS.match(str(given.value.data)) else None
-    names = {name for name, held in given.unit.code.definitions.items() if given.number in held}
-    return False if any(map(_LOGITS.match, names)) else None
+    return any(_LOGITS.match(name) for name, held in given.unit.code.definitions.items() if given.number in held)
 
 
 def _pads(queries: Queries, unit: Unit) -> bool:
@@ -116,9 +113,9 @@ import accelerate
 
 class Trainer:
     def evaluate(self, model, batch):
-        logits = model(**batch).logits
         ids = batch["input_ids"]
-        return self.accelerator.gather(logits), self.accelerator.gather(ids)  # error: MP513, MP513
+        scores = model(**batch).logits
+        return self.accelerator.gather(scores), self.accelerator.gather(ids)  # error: MP513
 """,
 ]
 

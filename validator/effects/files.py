@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.domains.spmd import NONE, Causes, data
 from validator.effects.keys import Key
-from validator.flow.holders import argument_of
 from validator.flow.given import Computed
+from validator.flow.holders import argument_of
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from validator.domains.placement import SPREADING
 from validator.effects.keys import Key, assume
-from validator.flow.contexts import ways_in
 from validator.flow.calls import GROWING
+from validator.flow.contexts import ways_in
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit
