@@ -615,7 +615,7 @@ class Calling:
             return False
         if row.arg_state is not None:
             given = self._given((row.arg_state[0], row.arg_state[1]), arguments)
-            return given is not None and certainly(self.flow.close(given, self.at.unit).state, row.arg_state[2])
+            return given is not None and certainly(given.state, row.arg_state[2])
         return True
 
     def _result(self, number: int, row: Row, arguments: Arguments, receiver: Val, group: Val) -> Val:
@@ -864,7 +864,7 @@ class Calling:
         """Models whose parameters are sharded issue collectives where they run."""
         operation = ""
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
-        if runs and not callee.of("bound") and certainly(self._passed_state(value.args[0]), *WRAPPING):
+        if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
             operation = "forward"
         gathers = name in ("state_dict", "full_state_dict") and certainly(receiver.state, "fsdp1")
         if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
@@ -875,12 +875,6 @@ class Calling:
             self._note(
                 number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),))
             )
-
-    def _passed_state(self, number: int) -> frozenset[str]:
-        """How a value is placed; of a parameter as all callers pass it."""
-        value = self.at.vals[number]
-        instruction = self.at.code.values[self.at.root(number)]
-        return self.flow.close(value, self.at.unit).state if instruction.op == "param" else value.state
 
     def _sharded_here(self, callee: int, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
