@@ -5,6 +5,7 @@ has nothing to rewrite. `python -m tests.validator.rewritings [CODE…]` rewrite
 begin so and prints, by rewriting, how many reported places are kept and how many silent examples stay silent.
 """
 
+# ruff: noqa: N802, N815  (LibCST calls visitors by the names of nodes)
 from __future__ import annotations
 
 import ast
@@ -13,6 +14,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import libcst as cst
@@ -385,13 +388,13 @@ class _Without(cst.CSTTransformer):
     def __init__(self, names: set[str]) -> None:
         self._gone = names
 
-    def leave_FunctionDef(
-        self, original_node: Function, updated_node: Function
-    ) -> Function | cst.RemovalSentinel:
+    def leave_FunctionDef(self, original_node: Function, updated_node: Function) -> Function | cst.RemovalSentinel:
         return cst.RemoveFromParent() if original_node.name.value in self._gone else updated_node
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
-        return updated_node if _body(updated_node.body) else updated_node.with_changes(body=_block([_statement("pass\n")]))
+        return (
+            updated_node if _body(updated_node.body) else updated_node.with_changes(body=_block([_statement("pass\n")]))
+        )
 
 
 def _inlined(module: cst.Module) -> cst.Module:
@@ -466,7 +469,7 @@ def _defined(module: cst.Module) -> set[str]:
 
 
 class _Guard(cst.CSTTransformer):
-    """`if test: …` at the end of a function or of a loop becomes `if not test: return` (`continue`) and what follows."""
+    """`if test: …` at the end of a function or loop becomes `if not test: return` (`continue`) and what follows."""
 
     def __init__(self) -> None:
         self._generators: list[bool] = []
@@ -638,7 +641,9 @@ class _Loop(cst.CSTTransformer):
         if name in _names(made).read:
             return updated_node
         line = _statement(f"{name}.append(x)\n")
-        append = line.with_changes(body=[cst.Expr(cst.Call(cst.Attribute(cst.Name(name), cst.Name("append")), [cst.Arg(made.elt)]))])
+        append = line.with_changes(
+            body=[cst.Expr(cst.Call(cst.Attribute(cst.Name(name), cst.Name("append")), [cst.Arg(made.elt)]))]
+        )
         inner: cst.BaseStatement = append
         loops: list[cst.CompFor] = []
         each: cst.CompFor | None = made.for_in
@@ -700,7 +705,10 @@ class _Keywords(cst.CSTTransformer):
         self._params = {
             f.name.value: _params(f)
             for f, owner in _owned(module)
-            if owner is None and defined[f.name.value] == 1 and not f.params.posonly_params and not f.decorators
+            if owner is None
+            and defined[f.name.value] == 1
+            and not f.params.posonly_params
+            and not f.decorators
             and not isinstance(f.params.star_arg, cst.Param)
         }
 
@@ -785,14 +793,19 @@ def examples(*prefixes: str) -> Iterator[tuple[LoadedRule, bool, int, str]]:
                 yield from ((rule, wrong, index, text) for index, text in enumerate(texts))
 
 
-def verdicts(name: str, *prefixes: str) -> Iterator[Row]:
-    """The examples of some rules under a rewriting."""
-    for rule, wrong, index, example in examples(*prefixes):
+def verdicts(name: str, *prefixes: str, every: int = 1) -> Iterator[Row]:
+    """The examples of some rules under a rewriting, or one of so many."""
+    for rule, wrong, index, example in islice(examples(*prefixes), 0, None, every):
         text = rewritten(example, name)
         if text is not None:
-            before = _count(rule, example)
+            before = _before(rule.rule.code, example)
             if isinstance(before, int):
                 yield Row(name, rule.rule.code, wrong, index, before, _count(rule, text), text)
+
+
+@cache
+def _before(code: str, example: str) -> int | str:
+    return _count(next(rule for rule in load_rules() if rule.rule.code == code), example)
 
 
 def _count(rule: LoadedRule, example: str) -> int | str:
