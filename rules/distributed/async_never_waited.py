@@ -5,7 +5,8 @@ What it does
     and `async_save` of `torch.distributed.checkpoint`. Reports those whose handle no way of the program waits for,
     whether it is thrown away, kept under a name or gathered in a list; those of which a loop keeps the last handle
     only; and what is done with their tensor before anybody has waited: reading what the transfer writes, writing what
-    it reads, on all ways or on those on which the wait is left out (by a test of the rank: on some ranks only).
+    it reads, on all ways or on those on which the wait is left out (by a test of the rank: on some ranks only); and
+    a `return` that gives the tensor away on a way that leaves the wait out, where the handle ends with the function.
     Handles and tensors are followed through lists, tuples, dicts, attributes, arguments and results. Silent where the
     handle goes to code that nobody knows, and where the program waits for the whole device.
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.effects.pending import Fate, Pending, Use
+from validator.effects.pending import Fate, Lost, Pending, Use
 from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.queries import Place
@@ -52,6 +53,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             if place not in reported:
                 reported.add(place)
                 yield _touched(start, place, use)
+        for lost in fate.lost if meant_to_wait else ():
+            place = Place(pending.flow, lost.unit, lost.number)
+            if place not in reported:
+                reported.add(place)
+                yield _given_away(start, place, lost)
 
 
 def _kept(fate: Fate) -> str:
@@ -98,6 +104,22 @@ def _touched(start: Place, place: Place, use: Use) -> Finding:
         related=related,
         context=f"{use.unit.qualname}:{start.method}:{place.text}",
         severity=None if not use.waits or use.by_rank else "warning",
+    )
+
+
+def _given_away(start: Place, place: Place, lost: Lost) -> Finding:
+    related = [Related(start.unit.path, start.at[0], f"`{start.method}` is started here")]
+    for unit, number in lost.waits:
+        related.append(Related(unit.path, unit.at(unit.code.values[number].at)[0], "only here it is waited for"))
+    return RULE.finding(
+        lost.unit.path,
+        place.at if place.value.op in ("tuple", "list", "dict") else start.at,
+        f"`{lost.unit.qualname}` gives the tensor of `{start.method}` away on a way on which it has not waited for it,"
+        " and the handle with it ends: nobody else can wait",
+        help="wait for the handle before every `return`, or return it too",
+        related=related,
+        context=f"{lost.unit.qualname}:{start.method}:return",
+        severity="warning",
     )
 
 
@@ -153,6 +175,42 @@ def total(chunks):
     for chunk in chunks:
         window.submit(chunk)
     return sum(chunk.sum() for chunk in chunks)  # error: MP515
+""",
+    # the project is the library itself: what the tables say of its functions holds
+    """
+# file: deepspeed/__init__.py
+# file: deepspeed/comm/__init__.py
+from .comm import *
+# file: deepspeed/comm/comm.py
+cdb = None
+
+def all_reduce(tensor, op=None, group=None, async_op=False):
+    return cdb.all_reduce(tensor, op, group, async_op)
+# file: deepspeed/layers.py
+from deepspeed import comm as dist
+
+def reduce(loss):
+    handle = dist.all_reduce(loss, async_op=True)
+    value = loss.item()  # error: MP515
+    handle.wait()
+    return value
+""",
+    # an early return leaves the wait out, and nobody else has the handle
+    """
+import torch
+import torch.distributed as dist
+
+class Linear(torch.autograd.Function):
+    @staticmethod
+    def backward(ctx, grad):
+        inputs, weight = ctx.saved_tensors
+        grad_inputs = grad.matmul(weight)
+        handle = dist.all_reduce(grad_inputs.contiguous(), group=ctx.group, async_op=True)
+        if not ctx.needs_input_grad[1]:
+            return grad_inputs, None  # error: MP515
+        grad_weight = grad.t().matmul(inputs)
+        handle.wait()
+        return grad_inputs, grad_weight
 """,
     # nobody waits
     """
@@ -212,6 +270,37 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    # every way waits, gives the handle on, needs none, or was never started
+    """
+import torch.distributed as dist
+
+def reduce(grad, group, scale, later):
+    handle = dist.all_reduce(grad, group=group, async_op=True)
+    if scale is None:
+        handle.wait()
+        return grad
+    if later:
+        return grad, handle
+    if not grad.numel():
+        raise ValueError(scale)
+    handle.wait()
+    return grad * scale
+
+def overlapped(grad, group, overlap, other):
+    if overlap:
+        handle = dist.all_reduce(grad, group=group, async_op=True)
+    other = other.sum()
+    if overlap:
+        handle.wait()
+    return grad, other
+
+def alone(grad, group):
+    handle = dist.all_reduce(grad, group=group, async_op=True)
+    if dist.get_world_size(group) == 1:
+        return grad
+    handle.wait()
+    return grad
+""",
     # the next transfer is started while this one's result is used, each waited for before
     """
 import torch

@@ -14,6 +14,7 @@ from validator.domains.spmd import only
 from validator.flow.holders import Held, Holders, Index, argument_of
 from validator.flow.paths import Path, holds, paths_of
 from validator.flow.program import Flow, Target, Unit
+from validator.flow.queries import Place, users_of
 from validator.ir.model import Value
 from validator.models import Row
 from validator.project import Project
@@ -39,6 +40,9 @@ _GROWING = frozenset({
     "append", "extend", "add", "insert", "update", "appendleft", "setdefault", "pop", "popleft", "get",
     "items", "keys", "values", "clear",
 })  # fmt: skip
+
+
+_SELF_OR_COPY = frozenset({"contiguous", "reshape", "flatten"})  # a tensor that is so already is given back
 
 
 class Started(NamedTuple):
@@ -71,6 +75,16 @@ class Use(NamedTuple):
     by_rank: bool = False
 
 
+class Lost(NamedTuple):
+    """A way out of the function with the only handle of a transfer, which still goes on: the value that is returned,
+    and where others wait."""
+
+    unit: Unit
+    number: int
+    buffer: Buffer
+    waits: tuple[Held, ...]
+
+
 class Fate(NamedTuple):
     """What becomes of a transfer that was started."""
 
@@ -80,6 +94,7 @@ class Fate(NamedTuple):
     uses: tuple[Use, ...]
     synchronized: bool  # something waits for all that the device has to do
     overtaken: bool  # the next one is started while the handle of this one is lost
+    lost: tuple[Lost, ...] = ()
 
     @property
     def is_waited_for(self) -> bool:
@@ -139,8 +154,9 @@ class Pending:
         walk.run()
         overtaken = bool(waits) and walk.comes_again and not holders.gathered and not holders.attributes
         return Fate(
-            started, holders, waits, tuple(walk.found()), walk.synchronized, overtaken and not walk.waited_inside
-        )
+            started, holders, waits, tuple(walk.found()), walk.synchronized, overtaken and not walk.waited_inside,
+            tuple(walk.lost()),
+        )  # fmt: skip
 
 
 class Walk:
@@ -156,6 +172,7 @@ class Walk:
         self.met: dict[Held, None] = {}  # the waits that some way comes to
         self.synchronized = False
         self.comes_again = False
+        self.left: dict[int, tuple[Buffer, ...]] = {}  # blocks that return with nobody having waited, and what flies
         self._active: set[tuple[Unit, int]] = set()
         self._waiting_units = self._units_that_wait()
 
@@ -174,7 +191,20 @@ class Walk:
             for place, name in enumerate(value.data.names) if which is not None else ():
                 if which is not None and (name == which[0] or (name is None and place == which[1])):
                     operand = value.args[place + 1]
+                    operand = self._behind(operand) if written else operand
                     yield Buffer(paths.path(operand), paths.place(operand), written)
+
+    def _behind(self, operand: int) -> int:
+        """The tensor that a transfer is meant to write: `x` of `all_reduce(x.contiguous())`, which has no other name
+        for what it writes."""
+        unit = self.started.unit
+        value = unit.code.values[operand]
+        callee = unit.code.values[value.args[0]] if value.op == "call" else value
+        itself = value.op == "call" and callee.op == "attr" and callee.data in _SELF_OR_COPY
+        users = [each for each in users_of(unit).get(operand, ()) if unit.code.values[each].op != "mut"]
+        if not itself or len(users) > 1 or operand in _named(unit):
+            return operand
+        return self._behind(callee.args[0])
 
     def _units_that_wait(self) -> set[Unit]:
         """The units that wait for the handle, themselves or by what they call."""
@@ -216,6 +246,8 @@ class Walk:
                 continue
             if code.blocks[at].end[0] == "return":
                 left = True
+                if unit is self.started.unit:
+                    self.left.setdefault(at, flying)
             for following in self._ways(unit, at, again):
                 round_again = following in code.loops and following <= at
                 if (following, round_again, flying) not in seen:
@@ -386,11 +418,11 @@ class Walk:
                     yield Buffer((call, *path), (call, *path), buffer.written)
 
     @staticmethod
-    def _in_result(unit: Unit, buffer: Buffer) -> Iterator[Path]:
-        """Where in what a unit returns a tensor lies."""
+    def _in_result(unit: Unit, buffer: Buffer, only_at: int | None = None) -> Iterator[Path]:
+        """Where in what a unit returns, by any `return` or by one, a tensor lies."""
         own = paths_of(unit)
-        for block in unit.code.blocks:
-            if block.end[0] != "return":
+        for index, block in enumerate(unit.code.blocks):
+            if block.end[0] != "return" or only_at not in (None, index):
                 continue
             value = unit.code.values[block.end[1]]
             parts = enumerate(value.args) if value.op in ("tuple", "list") else ()
@@ -494,6 +526,48 @@ class Walk:
             elif self._precedes(use):
                 yield use
 
+    def lost(self) -> Iterator[Lost]:
+        """The returns that give a tensor in flight away while its handle, which is waited for elsewhere, ends."""
+        unit, holders = self.started.unit, self.holders
+        away = holders.escapes or holders.given or holders.gathered or holders.attributes or self.synchronized
+        if away or self.uses or any(where is not unit for where, _ in holders.held):
+            return
+        waits = tuple(held for held in self.met if held[0] is unit and self._left_out(held[1]))
+        for block, flying in self.left.items() if waits and len(waits) == len(self.met) else ():
+            for buffer in flying:
+                if buffer.written and self._goes_out(unit, block, buffer):
+                    yield Lost(unit, unit.code.blocks[block].end[1], buffer, waits)
+                    break
+
+    def _goes_out(self, unit: Unit, block: int, buffer: Buffer) -> bool:
+        """Whether whoever called has the tensor behind a `return`: it is returned, or was passed."""
+        root = buffer.place[0]
+        passed = isinstance(root, int) and unit.code.values[root].op == "param"
+        return passed or any(True for _ in self._in_result(unit, buffer, block))
+
+    def _left_out(self, number: int) -> bool:
+        """Whether branches that leave out a wait ask for something that neither decides over the start nor tells that
+        there is nothing to wait for."""
+        unit = self.started.unit
+        start, mine = self._deciding(unit, self.started.number), self._deciding(unit, number)
+        if not start < mine:
+            return False
+        known = {self._test(branch).condition[0] for branch in start}
+        value, row = unit.code.values[self.started.number], self.started.row
+        flags = {value.args[i + 1] for i, name in enumerate(value.data.names) if name and name == row.handle}
+        for branch in mine - start:
+            test = self._test(branch)
+            sources = list(test.sources)
+            if test.condition[0] in known or any(place.number in flags for place in sources):
+                return False
+            if any(place.val.of("size") or place.hint in self.flow.models.likely["sizes"] for place in sources):
+                return False
+        return True
+
+    def _test(self, branch: int) -> Place:
+        unit = self.started.unit
+        return Place(self.flow, unit, unit.code.blocks[branch].end[1])
+
     def _precedes(self, use: Use) -> bool:
         """Whether every wait comes only behind the use, on the way that leads through it."""
         for unit, number in self.met:
@@ -545,6 +619,11 @@ class Walk:
             if any(cause.sure for cause in only(test.v | test.p, "rank", "member")):
                 return True
         return False
+
+
+def _named(unit: Unit) -> set[int]:
+    """The values that variables hold."""
+    return {number for held in unit.code.definitions.values() for number in held}
 
 
 def _dominates(unit: Unit, first: int, last: int) -> bool:

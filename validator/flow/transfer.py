@@ -59,6 +59,7 @@ T = TypeVar("T")
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
+_OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
@@ -284,6 +285,8 @@ class Evaluation(Walk):
             unit = self.flow.unit_of(symbol)
             if unit is None:
                 return UNKNOWN
+            if (dotted := self._of_own_library(symbol)) and symbol.module is not self.unit.module:
+                return obj("ext", dotted)
             if is_plain(symbol.facts.decorators) or "." in symbol.qualname:
                 return obj("unit", unit)
             found: Val = self.flow.get("global", symbol.module, symbol.name)
@@ -300,6 +303,14 @@ class Evaluation(Walk):
         if isinstance(symbol, Unknown) and "." in symbol.path and symbol.path != name:
             return obj("ext", symbol.path)
         return UNKNOWN
+
+    def _of_own_library(self, symbol: Method) -> str:
+        """The name under which the tables say what a function does: the project may be the library itself. What they
+        say of it is more than its body tells, which finds groups and backends in global variables."""
+        dotted = f"{symbol.module.name}.{symbol.qualname}"
+        row = self.models.call(dotted) if symbol.cls is None else None
+        known = row is not None and (row.is_collective or row.result in _OF_RANKS)
+        return dotted if known else ""
 
     def free(self, number: int, value: Instruction) -> Val:
         distance, name = value.data
