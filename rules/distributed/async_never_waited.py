@@ -124,6 +124,24 @@ def _given_away(start: Place, place: Place, lost: Lost) -> Finding:
 
 
 INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def gather(output, tensor, group=None, async_op=False):
+    return dist.all_gather_into_tensor(output, tensor, group=group or dist.group.WORLD, async_op=async_op)
+
+def backward(grad_output, tensor, group, is_split):
+    handle = None
+    whole = tensor
+    if is_split:
+        whole = torch.empty(8, 8, device=tensor.device)
+        handle = gather(whole, tensor, group=group, async_op=True)
+    grad_weight = grad_output.t().matmul(whole.view(4, 16))  # error: MP515
+    if handle is not None:
+        handle.wait()
+    return grad_weight
+""",
     # what is in flight is read or written before the wait, on all ways or on those of some ranks
     """
 import torch
@@ -270,6 +288,29 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def gather(output, tensor, group=None, async_op=False):
+    return dist.all_gather_into_tensor(output, tensor, group=group or dist.group.WORLD, async_op=async_op)
+
+def backward(grad_output, tensor, group, is_split):
+    handle = None
+    whole = tensor
+    if is_split:
+        whole = torch.empty(8, 8, device=tensor.device)
+        handle = gather(whole, tensor, group=group, async_op=True)
+    grad_input = grad_output.sum(0)
+    if handle is not None:
+        handle.wait()
+    return grad_input, grad_output.t().matmul(whole.view(4, 16))
+
+def blocking(tensor, group):
+    whole = torch.empty(8, 8, device=tensor.device)
+    gather(whole, tensor, group=group)
+    return whole.sum()
+""",
     # every way waits, gives the handle on, needs none, or was never started
     """
 import torch.distributed as dist

@@ -15,6 +15,7 @@ from validator.flow.holders import Held, Holders, Index, argument_of
 from validator.flow.paths import Path, holds, paths_of
 from validator.flow.program import Flow, Target, Unit
 from validator.flow.queries import Place, users_of
+from validator.flow.values import BOTTOM, Val
 from validator.ir.model import Value
 from validator.models import Row
 from validator.project import Project
@@ -127,21 +128,52 @@ class Pending:
                 continue
             for o in self.flow.result(unit).vals[value.args[0]].objs:
                 row = self.flow.models.call(o[1]) if o[0] == "ext" else None
-                if row is not None and (row.starts or self._flagged(unit, value, row)):
+                if row is not None and (row.starts or self._flag(unit, value, row).is_const(True)):
                     yield Started(unit, number, row, True)
                     break
+                if row is not None:
+                    yield from self._started_through(unit, value, row, {unit})
+
+    def _started_through(self, unit: Unit, value: Value, row: Row, seen: set[Unit]) -> Iterator[Started]:
+        """The calls of a function that hands its callers' flag on to a collective, and what that gives back to them."""
+        flag = next((o[1] for o in self._flag(unit, value, row, closed=False).of("param")), None)
+        ends = [block.end[1] for block in unit.code.blocks if block.end[0] == "return"]
+        if flag is None or not any(unit.code.values[unit.root(end)] is value for end in ends):
+            return
+        mine = row._replace(
+            handle=unit.code.params[flag][0], writes=self._parameter(unit, value, row.writes or row.equal),
+            reads=self._parameter(unit, value, row.reads), equal=None,
+        )  # fmt: skip
+        for caller, call, target in self.index.sites(unit):
+            given = target.argument(flag)
+            if caller in seen or given is None or caller.code.values[call].op != "call":
+                continue
+            if given.is_const(True):
+                yield Started(caller, call, mine, True)
+            elif given.of("param"):
+                yield from self._started_through(caller, caller.code.values[call], mine, {*seen, caller})
+
+    @staticmethod
+    def _parameter(unit: Unit, value: Value, which: tuple[str, int] | None) -> tuple[str, int] | None:
+        """The parameter of a unit that it hands on as a parameter of a collective."""
+        for place, name in enumerate(value.data.names) if which is not None else ():
+            if which is not None and (name == which[0] or (name is None and place == which[1])):
+                passed = unit.code.values[unit.root(value.args[place + 1])]
+                if passed.op == "param":
+                    return passed.data[1], passed.data[0] - unit.has_receiver
+        return None
 
     @staticmethod
     def _may_start(value: Value, callee: Value, rows: frozenset[str]) -> bool:
         return "async_op" in value.data.names or callee.op == "import" or callee.data in rows or callee.op == "name"
 
-    def _flagged(self, unit: Unit, value: Value, row: Row) -> bool:
-        """Whether the flag that makes a collective asynchronous is certainly given."""
+    def _flag(self, unit: Unit, value: Value, row: Row, closed: bool = True) -> Val:
+        """The flag that makes a collective asynchronous, as it is given."""
         for place, name in enumerate(value.data.names):
             if row.handle and name == row.handle:
-                given = self.flow.close(self.flow.result(unit).vals[value.args[place + 1]], unit)
-                return given.is_const(True)
-        return False
+                given = self.flow.result(unit).vals[value.args[place + 1]]
+                return self.flow.close(given, unit) if closed else given
+        return BOTTOM
 
     @cached_property
     def fates(self) -> list[Fate]:
@@ -250,10 +282,25 @@ class Walk:
                     self.left.setdefault(at, flying)
             for following in self._ways(unit, at, again):
                 round_again = following in code.loops and following <= at
-                if (following, round_again, flying) not in seen:
-                    seen.add((following, round_again, flying))
-                    stack.append((following, 0, flying, round_again))
+                arriving = self._renamed(unit, at, following, flying)
+                if (following, round_again, arriving) not in seen:
+                    seen.add((following, round_again, arriving))
+                    stack.append((following, 0, arriving, round_again))
         return left
+
+    @staticmethod
+    def _renamed(unit: Unit, at: int, following: int, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        """What is in flight, under the variables that hold it where a block goes on to another one."""
+        code = unit.code
+        preds = [pred for pred, _ in code.blocks[following].preds]
+        phis = [n for n in code.blocks[following].values if code.values[n].op == "phi"] if at in preds else []
+        if not phis:
+            return buffers
+        found = dict.fromkeys(b._replace(path=()) if b.path and b.path[0] in phis else b for b in buffers)
+        for number in phis:
+            path = paths_of(unit).path(code.values[number].args[preds.index(at)])
+            found.update((Buffer((number,), (number,), b.written), None) for b in buffers if b.path and b.path == path)
+        return tuple(found)
 
     def _block(
         self, unit: Unit, block: int, first: int, buffers: tuple[Buffer, ...]
@@ -279,7 +326,7 @@ class Walk:
     @staticmethod
     def _renewed(unit: Unit, number: int, buffer: Buffer) -> Buffer:
         """A variable of a loop that gets its next element is not what is in flight."""
-        if not buffer.path or unit.code.values[number].op == "param":
+        if not buffer.path or unit.code.values[number].op in ("param", "phi"):
             return buffer
         keys = (step[2:-1] for step in buffer.path[1:] if isinstance(step, str) and step.startswith("[%"))
         if buffer.path[0] == number or any(f"({number}," in key for key in keys):
@@ -460,7 +507,10 @@ class Walk:
             views = paths_of(unit).path(number)[0] != number
             asks = name in _ABOUT | _GROWING or views
             return not asks and (buffer.written or writes)
-        if name in _ASKING or name in _GROWING or not buffer.written or self._starts(unit, value):
+        if name in _ASKING or name in _GROWING or not buffer.written:
+            return False
+        computes = callee.op == "attr" and name in self.flow.models.tensors["reading"]
+        if not computes and self._starts(unit, value):
             return False
         return any(self._is(unit, each, buffer) or self._is_whole(unit, each, buffer) for each in value.args[1:])
 
@@ -468,7 +518,7 @@ class Walk:
         """Whether a call is a transfer of its own, or makes something else than a tensor of its arguments."""
         for o in self.flow.result(unit).vals[value.args[0]].objs:
             row = self.flow.models.call(o[1]) if o[0] == "ext" else None
-            if row is not None:
+            if row is not None and (row.is_collective or row.starts or row.waits):
                 return True
             if o[0] == "ext" and not o[1].startswith(("torch.", "numpy.")) and "." in o[1]:
                 return True  # nobody knows when it reads
