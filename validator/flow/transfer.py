@@ -648,7 +648,7 @@ class Evaluation(Walk):
         return awaited
 
     def phi(self, number: int, value: Instruction) -> Val:
-        operands = [each for each in value.args if each != number]
+        operands = [each for each in self._arriving(value) if each != number]
         result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
@@ -684,6 +684,51 @@ class Evaluation(Walk):
             if not (base == number and added == 1 or empty):
                 return NONE
         return frozenset(counted)
+
+    def _arriving(self, value: Instruction) -> list[int]:
+        """The operands of a phi, without those of ways that no call of the program takes.
+
+        A parameter that all callers leave at None, or give the same flag, closes a way. It is asked only where the
+        operands differ in how they vary.
+        """
+        if len({self.vals[each].v for each in value.args}) < 2:
+            return list(value.args)
+        preds = self.code.blocks[value.block].preds
+        left = [
+            each for each, (pred, _) in zip(value.args, preds, strict=True) if not self._is_closed(pred, value.block)
+        ]
+        return left or list(value.args)
+
+    def _is_closed(self, block: int, following: int) -> bool:
+        """Whether no call of the unit comes from a block to the next one."""
+        ways = list(self.unit.control.arms.get(block, ()))
+        if self.code.blocks[block].end[0] == "branch":
+            ways.append((block, following))
+        for branch, way in ways:
+            _, test, then, otherwise = self.code.blocks[branch].end
+            truth = self._decided(test) if then != otherwise else None
+            if truth is not None and way == (otherwise if truth else then):
+                return True
+        return False
+
+    def _decided(self, test: int) -> bool | None:
+        """What a test of a parameter gives in every call of the unit, where that is known."""
+        value = self.code.values[test]
+        if value.op == "unary" and value.data == "Not":
+            inner = self._decided(value.args[0])
+            return None if inner is None else not inner
+        absent = value.op == "compare" and value.data in ("Is", "IsNot") and _is_none(self.code.values[value.args[1]])
+        asked = self.code.values[self.root(value.args[0] if absent else test)]
+        if asked.op != "param" or asked.data[0] == 0 and self.unit.has_receiver:
+            return None
+        given: Val = self.flow.get("argument", self.unit, asked.data[0])
+        if absent:
+            return value.data == "Is" if given.is_const(None) else None
+        constants = [o[2] for o in given.objs if o[0] == "const"]
+        if len(constants) != len(given.objs) or not constants:
+            return None
+        truths = {bool(each) for each in constants}
+        return truths.pop() if len(truths) == 1 else None
 
     def growth(self, number: int) -> int:
         """How often a list was appended to since it was bound."""
