@@ -61,6 +61,7 @@ _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
+_AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm", "tqdm.auto.tqdm"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
@@ -663,6 +664,8 @@ class Evaluation(Walk):
         causes = self.conditions(self.unit.control.choosing(value.block))
         if not causes:
             return result
+        if len({self._spans(each) for each in operands}) == 1:
+            return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
         n = _lengths_differ([self.vals[each] for each in operands], causes)
         if any(o[0] == "tensor" for o in result.objs) and apart(self.vals[each] for each in operands):
@@ -729,6 +732,15 @@ class Evaluation(Walk):
             return None
         truths = {bool(each) for each in constants}
         return truths.pop() if len(truths) == 1 else None
+
+    def _spans(self, number: int) -> int:
+        """What has as many elements as a value, before calls that only wrap it."""
+        root = self.root(number)
+        value = self.code.values[root]
+        if value.op != "call" or len(value.args) < 2 or value.data.names[0] is not None:
+            return root
+        wrapped = any(o[0] == "ext" and o[1] in _AS_LONG for o in self.vals[value.args[0]].objs)
+        return self._spans(value.args[1]) if wrapped else root
 
     def growth(self, number: int) -> int:
         """How often a list was appended to since it was bound."""

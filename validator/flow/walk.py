@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from validator.domains.spmd import NONE, Causes, only
+from validator.domains.spmd import NONE, UNIFORM, Causes, only
 from validator.flow.values import BOTTOM, Val, join2
 from validator.ir.model import Code
 from validator.ir.model import Value as Instruction
@@ -214,7 +214,9 @@ class Walk:
 
     def _decide(self, number: int, condition: Val) -> None:
         """A condition has changed: what asked for it is evaluated again if it now depends on something else."""
-        causes = only(self.depends(condition), "rank", "data", "param", "member")
+        found = self.depends(condition)
+        # what is made equal on one of its ways is believed to be equal
+        causes = NONE if UNIFORM in found else only(found, "rank", "data", "param", "member")
         for block in self.order.tests[number]:
             if causes == self.branches.get(block, NONE):
                 continue
