@@ -32,7 +32,7 @@ class Callers:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._known: dict[tuple[Unit, bool], tuple[Unit, ...]] = {}
-        self._families: dict[tuple[ClassDef, ClassDef], bool] = {}
+        self._families: dict[ClassDef, frozenset[ClassDef]] = {}
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
@@ -135,10 +135,13 @@ class Callers:
 
     def _related(self, one: ClassDef, other: ClassDef) -> bool:
         """Whether an object may be of both classes."""
-        known = self._families.get((one, other))
+        return one is other or not self._below(one).isdisjoint(self._below(other))
+
+    def _below(self, cls: ClassDef) -> frozenset[ClassDef]:
+        """A class and those that inherit from it."""
+        known = self._families.get(cls)
         if known is None:
-            known = any(other in cls.mro for cls in (one, *one.descendants()))
-            self._families[one, other] = known
+            known = self._families[cls] = frozenset((cls, *cls.descendants()))
         return known
 
 

@@ -61,7 +61,7 @@ _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
-_AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm", "tqdm.auto.tqdm"})
+_AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
@@ -739,7 +739,7 @@ class Evaluation(Walk):
         value = self.code.values[root]
         if value.op != "call" or len(value.args) < 2 or value.data.names[0] is not None:
             return root
-        wrapped = any(o[0] == "ext" and o[1] in _AS_LONG for o in self.vals[value.args[0]].objs)
+        wrapped = any(o[0] == "ext" and self.models.named(o[1]) in _AS_LONG for o in self.vals[value.args[0]].objs)
         return self._spans(value.args[1]) if wrapped else root
 
     def growth(self, number: int) -> int:
