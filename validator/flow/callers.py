@@ -7,9 +7,8 @@ module binds to another function. Such a mention is left out; what nothing speak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.flow.aside import is_test
@@ -26,6 +25,23 @@ _OF_FUNCTIONS = ("remote", "options", "bind", "__func__", "__wrapped__")
 _PARTING = frozenset({"item", "iter", "binary", "unary", "compare", "join", "more", "store_item", "unpack", "slice"})
 
 
+class Mention(NamedTuple):
+    """What the place where a name stands shows of what it may mean, whichever function is asked about.
+
+    `kind`: `text` (for `getattr`), `own` (made here), `attribute`, `global`, `variable`. `cls`: the class to whose
+    objects an attribute belongs, or that a global name is; `symbol`: what the name, or the owner of an attribute, is
+    known to mean; `is_taken`: whether it is called or handed on.
+    """
+
+    caller: Unit
+    kind: str
+    name: str
+    is_taken: bool = True
+    cls: ClassDef | None = None
+    symbol: Symbol | None = None
+    owner: str = ""  # the instruction that gives the owner of an attribute
+
+
 class Callers:
     """The callers of the units of one project."""
 
@@ -33,6 +49,7 @@ class Callers:
         self.flow = flow
         self._known: dict[tuple[Unit, bool], tuple[Unit, ...]] = {}
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
+        self._mentions: dict[str, list[Mention]] = {}
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
@@ -43,80 +60,74 @@ class Callers:
 
     def is_spoken_of(self, unit: Unit) -> bool:
         """Whether its name stands anywhere at all outside of tests."""
-        return unit.code.kind == "lambda" or any(True for _ in self._naming(unit, False))
-
-    def _naming(self, unit: Unit, tests: bool) -> Iterator[Unit]:
-        """The units in which its name stands."""
-        tests = tests or is_test(unit.path)
-        return (each for each in self.flow.mentions.naming(*called(unit)) if tests or not is_test(each.path))
+        inside = is_test(unit.path)
+        speaking = self.flow.mentions.naming(*called(unit))
+        return unit.code.kind == "lambda" or any(inside or not is_test(each.path) for each in speaking)
 
     def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
-        names = called(unit)
+        tests = tests or is_test(unit.path)
+        makes, a_property = unit.name in _MAKING, unit.method is not None and unit.method.facts.is_property
         found = {
-            caller: None
-            for caller in self._naming(unit, tests)
-            if any(self._may_mean(unit, caller, number) for number in self._standing(caller, names))
+            mention.caller: None
+            for name in called(unit)
+            for mention in self._mentioned(name)
+            if (mention.is_taken or a_property) and self._may_mean(unit, makes, mention)
         }
+        callers = [each for each in found if tests or not is_test(each.path)]
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
-            found.update(dict.fromkeys(self.flow.units(below)))
+            callers += self.flow.units(below)
         if unit.outer is not None and unit.code.kind == "lambda":
-            found[unit.outer] = None
-        return found
+            callers.append(unit.outer)
+        return dict.fromkeys(sorted(dict.fromkeys(callers), key=lambda each: each.place))
 
-    def _standing(self, caller: Unit, names: list[str]) -> list[int]:
-        return [number for name in self.flow.mentions.also(names) for number in caller.named.get(name, ())]
+    # -- mentions ------------------------------------------------------------------------------------------
 
-    def _may_mean(self, unit: Unit, caller: Unit, number: int) -> bool:
-        """Whether a mention of its name may run the unit, or make objects of its class."""
-        value = caller.code.values[number]
+    def _mentioned(self, name: str) -> list[Mention]:
+        """Where a name stands for something that may be a function or a class."""
+        known = self._mentions.get(name)
+        if known is None:
+            names = self.flow.mentions.also((name,))
+            found = (
+                self._mention(caller, number)
+                for caller in self.flow.mentions.naming(name)
+                for each in names
+                for number in caller.named.get(each, ())
+            )
+            known = self._mentions[name] = [mention for mention in found if mention is not None]
+        return known
+
+    def _mention(self, caller: Unit, number: int) -> Mention | None:
+        """What one place shows; None where it can be no function."""
+        values = caller.code.values
+        value = values[number]
         if value.op == "const":
-            return "getattr" in caller.named
+            return Mention(caller, "text", value.data) if "getattr" in caller.named else None
         if value.op == "closure":
-            return caller is unit.outer
-        users = [caller.code.values[user] for user in caller.users.get(number, ())]
+            return Mention(caller, "own", value.data)
+        users = [values[user] for user in caller.users.get(number, ())]
         if value.op == "attr":
-            return (_is_property(unit) or is_taken(users)) and self._may_be_attribute(unit, caller, value)
-        if is_method(unit) and unit.name not in _MAKING:
-            return value.op == "param"
-        if value.op == "import":
-            return not all(user.op.startswith("store_") for user in users)
+            return self._attribute(caller, value, is_taken(users))
         if value.op == "name":
-            return self._is_meant(unit, self.flow.symbol(caller, value))
-        return value.op == "param" or caller.module is unit.module or str(value.data[1]) in caller.module.facts.names
+            symbol = self.flow.symbol(caller, value)
+            cls = symbol if isinstance(symbol, ClassDef) else None
+            return None if isinstance(symbol, External | Module) else Mention(
+                caller, "global", value.data, cls=cls, symbol=symbol
+            )  # fmt: skip
+        if value.op == "import" and all(user.op.startswith("store_") for user in users):
+            return None
+        return Mention(caller, value.op, str(value.data[1]))
 
-    def _is_meant(self, unit: Unit, symbol: Symbol | object) -> bool:
-        """Whether what a global name stands for may be the unit."""
-        if isinstance(symbol, Method):
-            return symbol is unit.method or unit.cls is not None and unit.name in _MAKING
-        if isinstance(symbol, ClassDef):
-            return unit.cls is not None and self._related(symbol, unit.cls)
-        return not isinstance(symbol, External | Module)
-
-    def _may_be_attribute(self, unit: Unit, caller: Unit, value: Value) -> bool:
+    def _attribute(self, caller: Unit, value: Value, taken: bool) -> Mention | None:
         owner = caller.code.values[caller.root(value.args[0])]
         if owner.op in _BUILT:
-            return False
-        if owner.op in ("name", "import"):
-            symbol = self.flow.symbol(caller, owner)
-            if isinstance(symbol, External):
-                return False
-            if isinstance(symbol, ClassDef):
-                return unit.cls is not None and self._related(symbol, unit.cls)
-            if isinstance(symbol, Module):
-                return not is_method(unit) or unit.name in _MAKING
-        made = self._made_class(caller, owner)
-        if made is not None:
-            return unit.cls is not None and self._related(made, unit.cls) or self._stores(made, value.data)
-        if is_method(unit) and unit.name not in _MAKING:
-            cls = _receiver_class(caller, owner)
-            return cls is None or unit.cls is None or self._related(cls, unit.cls) or self._stores(cls, value.data)
-        # Functions and classes are attributes of modules; of other things where something makes them that.
-        return owner.op in ("name", "import", "attr") or value.data in self._attributes
-
-    def _stores(self, cls: ClassDef, name: str) -> bool:
-        """Whether objects of a class keep something else under the name of a method."""
-        return any(writer.cls is None or self._related(writer.cls, cls) for writer in self.flow.writers(name))
+            return None
+        symbol = self.flow.symbol(caller, owner) if owner.op in ("name", "import") else None
+        if isinstance(symbol, External):
+            return None
+        cls = symbol if isinstance(symbol, ClassDef) else self._made_class(caller, owner)
+        cls = cls or _receiver_class(caller, owner)
+        return Mention(caller, "attribute", value.data, taken, cls, symbol, owner.op)
 
     def _made_class(self, caller: Unit, owner: Value) -> ClassDef | None:
         """The class whose object a call makes here."""
@@ -125,6 +136,40 @@ class Callers:
         callee = caller.code.values[owner.args[0]]
         symbol = self.flow.symbol(caller, callee) if callee.op in ("name", "import") else None
         return symbol if isinstance(symbol, ClassDef) else None
+
+    # -- what they may mean --------------------------------------------------------------------------------
+
+    def _may_mean(self, unit: Unit, makes: bool, mention: Mention) -> bool:
+        """Whether a mention of its name may run the unit, or make objects of its class (where it `makes` them)."""
+        kind = mention.kind
+        if kind == "text":
+            return True
+        if kind == "own":
+            return mention.caller is unit.outer
+        method = is_method(unit) and not makes
+        if kind == "attribute":
+            return self._may_be_attribute(unit, method, mention)
+        if method:
+            return kind == "param"
+        if kind == "global":
+            if mention.cls is not None:
+                return unit.cls is not None and self._related(mention.cls, unit.cls)
+            return not isinstance(mention.symbol, Method) or mention.symbol is unit.method or makes
+        here = mention.caller.module
+        return kind in ("param", "import") or here is unit.module or mention.name in here.facts.names
+
+    def _may_be_attribute(self, unit: Unit, method: bool, mention: Mention) -> bool:
+        if isinstance(mention.symbol, Module):
+            return not method
+        if mention.cls is not None:
+            related = unit.cls is not None and self._related(mention.cls, unit.cls)
+            return related or method and unit.cls is None or self._stores(mention.cls, mention.name)
+        # Functions and classes are attributes of modules; of other things where something makes them that.
+        return method or mention.owner in ("name", "import", "attr") or mention.name in self._attributes
+
+    def _stores(self, cls: ClassDef, name: str) -> bool:
+        """Whether objects of a class keep something else under the name of a method."""
+        return any(writer.cls is None or self._related(writer.cls, cls) for writer in self.flow.writers(name))
 
     @cached_property
     def _attributes(self) -> frozenset[str]:
@@ -154,10 +199,6 @@ def called(unit: Unit) -> list[str]:
 
 def is_method(unit: Unit) -> bool:
     return unit.outer is not None and unit.outer.code.kind == "class"
-
-
-def _is_property(unit: Unit) -> bool:
-    return unit.method is not None and unit.method.facts.is_property
 
 
 def is_taken(users: list[Value]) -> bool:
