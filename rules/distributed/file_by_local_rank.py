@@ -78,6 +78,30 @@ def _teller(access: Access) -> Place:
 
 
 INCORRECT = [
+    # folders, links, texts that are put together by `%` and `format`, methods of libraries that write
+    """
+import os
+import shutil
+import joblib
+
+def two(index):
+    return f"{index:0>2d}"
+
+class Engine:
+    def __init__(self):
+        self.local_rank = int(os.environ["LOCAL_RANK"])
+
+    def use_node_local_storage(self):
+        return False
+
+    def save(self, folder, swap, state, frame):
+        self.use_node_local_storage()
+        own = "rank" + two(self.local_rank)
+        shutil.copytree(swap, os.path.join(folder, "offloaded", own))  # error: MP582
+        joblib.dump(state, "{}/state_{}.pkl".format(folder, self.local_rank))  # error: MP582
+        joblib.dump(state, "%s/state-%d.pkl" % (folder, self.local_rank))  # error: MP582
+        frame.to_parquet(f"{folder}/rollouts_{self.local_rank}.parquet")  # error: MP582
+""",
     """
 import os
 import torch
@@ -111,6 +135,24 @@ class Trainer:
 ]
 
 CORRECT = [
+    """
+import os
+import shutil
+import joblib
+import torch.distributed as dist
+
+class Engine:
+    def __init__(self):
+        self.local_rank = int(os.environ["LOCAL_RANK"])
+        self.rank = dist.get_rank()
+
+    def save(self, folder, swap, state, frame):
+        shutil.copytree(swap, os.path.join(folder, "offloaded", f"rank{self.rank}"))
+        shutil.copytree(swap, f"/tmp/swap_{self.local_rank}")
+        joblib.dump(state, "{}/state_{}.pkl".format(folder, self.rank))
+        joblib.dump(state, "%s/state-%d-%d.pkl" % (folder, self.rank, self.local_rank))
+        frame.to_parquet(f"{folder}/rollouts_{self.rank}.parquet")
+""",
     """
 import os
 import torch

@@ -96,6 +96,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             or not access.name
             or access.apart
             or (called and called.targets)
+            or place.method == "save_pretrained"  # of models that are whole on each rank: below
         ):
             continue
         guarded = only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words)

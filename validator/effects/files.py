@@ -6,6 +6,7 @@ removes what all ask for, with no collective between, the quick rank changes the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -146,6 +147,8 @@ class Access(NamedTuple):
         return frozenset(c for p in self.path for c in p.apart)
 
 
+_PERCENT = re.compile(r"%[-+ #0-9.]*[a-z]")
+_BRACES = re.compile(r"\{[^{}]*\}")
 _WRITING = frozenset({"write_text", "write_bytes"})
 
 
@@ -181,7 +184,8 @@ class Files:
         """The names of what reads and writes files."""
         rows = self.flow.models.calls.values()
         named = {row.name for row in rows if row.loads is not None or row.saves is not None}
-        return sorted(named | _WRITING | self.flow.models.files["reads_methods"])
+        files = self.flow.models.files
+        return sorted(named | _WRITING | files["reads_methods"] | files["saves_methods"])
 
     def _own(self, unit: Unit) -> Iterator[Access]:
         for number, value in enumerate(unit.code.values):
@@ -206,7 +210,11 @@ class Files:
                 yield "write" if wrote else "append" if "a" in str(letters or "") else "read", path
                 return
         receiver = place.receiver
-        if receiver is not None and place.method in _WRITING:
+        if receiver is not None and place.method in models.files["saves_methods"]:
+            first = next((n for n in place.value.data.names if n is None or n not in ("*", "**")), "*")
+            if first is None and not self.queries.targets(place):
+                yield "write", place.operand(1)
+        elif receiver is not None and place.method in _WRITING:
             yield "write", receiver
         elif receiver is not None and place.method in models.files["reads_methods"]:
             yield "read", receiver
@@ -253,6 +261,15 @@ class Files:
         """The functions whose paths are being made out."""
         return []
 
+    def _formatted(self, texts: list[str], parts: list[Place]) -> list[Piece]:
+        """A text with values put between its parts; in any order where the text names them."""
+        found: list[Piece] = []
+        for i, text in enumerate(texts):
+            found += [Piece("text", text)] if text else []
+            if i + 1 < len(texts):
+                found += self._pieces(parts[i]) if i < len(parts) else [_ANY]
+        return found
+
     def _pieces(self, place: Place) -> list[Piece]:
         place = place.root
         value, val = place.value, place.val
@@ -261,6 +278,15 @@ class Files:
             return [Piece("text", constant)]
         if value.op == "join":
             return [p for i in range(len(value.args)) for p in self._pieces(place.operand(i))]
+        if value.op == "binary" and value.data == "Mod" and isinstance(place.operand(0).val.constant(), str):
+            given = place.operand(1).root
+            parts = [given.operand(i) for i in range(len(given.value.args))] if given.value.op == "tuple" else [given]
+            return self._formatted(_PERCENT.split(str(place.operand(0).val.constant())), parts)
+        if value.op == "call" and place.method == "format" and place.receiver is not None:
+            text = place.receiver.val.constant()
+            if isinstance(text, str):
+                parts = [place.operand(i) for i in range(1, len(value.args))]
+                return self._formatted(_BRACES.split(text), parts)
         if value.op == "binary" and value.data in ("Add", "Div"):
             between = [_SLASH] if value.data == "Div" else []
             return [*self._pieces(place.operand(0)), *between, *self._pieces(place.operand(1))]

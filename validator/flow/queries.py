@@ -6,7 +6,7 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef
@@ -146,8 +146,9 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> Iterator[str]:
-        """The names and texts of which an expression is made; they rank candidates and prove nothing."""
-        for place in self.sources:
+        """The names and texts of which an expression is made; they rank candidates and prove nothing. What the calls
+        are about that may have changed an object before is none of them."""
+        for place in self._made_of(lambda value: value.args[:1] if value.op == "mut" else value.args):
             value = place.value
             if value.op in ("attr", "name", "const") and isinstance(value.data, str):
                 yield value.data
@@ -157,11 +158,14 @@ class Place(NamedTuple):
     @property
     def sources(self) -> Iterator[Place]:
         """The values of the unit from which this one is computed, itself among them."""
+        return self._made_of(lambda value: value.args)
+
+    def _made_of(self, parts: Callable[[Value], tuple[int, ...]]) -> Iterator[Place]:
         values, stack, seen = self.unit.code.values, [self.number], {self.number}
         while stack:
             number = stack.pop()
             yield self._replace(number=number)
-            for part in values[number].args:
+            for part in parts(values[number]):
                 if part >= 0 and part not in seen:
                     seen.add(part)
                     stack.append(part)

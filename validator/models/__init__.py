@@ -47,7 +47,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 `[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
 receiver is. `[steps]`: methods that place their receiver, with the step, and the one to take where they are called with
 False. `[dtypes]`: floating-point types, `half` and `full`.
-`[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver.
+`[files]`: what asks for files and what makes or removes them, the path being the first argument or the receiver;
+`saves_methods`: methods of libraries that write to the path that is their first argument.
 `[failures]`: what may fail on one rank while the others go on. `own`: exceptions that by their nature happen to one
 rank; `alike`: those below them that all ranks see alike; `computing`: collectives that also compute, and so may run out
 of memory before they are issued. `[raises]`, by exception: calls that may raise it on one rank; `[raises_of_data]`:
