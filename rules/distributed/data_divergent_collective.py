@@ -5,7 +5,9 @@ What it does
     input that some samples lack (`images is not None`), what a tensor holds that no collective has reduced (`.item()`,
     `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the batch, the clock,
     how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
-    or remove while others still look for it, how many micro-batches a rank makes of its own tokens. Values that a
+    or remove while others still look for it, how many micro-batches a rank makes of its own tokens. What the function
+    itself reduces or gathers over ranks differs between them before it does: a test of it that leaves that collective
+    out is reported as a warning. Values that a
     collective has made equal on all ranks before the test do not count, nor does what a method with the name of a
     collective gives (`self.strategy.all_reduce(count)`) where its class is not known and it names no group, nor do
     files that merely lie on storage, which counts as shared.
@@ -35,6 +37,51 @@ HELP = (
 )
 
 INCORRECT = [
+    # tested before it is reduced
+    """
+import torch
+import torch.distributed as dist
+
+class Overflow:
+    def __init__(self, params, group):
+        self.params, self.group = params, group
+        self.found = torch.zeros(1)
+
+    def own(self):
+        for param in self.params:
+            if param.grad is not None and not torch.isfinite(param.grad).all():
+                return True
+        return False
+
+    def check(self):
+        overflow = self.own()
+        if overflow:  # error: MP502
+            return True
+        flag = torch.cuda.ByteTensor([overflow])
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.group)
+        return bool(flag[0].item())
+
+    def step(self, optimizer):
+        if self.found.item():  # error: MP502
+            return False
+        dist.all_reduce(self.found, op=dist.ReduceOp.MAX, group=self.group)
+        optimizer.step()
+        return True
+
+def stop(accelerator, score, best):
+    better = score > best
+    if better:  # error: MP502
+        return False
+    flag = torch.tensor(int(better), device=accelerator.device)
+    return accelerator.gather(flag).sum().item() == 0
+
+def clip(norm, group):
+    if not torch.isfinite(norm):  # error: MP502
+        return None
+    total = norm**2
+    dist.all_reduce(total, group=group)
+    return total.sqrt()
+""",
     """
 from accelerate.utils import gather_object
 
@@ -203,6 +250,59 @@ class Trainer:
 ]
 
 CORRECT = [
+    # what is reduced is tested behind that; whether it is there or has elements, and what else is reduced, is alike
+    """
+import torch
+import torch.distributed as dist
+
+class Overflow:
+    def __init__(self, group):
+        self.group = group
+        self.found = torch.zeros(1)
+
+    def check(self, overflow):
+        flag = torch.cuda.ByteTensor([overflow])
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.group)
+        if overflow:
+            print("overflow")
+        return bool(flag[0].item())
+
+    def step(self, optimizer):
+        dist.all_reduce(self.found, op=dist.ReduceOp.MAX, group=self.group)
+        if self.found.item():
+            return False
+        optimizer.step()
+        return True
+
+def flat(grads, group):
+    if not grads:
+        return
+    joined = torch.cat([grad.view(-1) for grad in grads])
+    dist.all_reduce(joined, group=group)
+
+def optional(value, step, every, group):
+    if value is None or value.numel() == 0 or step % every:
+        return
+    dist.all_reduce(value, group=group)
+    dist.all_reduce(torch.tensor([step, every]), group=group)
+
+def alone(done, world_size):
+    for _ in range(8):
+        if world_size == 1:
+            if done.item():
+                break
+        else:
+            dist.all_reduce(done)
+            if done.item() == world_size:
+                break
+
+def from_root(path):
+    if path == "":
+        return None
+    box = [path]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+""",
     """
 import torch
 import torch.distributed as dist

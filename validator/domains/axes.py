@@ -15,6 +15,7 @@ WORLD = "world"
 NODE = "node"  # which host; LOCAL: which process of a host
 LOCAL = "local"
 UNKNOWN = "?"
+REDUCED = "reduced"  # no axis: the group, whichever it is, of the collective that reduces a value
 
 Axes = frozenset[str]
 WHOLE: Axes = frozenset({WORLD})

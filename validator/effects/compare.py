@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.domains.axes import UNKNOWN, WORLD, axes_of, meets
+from validator.domains.axes import REDUCED, UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
 from validator.effects.keys import Assumed, Key, assume, holding
+from validator.effects.reduced import place_of
 from validator.effects.trace import (
     BREAK,
     NEXT,
@@ -53,6 +54,8 @@ def sees(op: Issued, causes: Causes) -> bool:
     axes = op.axes
     if any(cause.kind == "failure" for cause in causes):
         return True  # one rank alone: whatever the group, the others of it wait
+    if any(cause.axis == REDUCED and cause.facet == place_of(op.path, op.at) for cause in causes):
+        return True
     if UNKNOWN in axes:
         hinted = axes_of(op.group) - {WORLD}
         if not hinted:

@@ -11,10 +11,11 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
-from validator.domains.spmd import Cause, Causes, only
+from validator.domains.spmd import UNIFORM, Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.exceptions import FAILURE
 from validator.effects.keys import Key, assume
+from validator.effects.reduced import reduced
 from validator.effects.trace import (
     BREAK,
     NEXT,
@@ -40,6 +41,8 @@ from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
 from validator.project import Project
 
+# Comparisons of a number of ranks that tell whether there is one, and on which way.
+_ONE = {("Eq", 1): True, ("LtE", 1): True, ("Lt", 2): True, ("NotEq", 1): False, ("Gt", 1): False, ("GtE", 2): False}
 _LEAVING = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}
 
 
@@ -263,7 +266,9 @@ class Divergences:
             tracer.forks, key=lambda row: (row[0].about.at if row[0].about else (0,), place[id(row[0])])
         ):
             causes = varying(frame.causes(fork.causes, self.flow))
-            if not causes or id(fork) in balanced:
+            if first and fork.about is not None and not self._is_known(fork, frame):
+                causes |= reduced(self.flow, unit).tested(unit.code.blocks[fork.block].end[1])
+            if not causes or id(fork) in balanced or self._is_alone(unit, fork.block):
                 continue
             if not first and not any(c.kind == "param" for c in fork.causes):
                 continue  # judged already: it does not depend on what is passed
@@ -281,6 +286,24 @@ class Divergences:
             causes = varying(frame.causes(repeat.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in repeat.causes)):
                 yield from self._loop(unit, repeat, causes, frame)
+
+    def _is_alone(self, unit: Unit, block: int) -> bool:
+        """Whether a branch stands where there is one rank only (`if world_size == 1:`)."""
+        names = self.flow.models.likely
+        for branch, way in unit.control.settled(block):
+            end = unit.code.blocks[branch].end
+            test = Place(self.flow, unit, end[1]).origin
+            if test.value.op != "compare" or (test.value.data, test.operand(1).val.constant()) not in _ONE:
+                continue
+            size = test.operand(0)
+            counts = bool(size.val.of("size")) or size.hint in names["sizes"] | names["worlds"]
+            if counts and _ONE[test.value.data, test.operand(1).val.constant()] is (way == end[2]):
+                return True
+        return False
+
+    def _is_known(self, fork: Fork, frame: Frame) -> bool:
+        """Whether a condition is known to be the same on all ranks."""
+        return UNIFORM in frame.causes(fork.causes, self.flow)
 
     def _branch(self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame) -> Divergence | None:
         shared = self._assumptions(unit, fork.block, frame)
