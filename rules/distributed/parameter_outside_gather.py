@@ -4,12 +4,15 @@ What it does
     Reports what is done with the contents of a parameter (`norm()`, `copy_()`, `clone()`, `.item()`, a collective) of a
     model that is made under `deepspeed.zero.Init()` or handed to `deepspeed.initialize` with stage 3, outside of
     `deepspeed.zero.GatheredParameters`. Where the stage is an option (the project gathers parameters elsewhere), also
-    in code about DeepSpeed that gets the model from its caller, as a warning. Silent inside of other context managers,
+    in code about DeepSpeed that gets the model from its caller, as a warning. Reports writes to gathered parameters
+    where the context manager throws them away: `GatheredParameters` without `modifier_rank`, `summon_full_params` of
+    FSDP with `writeback=False`. Silent inside of other context managers,
     which may gather too, and behind tests of the stage.
 
 Why is this bad
     Between uses such a parameter is empty: its norm is 0, a clone has no elements, and what is written to it is gone
-    when the next layer gathers it. Nothing raises.
+    when the next layer gathers it. Nothing raises. What is gathered to be read is dropped when it is left: each rank
+    goes on with the shard that it had.
 
 References
     https://deepspeed.readthedocs.io/en/latest/zero3.html#deepspeed.zero.GatheredParameters
@@ -21,22 +24,25 @@ import re
 from collections.abc import Iterator
 
 from validator.domains.placement import SHARDING, may, mostly
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.given import is_idle
-from validator.flow.paths import ELEMENT
+from validator.flow.paths import ELEMENT, Path
 from validator.flow.placed import members, whole
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP571", "parameter-outside-gather", "warning", "0.1.0", tokens=("zero",))
+RULE = Rule(
+    "MP571", "parameter-outside-gather", "warning", "0.1.0", tokens=("zero", "summon_full_params", "GatheredParameters")
+)
 
 _CONTENTS = (
     "norm", "sum", "mean", "max", "min", "std", "item", "tolist", "numpy", "clone", "copy_", "fill_", "zero_",
     "normal_", "uniform_", "mul_", "add_", "div_", "sub_", "lerp_", "clamp_", "isnan",
 )  # fmt: skip
+_NO_WRITES = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "_"})
 _MEMBERS = frozenset({".parameters()", ".named_parameters()"})
 # What a test that leaves parameters whole speaks of: the stage, the engine, what ZeRO-3 notes on a parameter.
 _STAGE = re.compile(r"stage|zero|deepspeed|(^|_)ds(_|$)|fsdp|backend|engine_type", re.IGNORECASE)
@@ -45,6 +51,7 @@ _ELSEWHERE = (*(SHARDING - {"deepspeed", "zero3"}), "ddp", "tp", "whole", "local
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
+    yield from _thrown_away(queries)
     optional = any(not is_aside(call.unit.path) for call in queries.named("GatheredParameters"))
     about = _about_deepspeed(queries) if optional else frozenset()
     for call, tensor in _uses(queries):
@@ -67,6 +74,83 @@ def check_project(project: Project) -> Iterator[Finding]:
             help=f"put it into `with deepspeed.zero.GatheredParameters([{tensor.root.text}], modifier_rank=…):`",
             context=f"{call.unit.qualname}:{call.text}",
         )
+
+
+def _thrown_away(queries: Queries) -> Iterator[Finding]:
+    """Writes to parameters inside a context manager that gathers them and then takes back what it had."""
+    models = queries.flow.models
+    rows = [row for row in models.calls.values() if row.gathers is not None]
+    for unit in queries.mentioning(*{row.name for row in rows}):
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            written = _written(place)
+            for tensor in written if value.op in ("call", "store_item", "store_attr", "mut") else ():
+                manager = next(
+                    (m for m in (Place(queries.flow, unit, n) for n in unit.managers(number)) if _drops(m, tensor)),
+                    None,
+                )
+                if manager is not None and not is_aside(unit.path):
+                    keeps = next(row.keeps for row in rows if row.name == manager.method)
+                    yield RULE.finding(
+                        unit.path,
+                        place.at,
+                        f"`{place.text}` in `{unit.qualname}` writes to a parameter inside of `{manager.method}`, which"
+                        " throws away what is written to it: each rank goes on with its old shard",
+                        help=f"pass `{keeps[0] if keeps else ''}` (DeepSpeed: the rank whose values all take over)",
+                        related=[Related(unit.path, manager.at[0], "gathered here, to be read only")],
+                        context=f"{unit.qualname}:{place.text}",
+                    )
+
+
+def _written(place: Place) -> list[Place]:
+    """The tensors that a call or a statement writes in place."""
+    value = place.value
+    if value.op == "store_item" or value.op == "store_attr" and value.data == "data":
+        return [place.operand(0)]
+    if value.op != "call":
+        return []
+    name, receiver = place.method, place.receiver
+    writes = name.endswith("_") and not name.endswith("__") and name not in _NO_WRITES
+    if writes and any(o[0] == "ext" and str(o[1]).startswith("torch.nn.init.") for o in place.operand(0).val.objs):
+        return [place.operand(1)] if len(value.args) > 1 else []
+    if writes and receiver is not None and not place.result.sites.get(place.number):
+        return [receiver]
+    rows = [operation.row for operation in place.operations]
+    which = [row.writes or row.equal for row in rows if row.root is None]  # the root only reads
+    return [tensor for each in which if each and (tensor := place.argument(*each)) is not None]
+
+
+def _drops(manager: Place, tensor: Place) -> bool:
+    """Whether a context manager gathers a tensor and keeps nothing of what is written to it."""
+    made = manager.origin
+    if made.value.op != "call":
+        return False
+    models = made.flow.models
+    row = next((r for o in made.operand(0).val.of("ext") if (r := models.call(o[1])) and r.gathers), None)
+    if row is None or row.gathers is None or row.keeps is None or "**" in made.value.data.names:
+        return False
+    told = made.argument(*row.keeps)
+    known = told.closed if told is not None else None
+    kept = row.kept if known is None else not (known.is_const(None) or known.is_const(False))
+    gathered = made.argument(*row.gathers)
+    if kept or gathered is None or made.unit is not tensor.unit:
+        return False
+    path = whole(tensor)
+    return ".grad" not in path and any(path[: len(each)] == each for each in _gathered(gathered))
+
+
+def _gathered(place: Place) -> Iterator[Path]:
+    """The paths of what is gathered: a parameter, the elements of a list, all that belongs to a module."""
+    place = place.root
+    if place.value.op in ("list", "tuple"):
+        for i in range(len(place.value.args)):
+            yield from _gathered(place.operand(i))
+        return
+    path = whole(place)
+    members = next((i for i, step in enumerate(path) if step in _MEMBERS), None)
+    found = path if members is None else path[:members]
+    if found:
+        yield found
 
 
 def _uses(queries: Queries) -> Iterator[tuple[Place, Place]]:
@@ -123,6 +207,32 @@ def _managed(call: Place) -> bool:
 
 
 INCORRECT = [
+    # gathered to be read, but written
+    """
+import deepspeed
+import torch
+import torch.distributed as dist
+from accelerate.utils import GatheredParameters
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def init(layer, other):
+    params = [layer.weight, layer.bias]
+    with deepspeed.zero.GatheredParameters(params, modifier_rank=None):
+        if dist.get_rank() == 0:
+            torch.nn.init.normal_(layer.weight)  # error: MP571
+            layer.bias.data += 1  # error: MP571
+    with deepspeed.zero.GatheredParameters(other.weight):
+        other.weight.data[-4:] = 0  # error: MP571
+
+def noise(model, scale):
+    with torch.no_grad(), GatheredParameters(list(model.parameters())):
+        for name, param in model.named_parameters():
+            param.add_(torch.randn_like(param) * scale)  # error: MP571
+
+def scale(model):
+    with FSDP.summon_full_params(model, writeback=False):
+        model.head.weight.data.mul_(0.5)  # error: MP571
+""",
     """
 import deepspeed
 import torch
@@ -181,6 +291,31 @@ class Actor:
 ]
 
 CORRECT = [
+    # gathered to be read, or by the rank whose values all take over; what is written is another tensor
+    """
+import deepspeed
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def init(layer, rank):
+    with deepspeed.zero.GatheredParameters([layer.weight, layer.bias], modifier_rank=rank):
+        if dist.get_rank() == 0:
+            torch.nn.init.normal_(layer.weight)
+            layer.bias.data.zero_()
+
+def read(model, out, shadow):
+    with torch.no_grad(), deepspeed.zero.GatheredParameters(list(model.parameters())):
+        for name, param in model.named_parameters():
+            out[name] = param.detach().clone()
+            out[name].mul_(2)
+            shadow[name].copy_(param)
+            param.grad.zero_()
+
+def scale(model):
+    with FSDP.summon_full_params(model):
+        model.head.weight.data.mul_(0.5)
+""",
     # the stage is an option: asked for, or gathered
     """
 import deepspeed
@@ -198,7 +333,7 @@ class Strategy:
             if self.stage != 3:
                 other.data.copy_((1 - beta) * param.data + beta * other.data)
             else:
-                with deepspeed.zero.GatheredParameters([param, other]):
+                with deepspeed.zero.GatheredParameters([param, other], modifier_rank=0):
                     other.data.copy_((1 - beta) * param.data + beta * other.data)
 
     def sync(self, model, group):

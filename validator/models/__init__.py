@@ -28,6 +28,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   [parameter, position]`: of a call that makes or seeds a generator (its result, its receiver).
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
+- `gathers = [parameter, position]`: of a context manager inside which sharded parameters are whole: which. What is
+  written there is kept where the argument `keeps` is not None or False; `kept`: whether it is where none is passed.
 - `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives`);
   `result = "ran"`: what that returns; `result = "each"`: a list of the arguments.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
@@ -121,6 +123,9 @@ class Row(NamedTuple):
     alike: tuple[str, int] | None = None
     into: tuple[str, int] | None = None
     operation: tuple[str, int] | None = None
+    gathers: tuple[str, int] | None = None
+    keeps: tuple[str, int] | None = None
+    kept: bool = False
     runs: tuple[str, int] | None = None
     gives: tuple[str, int] | None = None
 
