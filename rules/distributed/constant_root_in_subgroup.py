@@ -160,10 +160,16 @@ def _of_constant(root: Given, group: Given) -> _Wrong | None:
 
 
 def _counted(root: Given, group: Given) -> _Wrong | None:
-    axes = _counted_inside(root.closed)
-    if axes is not None and all(_is_part(o) for o in group.closed.objs - {NONE_OBJ}):
-        return _Wrong("a rank counted inside a group, where a rank of the job is asked for", group.spanned[1])
-    return None
+    if _counted_inside(root.closed) is None:
+        return None
+    why = "a rank counted inside a group, where a rank of the job is asked for"
+    known = group.closed.objs - {NONE_OBJ}
+    parts = known - {TOP}
+    if known and all(_is_part(o) for o in known):
+        return _Wrong(why, group.spanned[1])
+    axes, _ = group.spanned
+    named = bool(axes) and not axes & {"world", "?"} and not any(o[0] == "group" for o in parts)
+    return _Wrong(why, False) if named or parts and all(_is_part(o) for o in parts) else None
 
 
 def _outside(group: Given, number: int) -> _Wrong | None:

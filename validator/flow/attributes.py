@@ -106,6 +106,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return _of_mesh(o, name)
     if kind == "size":
         return Val()
+    if kind == "group":
+        return obj("group method", Val(frozenset({o})), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":
         return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
     if kind in ("unit", "bound", "remote") and name == "remote":

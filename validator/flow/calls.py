@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
-from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension
+from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension, of_parallelism
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.placement import (
     PLAIN,
@@ -180,6 +180,8 @@ class Calling:
             return self._remote(number, o[1], arguments)
         if kind == "mesh method":
             return self._mesh_method(o, arguments)
+        if kind == "group method":
+            return _of_group(o[1], o[2])
         return BOTTOM if kind in ("top", "param", "const") else UNKNOWN
 
     def _call_unit(self, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
@@ -433,7 +435,11 @@ class Calling:
             return Val()
         if dotted == "len" or name in ("numel", "size") or (name == "len" and not dotted):
             inner = arguments[0][1] if arguments and not receiver.objs and dotted else receiver
-            return Val(v=(arguments[0][1] if dotted == "len" and arguments else inner).n)
+            ranks = beside(arguments[0][1], "counted") if dotted == "len" and arguments else NONE
+            return Val(
+                frozenset(("size", o[1]) for o in ranks),
+                (arguments[0][1] if dotted == "len" and arguments else inner).n,
+            )
         n: Causes = NONE
         settled = False
         objs: frozenset[Obj] = frozenset()
@@ -682,7 +688,8 @@ class Calling:
         apart = frozenset({Cause("member", UNKNOWN_AXIS)}) if axes != WHOLE else NONE
         asked = frozenset().union(*(v.v for n, v in arguments[1:])) if word == "job rank" else NONE
         number = Val(frozenset({("ordinal", "job", WHOLE)}), apart | asked)
-        return number if word == "job rank" else Val(sequence(number).objs, apart)
+        counted = ("counted", self._group(row, arguments))
+        return number if word == "job rank" else Val(sequence(number).objs | {counted}, apart)
 
     def _axes(self, row: Row, arguments: Arguments) -> Axes:
         axes = frozenset(row.axes)
@@ -801,6 +808,8 @@ class Calling:
             return Val(v=rank(axes, sure=True))
         if name == "get_group" and arguments and isinstance(dimension := arguments[0][1].constant(), str):
             return group_of(frozenset({of_dimension(dimension)}))
+        if name in ("size", "rank") and not arguments and (axes := of_parallelism(self._asked(value))):
+            return _of_group(group_of(axes), name, sure=False)
         if name in _GATHERING:
             return self._gathered(value, arguments)
         if name in _NAMED:
@@ -813,6 +822,11 @@ class Calling:
         if name in self.models.same_methods or name in ("numel", "size", "dim"):
             return self._same(name, arguments, receiver)
         return Val(frozenset({("top",)}), self._derived([(None, receiver), *arguments]), state=frozenset({"?"}))
+
+    def _asked(self, value: Instruction) -> str:
+        """The name of the object on which a method is called."""
+        callee = self.at.code.values[value.args[0]]
+        return self.hint(callee.args[0]) if callee.op == "attr" else ""
 
     def _asked_axes(self, name: str, value: Instruction, arguments: Arguments) -> Axes:
         """The axis of a coordinate, by a mesh dimension that is named, or by names of receiver and method."""
@@ -995,6 +1009,15 @@ def axes_in(group: Val) -> Axes:
         else:
             found |= SOME
     return SOME if not found or found & SOME else frozenset(found)
+
+
+def _of_group(group: Val, name: str, sure: bool = True) -> Val:
+    """What a group says of itself: how many ranks it has, the caller's rank in it."""
+    if name == "size":
+        return obj("size", group)
+    axes = axes_in(group)
+    among = "job" if axes == WHOLE else "group"
+    return Val(frozenset({("ordinal", among, axes)}), rank(axes if axes != SOME else WHOLE, sure and axes != SOME))
 
 
 def _index(counted: frozenset[Obj]) -> Val:

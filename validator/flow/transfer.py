@@ -25,7 +25,7 @@ from validator.domains.spmd import (
     unsure,
 )  # fmt: skip
 from validator.flow.attributes import attribute
-from validator.flow.calls import GROWING, Calling
+from validator.flow.calls import GROWING, Calling, axes_in
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart
 from validator.flow.values import (
@@ -293,7 +293,8 @@ class Evaluation(Walk):
             found: Val = self.flow.get("global", symbol.module, symbol.name)
             return found if found.objs else obj("unit", unit)
         if isinstance(symbol, ClassDef):
-            return obj("class", symbol)
+            own = self._of_own_library(symbol) if symbol.module is not self.unit.module else ""
+            return obj("ext", own) if own else obj("class", symbol)
         if isinstance(symbol, Module):
             return obj("module", symbol)
         if isinstance(symbol, External):
@@ -305,12 +306,15 @@ class Evaluation(Walk):
             return obj("ext", symbol.path)
         return UNKNOWN
 
-    def _of_own_library(self, symbol: Method) -> str:
-        """The name under which the tables say what a function does: the project may be the library itself. What they
-        say of it is more than its body tells, which finds groups and backends in global variables."""
+    def _of_own_library(self, symbol: Method | ClassDef) -> str:
+        """The name under which the tables say what a function, or a context manager, does: the project may be the
+        library itself. They say more than its body tells, which finds groups and backends in global variables."""
         dotted = f"{symbol.module.name}.{symbol.qualname}"
-        row = self.models.call(dotted) if symbol.cls is None else None
-        known = row is not None and (row.is_collective or row.result in _OF_RANKS)
+        row = self.models.call(dotted)
+        if row is None or isinstance(symbol, Method) and symbol.cls is not None:
+            return ""
+        made = isinstance(symbol, ClassDef)
+        known = row.gathers is not None if made else row.is_collective or row.result in _OF_RANKS
         return dotted if known else ""
 
     def free(self, number: int, value: Instruction) -> Val:
@@ -453,11 +457,13 @@ class Evaluation(Walk):
     def binary(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
         kept = frozenset(o for o in left.objs | right.objs if o[0] in ("seq", "tuple", "dict"))
+        kept |= _numbered(value.data, left, right)
         order = beside(left, "unordered") | beside(right, "unordered")
-        if value.data == "Add" and kept:
+        holds = any(o[0] != "ordinal" for o in kept)
+        if value.data == "Add" and holds:
             whole = sequence(join2(elements(left), elements(right)))
             return Val(whole.objs | order, left.v | right.v, left.n | right.n)
-        if value.data == "Mult" and kept:
+        if value.data == "Mult" and holds:
             whole = sequence(join2(elements(left), elements(right)))
             n = left.n | right.n | (right.v if left.objs & kept else left.v)
             return Val(whole.objs | repeated(left, right) | order, left.v | right.v, n)
@@ -466,7 +472,7 @@ class Evaluation(Walk):
         if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
             causes = folded(combined(left.v, right.v))
             return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - UNPLACED)
-        if value.data == "Div" and kept == NONE:
+        if value.data == "Div" and not kept:
             kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
         return Val(
             kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - UNPLACED
@@ -863,3 +869,18 @@ _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
 def is_evaluated(op: str) -> bool:
     """Whether instructions of a kind have a value (or an effect on others)."""
     return op in _TRANSFER
+
+
+def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
+    """The rank that arithmetic makes of another one (`rank - 1`, `(rank + 1) % size`) or of the number of ranks
+    (`size - 1`, the last one): it is counted where those are."""
+    step = right.constant()
+    if operator in ("Add", "Sub") and isinstance(step, int):
+        found = {o for o in left.objs if o[0] == "ordinal" and o[1] != "node"}
+        for o in left.of("size") if operator == "Sub" and step > 0 else ():
+            axes = axes_in(o[1])
+            found.add(("ordinal", "job" if axes == WHOLE else "group", axes))
+        return frozenset(found)
+    if operator == "Mod" and right.of("size"):
+        return frozenset(o for o in left.objs if o[0] == "ordinal" and o[1] != "node")
+    return frozenset()

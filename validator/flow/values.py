@@ -147,6 +147,8 @@ def parts_of(o: Obj) -> Iterable[Val]:
         return o[1]  # type: ignore[no-any-return]
     if kind in ("seq", "remote", "size", "counted"):
         return (o[1],)
+    if kind == "group method":
+        return (o[1],)
     if kind in ("bound", "unordered"):
         return (o[2],)
     if kind == "dict":
@@ -168,6 +170,8 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
         return ("tuple", tuple(change(v) for v in o[1]))
     if kind in ("seq", "remote", "size", "counted"):
         return (kind, change(o[1]))
+    if kind == "group method":
+        return (kind, change(o[1]), o[2])
     if kind in ("bound", "unordered"):
         return (kind, o[1], change(o[2]))
     if kind == "dict":
