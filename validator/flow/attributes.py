@@ -50,7 +50,7 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
         return Val(result.objs, owner.n | result.v, NONE, NONE)
     if name in _VIEWS and not any(o[0] in _MEMBERED for o in owner.objs):
         result = Val(result.objs | beside(owner, "tensor"), result.v, result.n | owner.n, result.p, result.state)
-    known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made") for o in owner.objs)
+    known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made", "group") for o in owner.objs)
     if not known:
         if name in at.models.ranks["attributes"]:
             axes = {"local"} if "local" in name else WHOLE
