@@ -138,6 +138,12 @@ def mean(total, tokens):
     dist.all_reduce(loss, op=dist.ReduceOp.SUM, group=group)
     return loss.item() / dist.get_world_size(mpu.get_data_parallel_group())  # error: MP588
 
+def by_name(losses, groups):
+    dp_cp_group = getattr(groups, "wide", None) or groups.dp_cp
+    val = torch.cat(losses).mean()
+    dist.all_reduce(val, group=dp_cp_group)
+    return val / mpu.get_data_parallel_world_size()  # error: MP588
+
 def over_part(loss):
     dist.all_reduce(loss, group=mpu.get_data_parallel_group())
     loss.div_(dist.get_world_size())  # error: MP588

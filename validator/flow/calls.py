@@ -851,7 +851,7 @@ class Calling:
         value = self.at.code.values[self.at.root(number)]
         if value.op == "param":
             return str(value.data[1])
-        if value.op in ("attr", "phi", "name"):
+        if value.op in ("attr", "phi", "name") and value.data:
             return str(value.data)
         if value.op == "free":
             return str(value.data[1])

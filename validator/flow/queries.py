@@ -217,6 +217,9 @@ class Place(NamedTuple):
         value = self.root.value
         if value.op in ("param", "free"):
             return str(value.data[1])
+        if value.op == "phi" and not value.data:  # of `a or b`, `a if c else b`: what it is called then
+            held = self.unit.code.definitions.items()
+            return next((name for name, numbers in held if self.root.number in numbers), "")
         if value.op in ("attr", "phi", "name"):
             return str(value.data)
         if value.op != "call":
