@@ -349,6 +349,13 @@ class Calling:
             axes = SOME
         else:
             axes = frozenset(of_dimension(d) for d in dimensions)
+        if name == "size" and dimensions is not None:
+            which = (
+                dimensions[given] if isinstance(given, int) and -len(dimensions) <= given < len(dimensions) else None
+            )
+            if which is not None:
+                axes = frozenset({of_dimension(which)})
+            return obj("size", group_of(axes)) if axes != SOME else Val()
         if name == "get_group":
             several = whole is not None and axes not in (WHOLE, SOME)
             return group_of(axes, "several" if several else None)
