@@ -2,7 +2,7 @@
 
 What it does
     Reports the root of `broadcast`, `scatter`, `gather` and `reduce` where it is a rank counted inside a group (a
-    literal, `get_rank(group)`, `get_group_rank`) but a rank of the job is asked for, and the group is one of several
+    literal, `get_rank(group)`, `get_group_rank`, `group.size() - 1`) but a rank of the job is asked for, and the group is one of several
     (a dimension of a mesh, a parallel group of Megatron, one of the groups made in a loop) or a literal list without
     that rank; where root and group are wrong together only as one caller passes them to a helper, or as the default
     of the helper or the library gives the root; where `group_src` or `group_dst` gets a rank of the job (`get_rank()`,
@@ -219,6 +219,18 @@ def _made(call: Place) -> tuple[Related, ...]:
 
 
 INCORRECT = [
+    # counted inside the group by arithmetic: the last place, the one before
+    """
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+def share(tokens, group, tp_group):
+    pp_group = parallel_state.get_pipeline_model_parallel_group()
+    dist.broadcast(tokens, src=pp_group.size() - 1, group=pp_group)  # error: MP510
+    ranks = dist.get_process_group_ranks(tp_group)
+    dist.broadcast(tokens, src=len(ranks) - 1, group=tp_group)  # error: MP510
+    dist.reduce(tokens, dst=dist.get_world_size(tp_group) - 1, group=tp_group)  # error: MP510
+""",
     """
 import torch.distributed as dist
 
@@ -381,6 +393,20 @@ def start(data, parts):
 ]
 
 CORRECT = [
+    """
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+def share(tokens, group, batch):
+    pp_group = parallel_state.get_pipeline_model_parallel_group()
+    last = pp_group.size() - 1
+    dist.broadcast(tokens, src=dist.get_global_rank(pp_group, last), group=pp_group)
+    dist.broadcast(tokens, group=pp_group, group_src=last)
+    ranks = dist.get_process_group_ranks(pp_group)
+    dist.broadcast(tokens, src=ranks[len(ranks) - 1], group=pp_group)
+    dist.broadcast(tokens, src=dist.get_world_size(group) - 1, group=group)
+    dist.broadcast(tokens, src=batch.size() - 1)
+""",
     """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
