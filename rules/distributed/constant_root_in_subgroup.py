@@ -2,12 +2,12 @@
 
 What it does
     Reports the root of `broadcast`, `scatter`, `gather` and `reduce` where it is a rank counted inside a group (a
-    literal, `get_rank(group)`, `get_group_rank`, `group.size() - 1`) but a rank of the job is asked for, and the group is one of several
-    (a dimension of a mesh, a parallel group of Megatron, one of the groups made in a loop) or a literal list without
-    that rank; where root and group are wrong together only as one caller passes them to a helper, or as the default
-    of the helper or the library gives the root; where `group_src` or `group_dst` gets a rank of the job (`get_rank()`,
-    `get_global_rank`); and where the root is the size of the group. Silent where branches leave only the ranks of one
-    group.
+    literal, `get_rank(group)`, `get_group_rank`, `group.size() - 1`) but a rank of the job is asked for, and the group
+    is one of several (a dimension of a mesh, a parallel group of Megatron, one of the groups made in a loop) or a
+    literal list without that rank; where root and group are wrong together only as one caller passes them to a helper,
+    or as the default of the helper or the library gives the root; where `group_src` or `group_dst` gets a rank of the
+    job (`get_rank()`, `get_global_rank`); and where the root is the size of the group. Silent where branches leave only
+    the ranks of one group.
 
 Why is this bad
     `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
