@@ -639,7 +639,7 @@ class Calling:
         if word == "rank":
             axes = self._axes(row, arguments)
             if not axes:
-                axes = axes_in(group) if row.group or row.rank_of else WHOLE
+                axes = self._spanned(group) if row.group or row.rank_of else WHOLE
             among = "node" if axes == {LOCAL} else "job" if axes == WHOLE else "group"
             counted = frozenset({("ordinal", among, axes)}) if row.numbers else frozenset()
             told = self._told(number, row, arguments) if axes == SOME else axes
@@ -675,6 +675,14 @@ class Calling:
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _spanned(self, group: Val) -> Axes:
+        """The axes of a group; of one that callers may pass, where all of them pass groups of one axis."""
+        axes = axes_in(group)
+        if axes == SOME and group.symbolic:
+            passed = axes_in(self.flow.close(group, self.at.unit))
+            return passed if len(passed) == 1 else axes
+        return axes
 
     def _job_rank(self, word: str, row: Row, arguments: Arguments) -> Val:
         """The rank in the job of some member of a group: the same for the group, another for other groups."""
@@ -801,6 +809,8 @@ class Calling:
             return Val(v=rank(axes, sure=True))
         if name == "get_group" and arguments and isinstance(dimension := arguments[0][1].constant(), str):
             return group_of(frozenset({of_dimension(dimension)}))
+        if name == "get_group" and self._awaited(self.at.code.values[value.args[0]].args[0]):
+            return BOTTOM
         if name in _GATHERING:
             return self._gathered(value, arguments)
         if name in _NAMED:
@@ -813,6 +823,14 @@ class Calling:
         if name in self.models.same_methods or name in ("numel", "size", "dim"):
             return self._same(name, arguments, receiver)
         return Val(frozenset({("top",)}), self._derived([(None, receiver), *arguments]), state=frozenset({"?"}))
+
+    def _awaited(self, number: int) -> bool:
+        """Whether a value is an attribute, or lies in one, of which nothing is known yet: it becomes known. To call its
+        group anything would stay, where a variable that holds it is kept and put back."""
+        values = self.at.code.values
+        while values[number].op in ("item", "mut"):
+            number = values[number].args[0]
+        return values[number].op == "attr" and self.at.vals[number] == BOTTOM
 
     def _asked_axes(self, name: str, value: Instruction, arguments: Arguments) -> Axes:
         """The axis of a coordinate, by a mesh dimension that is named, or by names of receiver and method."""
