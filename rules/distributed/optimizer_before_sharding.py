@@ -5,7 +5,9 @@ What it does
     `fully_shard` on it, itself or through a function that does so to its parameter (`model = strategy.shard(model)`).
     Silent where that function is given the optimizer too, which it may make anew. Reports the same of optimizers that a
     function of the project makes from its parameter, and of a constructor that makes an optimizer for an attribute
-    that another method shards.
+    that another method shards. Parameters that were taken from the model before (a list, groups, what a helper returns,
+    an attribute) are reported where they were taken, wherever the optimizer is made; a generator or `filter` takes none
+    until it is used up. Silent where FSDP is told to keep the parameters (`use_orig_params=True`).
 
 Why is this bad
     Sharding replaces the parameters. The optimizer keeps the old ones: they get no gradients, stay in memory, and the
@@ -25,9 +27,10 @@ from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.holders import Index, argument_of
 from validator.flow.paths import Path, paths_of
-from validator.flow.placed import Event, Placings, excluded, follows, models_of, related
+from validator.flow.placed import Event, Placings, excluded, follows, related, sources
 from validator.flow.program import Unit
 from validator.flow.queries import Place
+from validator.flow.taken import MAKING, Stretch, Taking, own_names, point, takings
 from validator.project import Project
 from validator.rule import Rule
 
@@ -43,25 +46,35 @@ _SHARDING = ("fsdp1", "fsdp2")
 
 
 class Optimizer(NamedTuple):
-    """A call that makes an optimizer, itself or by what it calls, and the model whose parameters it gets."""
+    """A call that makes an optimizer, itself or by what it calls, and where the parameters that it gets were taken."""
 
     call: Place
-    model: Place
+    taking: Taking
 
-
-_MAKING = ("__init__", "__post_init__")
+    @property
+    def model(self) -> Place:
+        return self.taking.model
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     placings = project.analysis(Placings)
     index = Index(placings.flow)
+    reported = set()
     for optimizer in _optimizers(placings, index):
         if is_aside(optimizer.call.unit.path):
             continue
-        shard = next(_later(placings, index, optimizer), None)
-        if shard is not None:
-            yield _report(optimizer, shard)
-        elif certainly(optimizer.model.val.state, "meta") and _gets_storage(placings, optimizer):
+        between = next(_between(placings, optimizer), None)
+        shard = between or next(_later(placings, index, optimizer), None)
+        where = optimizer.taking.place if between is not None else optimizer.call
+        if shard is not None and where not in reported:
+            reported.add(where)
+            yield _report(optimizer, shard, where)
+        elif (
+            shard is None
+            and certainly(optimizer.model.closed.state, "meta")
+            and optimizer.model.unit is optimizer.call.unit
+            and _gets_storage(placings, optimizer)
+        ):
             yield _report_meta(optimizer)
 
 
@@ -71,8 +84,8 @@ def _optimizers(placings: Placings, index: Index) -> Iterator[Optimizer]:
     for call in placings.queries.prefixed("torch.optim."):
         given = call.argument("params", 0)
         if given is not None and ".lr_scheduler." not in str(call.operand(0).val.objs):
-            models = {placings.path(each): each for each in models_of(given)}
-            queue += [Optimizer(call, model) for model in models.values()]
+            queue += _of(call, takings(placings, given, call))
+            queue += _of_callers(placings, index, call, given)
     seen = set()
     while queue:
         optimizer = queue.pop(0)
@@ -80,7 +93,31 @@ def _optimizers(placings: Placings, index: Index) -> Iterator[Optimizer]:
             continue
         seen.add(optimizer)
         yield optimizer
-        queue += _from_callers(index, optimizer) if _is_returned(optimizer.call) else []
+        queue += _from_callers(placings, index, optimizer) if _is_returned(optimizer.call) else []
+
+
+def _of(call: Place, found: list[Taking]) -> list[Optimizer]:
+    rows = {(taking.path, taking.place): Optimizer(call, taking) for taking in found}
+    return list(rows.values())
+
+
+def _of_callers(placings: Placings, index: Index, call: Place, given: Place) -> Iterator[Optimizer]:
+    """An optimizer of parameters that the function gets: where its callers took them."""
+    seen: set[Unit] = set()
+    queue = [(call.unit, given)]
+    while queue:
+        unit, given = queue.pop()
+        for source in sources(given):
+            if source.value.op != "param" or unit in seen or unit.has_receiver and source.value.data[0] == 0:
+                continue
+            seen.add(unit)
+            for caller, number, _ in index.sites(unit):
+                passed = argument_of(caller, number, unit, source.value.data[0])
+                if passed is not None:
+                    place = Place(placings.flow, caller, number)
+                    found = [t for t in takings(placings, place._replace(number=passed), place) if t.place != place]
+                    yield from _of(place, found)
+                    queue.append((caller, place._replace(number=passed)))
 
 
 def _is_returned(call: Place) -> bool:
@@ -88,19 +125,44 @@ def _is_returned(call: Place) -> bool:
     return any(call._replace(number=end[1]).root.number == call.number for end in ends)
 
 
-def _from_callers(index: Index, optimizer: Optimizer) -> Iterator[Optimizer]:
-    root = paths_of(optimizer.model.unit).path(optimizer.model.number)
-    value = optimizer.model.unit.code.values[root[0]] if len(root) == 1 and isinstance(root[0], int) else None
+def _from_callers(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Optimizer]:
+    model = optimizer.model
+    if model.unit is not optimizer.call.unit:
+        return
+    root = paths_of(model.unit).path(model.number)
+    value = model.unit.code.values[root[0]] if len(root) == 1 and isinstance(root[0], int) else None
     for caller, number, _ in index.sites(optimizer.call.unit) if value is not None and value.op == "param" else ():
         given = argument_of(caller, number, optimizer.call.unit, value.data[0]) if value is not None else None
         if given is not None:
-            place = optimizer.call._replace(unit=caller, number=number)
-            yield Optimizer(place, place._replace(number=given))
+            call = Place(placings.flow, caller, number)
+            path = placings.path(call._replace(number=given))
+            stretch = Stretch(caller, path, (point(call),))
+            yield Optimizer(call, Taking(call, call._replace(number=given), (stretch,)))
+
+
+def _between(placings: Placings, optimizer: Optimizer) -> Iterator[Event]:
+    """The calls that shard the model after its parameters were taken and before the optimizer gets them."""
+    for stretch in optimizer.taking.stretches:
+        for event in placings.events(stretch.unit, *_SHARDING):
+            if (
+                event.path == stretch.path
+                and event.call != optimizer.taking.place
+                and stretch.meets(event.call)
+                and not (stretch.unit is optimizer.call.unit and excluded(optimizer.call, event.call))
+                and not _keeps(event)
+            ):
+                yield event
+
+
+def _keeps(event: Event) -> bool:
+    """Whether FSDP keeps the parameters that the model had."""
+    given = event.call.argument("use_orig_params")
+    return given is not None and given.closed.constant() is True
 
 
 def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Event]:
     """The calls that shard the model when the optimizer has its parameters."""
-    path = placings.path(optimizer.model)
+    path = optimizer.taking.path
     for event in placings.events(optimizer.call.unit, *_SHARDING):
         after = follows(optimizer.call, event.call) and event.call != optimizer.call
         if (
@@ -110,7 +172,7 @@ def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[E
             and not _given(optimizer, event.call)
         ):
             yield event
-    if not may(optimizer.model.closed.state, *_SHARDING) or optimizer.call.unit.name in _MAKING:
+    if not may(optimizer.model.closed.state, *_SHARDING) or optimizer.call.unit.name in MAKING:
         yield from _in_methods(placings, index, optimizer, path)
 
 
@@ -122,12 +184,9 @@ def _given(optimizer: Optimizer, shard: Place) -> bool:
 def _in_methods(placings: Placings, index: Index, optimizer: Optimizer, path: Path) -> Iterator[Event]:
     """Where a constructor makes the optimizer: the methods that shard the attribute which holds the model."""
     unit = optimizer.call.unit
-    if unit.name not in _MAKING or unit.cls is None:
+    if unit.name not in MAKING or unit.cls is None:
         return
-    names = {path[1:]} if path[0] == 0 else set()
-    for value in unit.code.values:
-        if value.op == "store_attr" and placings.path(optimizer.call._replace(number=value.args[1])) == path:
-            names.add((f".{value.data}",))
+    names = own_names(placings, unit, path)
     for method in unit.cls.every_method():
         own = placings.flow.unit_of(method)
         if own is None or own is unit:
@@ -160,9 +219,22 @@ def _report_meta(optimizer: Optimizer) -> Finding:
     )
 
 
-def _report(optimizer: Optimizer, shard: Event) -> Finding:
+def _report(optimizer: Optimizer, shard: Event, at: Place) -> Finding:
     call, unit = optimizer.call, shard.call.unit
-    where = "" if unit is call.unit else f" in `{unit.qualname}`"
+    where = "" if unit is at.unit else f" in `{unit.qualname}`"
+    if at != call:
+        return RULE.finding(
+            at.unit.path,
+            at.at,
+            f"`{at.unit.qualname}` takes the parameters of `{optimizer.model.root.text}` here, before"
+            f" `{shard.call.method}`{where} replaces them; `{call.method}` in `{call.unit.qualname}` gets the old ones",
+            help="take the parameters for the optimizer from the sharded model",
+            related=[
+                Related(unit.path, shard.call.at[0], "the model is sharded here"),
+                Related(call.unit.path, call.at[0], "the optimizer gets them here"),
+            ],
+            context=f"{at.unit.qualname}:{optimizer.model.root.text}",
+        )
     return RULE.finding(
         call.unit.path,
         call.at,
@@ -251,9 +323,79 @@ def main(strategy: Strategy, model):
     strategy.shard(model)
     return optimizer
 """,
+    # the parameters were taken before, the optimizer is made afterwards
+    """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import fully_shard
+
+def build(model, lr):
+    trainable = [p for p in model.parameters() if p.requires_grad]  # error: MP523
+    wrapped = FSDP(model, use_orig_params=False)
+    return wrapped, torch.optim.AdamW(trainable, lr=lr)
+
+def grouped(model, lr):
+    decayed, others = [], []
+    for name, p in model.named_parameters():  # error: MP523
+        if p.ndim > 1:
+            decayed.append(p)
+        else:
+            others.append(p)
+    fully_shard(model)
+    return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others}], lr=lr)
+
+def groups_of(model, decay):
+    named = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    return [{"params": [p for p in named.values() if p.dim() > 1], "weight_decay": decay}]
+
+def optimizer_of(groups, lr):
+    return torch.optim.AdamW(groups, lr=lr, fused=True)
+
+def main(model, lr):
+    groups = groups_of(model, 0.1)  # error: MP523
+    fully_shard(model)
+    return optimizer_of(groups, lr)
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.params = list(filter(lambda p: p.requires_grad, self.model.parameters()))  # error: MP523
+
+    def setup(self):
+        self.model = FSDP(self.model)
+        self.optimizer = torch.optim.SGD(self.params, lr=0.1)
+""",
 ]
 
 CORRECT = [
+    """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import fully_shard
+
+def lazy(model, lr):
+    trainable = filter(lambda p: p.requires_grad, model.parameters())
+    others = (p for p in model.parameters() if not p.requires_grad)
+    fully_shard(model)
+    return torch.optim.AdamW(trainable, lr=lr), torch.optim.SGD(others, lr=lr)
+
+def again(model, lr, sharded):
+    params = [p for p in model.parameters() if p.requires_grad]
+    if sharded:
+        fully_shard(model)
+        params = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.AdamW(params, lr=lr)
+
+def kept(model, lr):
+    params = [p for p in model.parameters() if p.requires_grad]
+    model = FSDP(model, use_orig_params=True)
+    return model, torch.optim.AdamW(params, lr=lr)
+
+def names(model, lr):
+    names = [n for n, p in model.named_parameters() if p.requires_grad]
+    fully_shard(model)
+    return torch.optim.AdamW([p for n, p in model.named_parameters() if n in names], lr=lr)
+""",
     """
 import torch
 from torch.distributed.fsdp import fully_shard

@@ -6,7 +6,8 @@ What it does
     `deepspeed.zero.GatheredParameters`. Where the stage is an option (the project gathers parameters elsewhere), also
     in code about DeepSpeed that gets the model from its caller, as a warning. Reports writes to gathered parameters
     where the context manager throws them away: `GatheredParameters` without `modifier_rank`, `summon_full_params` of
-    FSDP with `writeback=False`. Silent inside of other context managers,
+    FSDP with `writeback=False`. Inside of `GatheredParameters(…)` reports the parameters of another model of DeepSpeed
+    than that whose parameters are gathered; silent where the two may be one. Silent inside of other context managers,
     which may gather too, and behind tests of the stage.
 
 Why is this bad
@@ -27,8 +28,10 @@ from validator.domains.placement import SHARDING, may, mostly
 from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.given import is_idle
+from validator.flow.holders import Index, argument_of
+from validator.flow.parts import Owners
 from validator.flow.paths import ELEMENT, Path
-from validator.flow.placed import members, whole
+from validator.flow.placed import members, sources, whole
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
@@ -74,6 +77,86 @@ def check_project(project: Project) -> Iterator[Finding]:
             help=f"put it into `with deepspeed.zero.GatheredParameters([{tensor.root.text}], modifier_rank=…):`",
             context=f"{call.unit.qualname}:{call.text}",
         )
+    yield from _others(queries) if optional else ()
+
+
+def _others(queries: Queries) -> Iterator[Finding]:
+    """Parameters of another model than that whose parameters are gathered around."""
+    index = Index(queries.flow)
+    for unit in queries.mentioning("GatheredParameters"):
+        if is_aside(unit.path):
+            continue
+        reported: set[tuple[int, int]] = set()
+        for call in queries.calls_in(unit):
+            for tensor in _touched(queries, call) if unit.managers(call.number) else ():
+                manager = _innermost(call)
+                key = (manager.number, tensor.root.number) if manager is not None else (-1, -1)
+                if manager is None or key in reported or not _is_of_other(queries, index, call, tensor):
+                    continue
+                reported.add(key)
+                yield RULE.finding(
+                    unit.path,
+                    manager.at,
+                    f"`{unit.qualname}` gathers parameters of one model here and asks for the contents of"
+                    f" `{tensor.text}`, a parameter of another one that ZeRO-3 spreads: it is empty",
+                    help=f"gather `{tensor.text}` with them",
+                    related=[Related(unit.path, call.at[0], "the parameter that is not gathered is used here")],
+                    context=f"{unit.qualname}:{tensor.text}",
+                )
+
+
+def _touched(queries: Queries, call: Place) -> Iterator[Place]:
+    """The tensors whose contents a call reads or writes, itself or in the functions that it calls."""
+    if call.method in _CONTENTS:
+        given = [call._replace(number=number) for number in call.value.args[1:]]
+        yield from [each for each in (call.receiver, *given) if each is not None and each.value.op != "const"]
+    for unit in queries.targets(call):
+        for inner in queries.calls_in(unit):
+            if inner.method in _CONTENTS and inner.receiver is not None:
+                for each in (inner.receiver, *(inner._replace(number=n) for n in inner.value.args[1:])):
+                    first = whole(each)[0]
+                    value = unit.code.values[first] if isinstance(first, int) else None
+                    if value is not None and value.op == "param":
+                        number = argument_of(call.unit, call.number, unit, value.data[0])
+                        if number is not None:
+                            yield call._replace(number=number)
+
+
+def _innermost(call: Place) -> Place | None:
+    managers = [call._replace(number=number) for number in call.unit.managers(call.number)]
+    gathering = [each for each in managers if _gathers(each)]
+    return gathering[-1] if gathering else None
+
+
+def _gathers(manager: Place) -> bool:
+    return manager.root.value.op == "call" and manager.root.method == "GatheredParameters"
+
+
+def _is_of_other(queries: Queries, index: Index, call: Place, tensor: Place) -> bool:
+    """Whether a tensor surely belongs to none of the models whose parameters are gathered around, but to one that is
+    spread too."""
+    owners = Owners(queries.flow, index, tensor)
+    if not owners.known or not all(_is_spread(owner.model) for owner in owners.found.values()):
+        return False
+    for number in call.unit.managers(call.number):
+        manager = call._replace(number=number).root
+        if is_idle(call.flow, call.unit, number):
+            continue
+        given = manager.argument("params", 0) if _gathers(manager) else None
+        if given is None or not Owners(queries.flow, index, given, (-1,)).apart(owners):
+            return False
+    around = call.outside
+    return around is None or not _managed(around)
+
+
+def _is_spread(model: Place) -> bool:
+    """Whether a model is DeepSpeed's: by its placement, or because it is taken out of the engine that wraps it."""
+    if may(model.closed.state, "zero3", "deepspeed"):
+        return True
+    return any(
+        each.value.op == "call" and each.method in ("unwrap_model", "extract_model_from_parallel")
+        for each in sources(model)
+    )
 
 
 def _thrown_away(queries: Queries) -> Iterator[Finding]:
@@ -288,6 +371,39 @@ class Actor:
         for name, param in self.engine.module.named_parameters():
             queue.put((name, param.data.clone()))  # error: MP571
 """,
+    # those of one model are gathered, those of two are used
+    """
+import deepspeed
+from transformers import AutoModel
+
+def tie(path, other):
+    with deepspeed.zero.Init():
+        model = AutoModel.from_pretrained(path)
+        teacher = AutoModel.from_pretrained(other)
+    with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):  # error: MP571
+        for p, t in zip(model.parameters(), teacher.parameters()):
+            p.data.copy_(t.data)
+
+class Trainer:
+    def sync(self, alpha, zero3):
+        ref_named = dict(self.accelerator.unwrap_model(self.ref).named_parameters())
+        policy_named = dict(self.accelerator.unwrap_model(self.model).named_parameters())
+
+        def mix(ref_p, policy_p):
+            ref_p.data.mul_(1.0 - alpha).add_(policy_p.data, alpha=alpha)
+
+        pairs = []
+        for name in policy_named:
+            pairs.append((ref_named[name], policy_named[name]))
+        if zero3:
+            ref_params = [pair[0] for pair in pairs]
+            with deepspeed.zero.GatheredParameters(ref_params, modifier_rank=0):  # error: MP571
+                for rp, pp in pairs:
+                    mix(rp, pp)
+        else:
+            for rp, pp in pairs:
+                mix(rp, pp)
+""",
 ]
 
 CORRECT = [
@@ -315,6 +431,39 @@ def read(model, out, shadow):
 def scale(model):
     with FSDP.summon_full_params(model):
         model.head.weight.data.mul_(0.5)
+""",
+    """
+import deepspeed
+
+class Trainer:
+    def sync(self, alpha):
+        ref_named = dict(self.accelerator.unwrap_model(self.ref).named_parameters())
+        policy_named = dict(self.accelerator.unwrap_model(self.model).named_parameters())
+        pairs = []
+        for name in policy_named:
+            pairs.append((ref_named[name], policy_named[name]))
+        params = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
+        with deepspeed.zero.GatheredParameters(params, modifier_rank=0):
+            for rp, pp in pairs:
+                rp.data.mul_(1.0 - alpha).add_(pp.data, alpha=alpha)
+
+    def shadow_of(self, beta):
+        for p, s in zip(self.accelerator.unwrap_model(self.model).parameters(), self.shadow.parameters()):
+            with deepspeed.zero.GatheredParameters([p]):
+                s.data.mul_(beta).add_(p.data.cpu(), alpha=1 - beta)
+
+    def export(self, queue):
+        policy = self.accelerator.unwrap_model(self.model)
+        with deepspeed.zero.GatheredParameters(list(self.model.parameters())):
+            for name, param in policy.named_parameters():
+                queue.put((name, param.data.clone()))
+
+    def both(self, alpha):
+        ref, policy = self.accelerator.unwrap_model(self.ref), self.accelerator.unwrap_model(self.model)
+        with deepspeed.zero.GatheredParameters(list(policy.parameters())):
+            for r, p in zip(ref.parameters(), policy.parameters()):
+                with deepspeed.zero.GatheredParameters([r], modifier_rank=0):
+                    r.data.mul_(1 - alpha).add_(p.data, alpha=alpha)
 """,
     # the stage is an option: asked for, or gathered
     """

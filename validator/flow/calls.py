@@ -652,7 +652,7 @@ class Calling:
         if word == "rank":
             axes = self._axes(row, arguments)
             if not axes:
-                axes = axes_in(group) if row.group or row.rank_of else WHOLE
+                axes = self._spanned(group) if row.group or row.rank_of else WHOLE
             among = "node" if axes == {LOCAL} else "job" if axes == WHOLE else "group"
             counted = frozenset({("ordinal", among, axes)}) if row.numbers else frozenset()
             told = self._told(number, row, arguments) if axes == SOME else axes
@@ -688,6 +688,14 @@ class Calling:
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _spanned(self, group: Val) -> Axes:
+        """The axes of a group; of one that callers may pass, where all of them pass groups of one axis."""
+        axes = axes_in(group)
+        if axes == SOME and group.symbolic:
+            passed = axes_in(self.flow.close(group, self.at.unit))
+            return passed if len(passed) == 1 else axes
+        return axes
 
     def _job_rank(self, word: str, row: Row, arguments: Arguments) -> Val:
         """The rank in the job of some member of a group: the same for the group, another for other groups."""
@@ -817,6 +825,8 @@ class Calling:
             return group_of(frozenset({of_dimension(dimension)}))
         if name in ("size", "rank") and not arguments and (axes := of_parallelism(self._asked(value))):
             return _of_group(group_of(axes), name, sure=False)
+        if name == "get_group" and self._awaited(self.at.code.values[value.args[0]].args[0]):
+            return BOTTOM
         if name in _GATHERING:
             return self._gathered(value, arguments)
         if name in _NAMED:
@@ -834,6 +844,14 @@ class Calling:
         """The name of the object on which a method is called."""
         callee = self.at.code.values[value.args[0]]
         return self.hint(callee.args[0]) if callee.op == "attr" else ""
+
+    def _awaited(self, number: int) -> bool:
+        """Whether a value is an attribute, or lies in one, of which nothing is known yet: it becomes known. To call its
+        group anything would stay, where a variable that holds it is kept and put back."""
+        values = self.at.code.values
+        while values[number].op in ("item", "mut"):
+            number = values[number].args[0]
+        return values[number].op == "attr" and self.at.vals[number] == BOTTOM
 
     def _asked_axes(self, name: str, value: Instruction, arguments: Arguments) -> Axes:
         """The axis of a coordinate, by a mesh dimension that is named, or by names of receiver and method."""

@@ -812,12 +812,13 @@ class Flow:
         return tuple(unit for unit in self.mentions.naming(cls.name) if cls in self.part(("unit", unit), "makes"))
 
     def _global(self, module: Module, name: str) -> Val:
-        """What a variable of a module holds, in closed form."""
-        found = []
+        """What a variable of a module holds, in closed form; BOTTOM while no store of it is known."""
+        found, stored = [], False
         for unit in self.units_of(module).values():
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
+                stored = True
                 found += [self.close(value, unit) for value in self.part(("unit", unit), ("globals", name))]
-        return join_ways(found) if found else UNKNOWN
+        return join_ways(found) if stored else UNKNOWN
 
     def _global_stores(self, unit: Unit) -> list[Any]:
         known = self._stores_of.get(unit)
