@@ -54,7 +54,7 @@ def _does_nothing(placings: Placings, unit: Unit) -> bool:
     calls = [call for call in placings.queries.calls_in(unit) if call.number not in idle]
     if unit.code.is_generator:
         return not calls and not any(v.op in ("store_attr", "store_item", "enter") for v in unit.code.values)
-    empty = [c for c in calls if any(o[0] == "ext" and o[1] in _NOTHING for o in c.operand(0).val.objs)]
+    empty = [c for c in calls if any(o[0] == "ext" and o[1] in _NOTHING for o in c.operand(0).val.each)]
     return len(calls) == len(empty) == 1
 
 

@@ -125,7 +125,7 @@ def _same(placings: Placings, model: Place, number: int) -> bool:
 def _unfit(placings: Placings, unit: Unit) -> Place | None:
     """What compiles in a function, or spreads attention over a ring of ranks."""
     for call in placings.queries.calls_in(unit):
-        for o in call.operand(0).val.objs:
+        for o in call.operand(0).val.each:
             row = placings.flow.models.call(o[1]) if o[0] == "ext" else None
             if row is not None and (row.ring or row.result_state == "compiled"):
                 return call

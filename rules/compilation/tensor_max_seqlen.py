@@ -82,7 +82,7 @@ def _is_longest(given: Place) -> bool:
     if made.value.op != "call" or made.method != "max":
         return False
     asked = made.receiver
-    if any(o[0] == "ext" and o[1] == "torch.max" for o in made.operand(0).val.objs):
+    if any(o[0] == "ext" and o[1] == "torch.max" for o in made.operand(0).val.each):
         asked = made.operand(1) if len(made.value.args) > 1 else None
     return asked is not None and _are_lengths(asked) and not any(map(_is_on_the_host, made.sources))
 
@@ -121,7 +121,7 @@ def _is_on_the_host(place: Place) -> bool:
     value = place.value
     if value.op == "attr":
         return value.data in _ON_THE_HOST
-    return value.op == "name" and any(o[0] == "ext" and o[1].startswith("numpy") for o in place.val.objs)
+    return value.op == "name" and any(o[0] == "ext" and o[1].startswith("numpy") for o in place.val.each)
 
 
 INCORRECT = [

@@ -51,7 +51,7 @@ def _wrapped(placings: Placings) -> dict[ClassDef, Place]:
     found: dict[ClassDef, Place] = {}
     bearing = set()
     for call, given, _ in placings.everywhere(*WRAPPING):
-        for o in given.closed.objs:
+        for o in given.closed.each:
             if o[0] in ("inst", "self") and _is_wrapper(placings, call):
                 if _bears_unused(call):
                     bearing.add(o[1])
@@ -99,7 +99,7 @@ def _submodule(placings: Placings, cls: ClassDef, call: Place) -> str:
         return ""
     name = str(callee.value.data)
     held = placings.flow.get("field", cls, name, False)
-    return name if any(_has_parameters(placings, o) for o in held.objs) else ""
+    return name if any(_has_parameters(placings, o) for o in held.each) else ""
 
 
 def _has_parameters(placings: Placings, o: tuple[object, ...]) -> bool:

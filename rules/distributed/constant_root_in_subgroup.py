@@ -134,7 +134,7 @@ def _wrong(call: Place, root: Given, group: Given | None, inside: bool) -> _Wron
     if value.of("size") and len(value.objs) == 1:
         return _Wrong("the number of ranks: the last one is one less")
     if inside:
-        job = bool(value.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in value.objs)
+        job = bool(value.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in value.each)
         whole = group is None or group.spanned[0] == WHOLE
         return _Wrong("a rank of the job, where one inside the group is asked for") if job and not whole else None
     if group is None:
@@ -201,7 +201,7 @@ def _is_part(o: Obj) -> bool:
 
 
 def _counted_inside(value: Val) -> Axes | None:
-    inside = [o[2] for o in value.objs if o[:2] == ("ordinal", "group")]
+    inside = [o[2] for o in value.each if o[:2] == ("ordinal", "group")]
     return inside[0] if len(inside) == len(value.objs) == 1 else None
 
 

@@ -71,7 +71,7 @@ def _report(place: Place, after: Issued | None) -> Finding:
     name = place.operand(0).text
     where = f"in `{unit.qualname}`" if unit.qualname != "<module>" else "at module level"
     severity: Severity = "warning"
-    if any(o == ("ext", "torch.distributed.breakpoint") for o in place.operand(0).val.objs):
+    if any(o == ("ext", "torch.distributed.breakpoint") for o in place.operand(0).val.each):
         message, severity = f"`{name}()` is left {where}; it stops the job until somebody answers", "note"
     elif after is not None and (apart := only(place.under, "rank", "member")):
         message = f"`{name}()` {where} stops only some ranks; the others wait in `{after.name}`"

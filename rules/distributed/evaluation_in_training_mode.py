@@ -66,7 +66,7 @@ def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
 def _is_off(manager: Place) -> bool:
     """Whether gradients are off inside a context manager, or under a decorator."""
     callee = manager.operand(0) if manager.value.op == "call" else manager
-    return any(o[0] == "ext" and o[1] in _NO_GRADIENT for o in callee.val.objs)
+    return any(o[0] == "ext" and o[1] in _NO_GRADIENT for o in callee.val.each)
 
 
 def _runs(call: Place) -> bool:

@@ -91,7 +91,7 @@ def _is_iterator(place: Place) -> bool:
         return bool(value.data[0] == "generator")
     if value.op != "call":
         return False
-    if place.val.objs and all(o[0] == "generator" for o in place.val.objs):
+    if place.val.objs and all(o[0] == "generator" for o in place.val.each):
         return True
     return place.method in (_GENERATORS if place.receiver is None else _MAKERS)
 

@@ -45,7 +45,7 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
         index = call.argument(
             "device" if call.method == "set_device" else "index", 0 if call.method == "set_device" else 1
         )
-        module = {o[1] for o in call.operand(0).val.objs if o[0] == "ext"}
+        module = {o[1] for o in call.operand(0).val.each if o[0] == "ext"}
         if index is not None and any(m == "torch.device" or m.endswith(".set_device") for m in module):
             yield index, call
     for unit in queries.mentioning("device_ids", *(kind.rstrip(":") for kind in _KINDS)):
@@ -60,7 +60,7 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
 
 def _is_of_job(index: Place) -> bool:
     """Whether a number is the rank among all processes, and nothing else."""
-    objs = [o for o in index.closed.objs if o[0] != "top"]
+    objs = [o for o in index.closed.each if o[0] != "top"]
     return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
 
 

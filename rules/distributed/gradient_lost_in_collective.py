@@ -70,7 +70,7 @@ def _runs_model(place: Place) -> bool:
     if place.value.op != "call":
         return False
     callee = place.operand(0)
-    for o in callee.closed.objs:
+    for o in callee.closed.each:
         if o[0] == "made" and (
             o[1].startswith("torch.nn.") or "torch.nn.Module" in place.flow.models.library(o[1]).bases
         ):
@@ -86,7 +86,7 @@ def _off(call: Place) -> bool:
     for number in call.unit.managers(call.number):
         manager = call._replace(number=number)
         callee = manager.operand(0) if manager.value.op == "call" else manager
-        if any(o[0] == "ext" and o[1] in _WITHOUT for o in callee.val.objs):
+        if any(o[0] == "ext" and o[1] in _WITHOUT for o in callee.val.each):
             return True
     return False
 

@@ -74,7 +74,7 @@ def _is_size(place: Place) -> bool:
     if value.op == "call":
         return any(
             o[0] == "ext" and (row := place.flow.models.call(o[1])) is not None and row.result == "size"
-            for o in place.operand(0).val.objs
+            for o in place.operand(0).val.each
         ) or _is_named(place, place.method.removeprefix("get_"))
     if value.op in ("attr", "name"):
         return _is_named(place, str(value.data))
@@ -113,7 +113,7 @@ def _is_count(place: Place, seen: dict[tuple[Unit, int], None]) -> bool:
         return any(_is_count(each, seen) for each in returned)
     name = place.method
     receiver = place.receiver
-    on_module = receiver is None or any(o[0] in ("ext", "module") for o in receiver.val.objs)
+    on_module = receiver is None or any(o[0] in ("ext", "module") for o in receiver.val.each)
     given = place.operand(1) if on_module and len(value.args) > 1 else receiver
     if given is None:
         return False

@@ -103,7 +103,7 @@ def _plain(place: Place) -> Place:
 def _bound(rank: Place) -> _Bound | None:
     """What keeps a rank below the processes of a node; None where nothing is known to."""
     value = rank.value
-    if any(o[0] == "environment" and o[2] == "node" or o[:2] == ("ordinal", "node") for o in rank.closed.objs):
+    if any(o[0] == "environment" and o[2] == "node" or o[:2] == ("ordinal", "node") for o in rank.closed.each):
         return _Bound(None, "the number on its node")
     if value.op == "binary" and value.data == "Mod":
         per_node = rank.operand(1)
@@ -133,7 +133,7 @@ def _range(element: Place) -> Place | None:
 
 def _is_whole(world: Place, bound: _Bound) -> bool:
     """Whether a size counts the processes of all nodes."""
-    if any(o[0] == "size" for o in world.closed.objs):
+    if any(o[0] == "size" for o in world.closed.each):
         return True
     limit = bound.place
     if limit is None or world.key == limit.key:

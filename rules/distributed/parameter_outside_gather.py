@@ -194,7 +194,7 @@ def _written(place: Place) -> list[Place]:
         return []
     name, receiver = place.method, place.receiver
     writes = name.endswith("_") and not name.endswith("__") and name not in _NO_WRITES
-    if writes and any(o[0] == "ext" and str(o[1]).startswith("torch.nn.init.") for o in place.operand(0).val.objs):
+    if writes and any(o[0] == "ext" and str(o[1]).startswith("torch.nn.init.") for o in place.operand(0).val.each):
         return [place.operand(1)] if len(value.args) > 1 else []
     if writes and receiver is not None and not place.result.sites.get(place.number):
         return [receiver]

@@ -57,7 +57,7 @@ def _over_world(call: Place) -> bool:
     if replicas is None:
         return not {"*", "**"} & set(call.value.data.names)
     # a number beside it is what one process has without a group
-    objs = [o for o in replicas.closed.objs if o[0] != "const"]
+    objs = [o for o in replicas.closed.each if o[0] != "const"]
     return bool(objs) and all(o[0] == "size" and axes_in(o[1]) == WHOLE for o in objs)
 
 
@@ -83,7 +83,7 @@ def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, st
     for position, (name, _) in enumerate(call.unit.code.params):
         passed = queries.flow.solver.settled(("argument", call.unit, position))
         annotated = [v for v in call.result.vals if ("param", position) in v.objs]  # `self` of the classes it names
-        given = {o[1] for value in (passed, *annotated[:1]) for o in value.objs if o[0] in ("inst", "self")}
+        given = {o[1] for value in (passed, *annotated[:1]) for o in value.each if o[0] in ("inst", "self")}
         for cls in sorted(given, key=lambda c: (c.path, c.qualname)):
             for member in _members(cls):
                 for axis in sorted(of_parallelism(member) & _SHARING):
@@ -103,7 +103,7 @@ def _scope(queries: Queries, unit: Unit) -> Iterator[Unit]:
 def _axes(place: Place) -> Axes:
     """The axes of a group, a mesh or a rank in a group."""
     val = place.val
-    groups = [o for o in val.objs if o[0] == "group" or o[0] == "mesh" and o[1]]
+    groups = [o for o in val.each if o[0] == "group" or o[0] == "mesh" and o[1]]
     ranks = frozenset(c.axis for c in only(val.v, "rank") if c.sure) if val.of("ordinal") else frozenset()
     sizes = frozenset().union(*(axes_in(o[1]) for o in val.of("size")))
     return frozenset().union(*(axes_in(type(val)(frozenset({o}))) for o in groups)) | ranks | sizes

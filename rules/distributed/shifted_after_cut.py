@@ -97,7 +97,7 @@ def _names(call: Place) -> Iterator[str]:
 def _operand(call: Place, name: str) -> Place | None:
     """The tensor of a function, or of the method of that name."""
     receiver = call.receiver
-    if receiver is None or any(o[0] in ("ext", "module") for o in receiver.val.objs):
+    if receiver is None or any(o[0] in ("ext", "module") for o in receiver.val.each):
         return call.argument(name, 0)
     return receiver
 

@@ -68,7 +68,7 @@ def _threads(queries: Queries) -> Iterator[_Thread]:
     for call in queries.named(*queries.flow.models.devices["submitting"]):
         executor = call.receiver.closed if call.receiver is not None else Val()
         first = 2 if call.method == "run_in_executor" else 1
-        pooled = call.method == "run_in_executor" or any(o[:2] == ("made", _POOL) for o in executor.objs)
+        pooled = call.method == "run_in_executor" or any(o[:2] == ("made", _POOL) for o in executor.each)
         if pooled and len(call.value.args) > first and not _prepared(queries, call):
             yield _Thread(call, tuple(_functions(call.operand(first).closed)))
 
@@ -90,7 +90,7 @@ def _prepared(queries: Queries, call: Place) -> bool:
 
 def _functions(value: Val) -> Iterator[Unit]:
     """The functions of the project that a value may be."""
-    for o in sorted(value.objs, key=_order):
+    for o in value.each:
         if o[0] in ("unit", "bound"):
             yield o[1]
         elif o[0] == "partial":
@@ -137,7 +137,7 @@ def _chooses(queries: Queries, unit: Unit) -> bool:
 
 def _named(call: Place) -> frozenset[str]:
     """The full names of what may be called outside of the project."""
-    return frozenset(str(o[1]) for o in call.operand(0).val.objs if o[0] == "ext")
+    return frozenset(str(o[1]) for o in call.operand(0).val.each if o[0] == "ext")
 
 
 def _uses(queries: Queries, unit: Unit) -> Iterator[Place]:
@@ -169,7 +169,7 @@ def _on_current(call: Place) -> bool:
         return False
     group = call.argument(*operation.row.group or ("group", -1))
     words = list(group.words) if group is not None else []
-    backends = [o[3] for o in operation.group.objs if o[0] == "group"]
+    backends = [o[3] for o in operation.group.each if o[0] == "group"]
     return not any("gloo" in word or "cpu" in word for word in words) and "gloo" not in backends
 
 

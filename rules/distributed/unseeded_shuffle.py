@@ -53,7 +53,7 @@ def _first(key: Place) -> Place:
 def _drawn(place: Place) -> Causes:
     """How the random numbers that a call draws, or the order that it makes, differ between ranks: as its generator."""
     models = place.flow.models
-    for o in place.operand(0).val.objs if place.value.op == "call" else ():
+    for o in place.operand(0).val.each if place.value.op == "call" else ():
         if o[0] != "ext":
             continue
         owner, _, name = o[1].rpartition(".")

@@ -81,7 +81,7 @@ def _own_content(test: Place) -> str:
     for place in test.sources:
         if place.value.op == "call" and place.method in _CONTENT:
             asked = place.operand(1) if len(place.value.args) > 1 and place.receiver is None else place.receiver
-            asked = place.operand(1) if asked is None or any(o[0] == "ext" for o in asked.val.objs) else asked
+            asked = place.operand(1) if asked is None or any(o[0] == "ext" for o in asked.val.each) else asked
             if any(each.value.op == "call" and each.method in _MODELS for each in asked.sources):
                 return asked.text
     return ""

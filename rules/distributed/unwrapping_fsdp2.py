@@ -52,7 +52,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _has_one(owner: Place) -> bool:
     """Whether the model may have an attribute of that name by itself, or be something that holds the model."""
-    for o in owner.closed.objs:
+    for o in owner.closed.each:
         if o[0] in ("inst", "self") and ("module" in o[1].instance_attributes or o[1].find("module") is not None):
             return True
     return False

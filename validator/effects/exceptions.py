@@ -56,7 +56,7 @@ def _named(flow: Flow, unit: Unit, number: int) -> Iterator[str]:
         for each in value.args:
             yield from _named(flow, unit, each)
         return
-    for o in flow.result(unit).vals[number].objs:
+    for o in flow.result(unit).vals[number].each:
         if o[0] == "class":
             yield o[1].name
         elif o[0] == "ext":
@@ -174,7 +174,7 @@ class Failures:
         for number, value in enumerate(unit.code.values):
             if value.op == "item":
                 causes = self._varying(unit, Val(v=result.vals[value.args[1]].v))
-                if causes and any(o[0] in ("dict", "tuple", "seq") for o in result.vals[value.args[0]].objs):
+                if causes and any(o[0] in ("dict", "tuple", "seq") for o in result.vals[value.args[0]].each):
                     for classes, _ in self._by_call["[]"]:
                         yield Point(number, value.block, classes, causes)
             elif value.op == "call":
@@ -186,7 +186,7 @@ class Failures:
         if site is not None and site.away:
             return
         callee = result.vals[value.args[0]]
-        for o in sorted(callee.objs, key=lambda o: o[0]):
+        for o in callee.each:
             if o[0] != "ext":
                 continue
             rows = self._by_call.get(o[1]) or self._by_call.get(self.models.named(o[1])) or []
@@ -202,7 +202,7 @@ class Failures:
 
     @staticmethod
     def _is_unknown(callee: Val) -> bool:
-        return not callee.objs or any(o[0] in ("top", "param", "made", "inst", "self") for o in callee.objs)
+        return not callee.objs or any(o[0] in ("top", "param", "made", "inst", "self") for o in callee.each)
 
     def _raises(self, unit: Unit) -> Iterator[Point]:
         """The `raise` statements that only some ranks come to."""

@@ -70,7 +70,7 @@ def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:
         return None
     files = traces.flow.models.files
     callee = unit.code.values[value.args[0]]
-    for o in traces.flow.result(unit).vals[value.args[0]].objs:
+    for o in traces.flow.result(unit).vals[value.args[0]].each:
         if o[0] == "ext" and o[1] in files[what] and len(value.args) > 1:
             return traces.keys(unit).of(value.args[1])
     if (
@@ -197,7 +197,7 @@ class Files:
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
         models = self.flow.models
-        for o in place.operand(0).val.objs:
+        for o in place.operand(0).val.each:
             row = models.call(o[1]) if o[0] == "ext" else None
             which = row and (row.loads or row.saves)
             path = place.argument(*which) if which else None

@@ -106,7 +106,7 @@ class Keys:
         callee = self.flow.result(self.unit).vals[value.args[0]]
         if not callee.objs:
             return False
-        for o in callee.objs:
+        for o in callee.each:
             if o[0] == "ext":
                 row = self.flow.models.call(o[1])
                 named = self.flow.models.named(o[1])

@@ -126,7 +126,7 @@ class Pending:
             callee = unit.code.values[value.args[0]]
             if callee.op not in ("attr", "name", "import") or not self._may_start(value, callee, rows):
                 continue
-            for o in self.flow.result(unit).vals[value.args[0]].objs:
+            for o in self.flow.result(unit).vals[value.args[0]].each:
                 row = self.flow.models.call(o[1]) if o[0] == "ext" else None
                 if row is not None and (row.starts or self._flag(unit, value, row).is_const(True)):
                     yield Started(unit, number, row, True)
@@ -336,12 +336,12 @@ class Walk:
     def _called(self, unit: Unit, number: int, value: Value, buffers: tuple[Buffer, ...]) -> bool:
         """Follow a call into what it calls; whether the transfer may still be pending behind it."""
         callee = self.flow.result(unit).vals[value.args[0]]
-        for o in callee.objs:
+        for o in callee.each:
             row = self.flow.models.call(o[1]) if o[0] == "ext" else None
             if row is not None and row.waits:
                 self.synchronized = True
                 return False
-        if callee.objs and any(o[0] == "ext" and o[1].endswith(".destroy_process_group") for o in callee.objs):
+        if callee.objs and any(o[0] == "ext" and o[1].endswith(".destroy_process_group") for o in callee.each):
             return False
         name = unit.code.values[value.args[0]].data
         if unit.code.values[value.args[0]].op == "attr" and name in ("synchronize", "wait_stream", "wait_event"):
@@ -516,7 +516,7 @@ class Walk:
 
     def _starts(self, unit: Unit, value: Value) -> bool:
         """Whether a call is a transfer of its own, or makes something else than a tensor of its arguments."""
-        for o in self.flow.result(unit).vals[value.args[0]].objs:
+        for o in self.flow.result(unit).vals[value.args[0]].each:
             row = self.flow.models.call(o[1]) if o[0] == "ext" else None
             if row is not None and (row.is_collective or row.starts or row.waits):
                 return True

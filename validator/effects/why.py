@@ -59,7 +59,7 @@ def _calls(traces: Traces, unit: Unit, line: int) -> Iterator[str]:
         if value.op != "call" or not value.at[0] <= line <= value.at[2]:
             continue
         callee = unit.code.values[value.args[0]]
-        meant = sorted({_name(o) for o in result.vals[value.args[0]].objs} - {""})
+        meant = sorted({_name(o) for o in result.vals[value.args[0]].each} - {""})
         yield f"  call {unit.text(callee.at)}: {', '.join(meant) or 'not resolved'}"
         issued = list(_issued(traces, sites.get(number), frame))
         for op in issued[:_SHOWN]:

@@ -42,20 +42,20 @@ _GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
 def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     """The attribute `name` of a value."""
-    found = [_of(at, number, o, name, owner) for o in sorted(owner.objs, key=lambda o: o[0])]
+    found = [_of(at, number, o, name, owner) for o in owner.each]
     result = join(found) if found else UNKNOWN
     if MORE in owner.objs:
         result = join2(result, ANYTHING)
     if name in _SHAPE:
         return Val(result.objs, owner.n | result.v, NONE, NONE)
-    if name in _VIEWS and not any(o[0] in _MEMBERED for o in owner.objs):
+    if name in _VIEWS and not any(o[0] in _MEMBERED for o in owner.each):
         result = Val(result.objs | beside(owner, "tensor"), result.v, result.n | owner.n, result.p, result.state)
-    known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made", "group") for o in owner.objs)
+    known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made", "group") for o in owner.each)
     if not known:
         if name in at.models.ranks["attributes"]:
             axes = {"local"} if "local" in name else WHOLE
             return Val(_number(name), rank(axes))
-        if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.objs):
+        if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.each):
             return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
@@ -71,8 +71,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
 
 def _carried(owner: Val, result: Val) -> Causes:
     """How an attribute varies because its owner does: which method it is only where the owner may be several things."""
-    if any(o[0] in ("bound", "unit") for o in result.objs):
-        return owner.v if len({o[1] for o in owner.objs if o[0] in _MEMBERED}) > 1 else NONE
+    if any(o[0] in ("bound", "unit") for o in result.each):
+        return owner.v if len({o[1] for o in owner.each if o[0] in _MEMBERED}) > 1 else NONE
     return only(owner.v, "data", "param", "uniform")
 
 
@@ -122,7 +122,7 @@ def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotat
     passed: Val = at.flow.get("argument", at.unit, position)
     found = [
         _of(at, number, o, name, passed)
-        for o in sorted(passed.objs, key=lambda o: o[0])
+        for o in passed.each
         if o[0] in ("inst", "self", "class", "module", "ext", "made", "mesh", "handle")
     ]
     if found:
@@ -153,7 +153,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
             for o2 in at.flow.project.types.annotated(owner.module.top, annotation)
         ]
         if annotated:
-            empty = frozenset(o for held in found for o in held.objs if o == NONE_OBJ)
+            empty = frozenset(o for held in found for o in held.each if o == NONE_OBJ)
             return Val(frozenset(("self", c) for c in annotated) | empty)
     if not found:
         # what is stored somewhere and not known yet becomes known: to call it anything would stay
@@ -194,7 +194,7 @@ def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
 
 def _with_receiver(held: Val, receiver: Val) -> Val:
     """What was stored under a method's name, bound to an object."""
-    objs = frozenset(("bound", o[1], receiver) if o[0] == "unit" else o for o in held.objs)
+    objs = frozenset(("bound", o[1], receiver) if o[0] == "unit" else o for o in held.each)
     return Val(objs, held.v, held.n, held.p)
 
 

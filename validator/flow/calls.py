@@ -88,7 +88,7 @@ def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
         return value
     parts: list[Val] = []
     plain = []
-    for o in value.objs:
+    for o in value.each:
         if o[0] == "param":
             parts.append(Val(argument(o[1]).objs))
         else:
@@ -108,7 +108,7 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
         value = argument(c.position)
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
         if given is None:  # the truth of a value
-            kinds = {o[0] for o in value.objs if o != NONE_OBJ}
+            kinds = {o[0] for o in value.each if o != NONE_OBJ}
             given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
         parts.append(given if c.sure else unsure(only(given, "data", "param")))
     return combined(*parts)
@@ -132,7 +132,7 @@ class Calling:
         name = instruction.data if instruction.op in ("attr", "name") else ""
         receiver = self.at.vals[instruction.args[0]] if instruction.op == "attr" else BOTTOM
         self._receiver = receiver
-        objs = sorted(callee.objs, key=lambda o: o[0])
+        objs = callee.each
         self._certain = not any(o[0] == "top" for o in objs)
         found = [self.apply(number, o, arguments, name) for o in objs]
         self._certain = True
@@ -144,7 +144,7 @@ class Calling:
             self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver)
         result = join([*found, ANYTHING] if MORE in callee.objs else found)
-        if self._decorates(number) and all(o[0] in _OUTSIDE for o in callee.objs):
+        if self._decorates(number) and all(o[0] in _OUTSIDE for o in callee.each):
             return arguments[0][1]  # `@torch.no_grad()`: a decorator of a library leaves the function what it is
         return self._placed(number, value, name, receiver, arguments, result)
 
@@ -152,7 +152,7 @@ class Calling:
         """Ranks may choose differently whom they call."""
         site = self.at.sites.get(number)
         causes = only(callee.v, "rank", "data", "param", "member")
-        others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.objs)
+        others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.each)
         if site is not None and causes and len(site.targets) + others > 1:
             self.at.sites[number] = site._replace(chosen=site.chosen | causes, others=others)
 
@@ -175,7 +175,7 @@ class Calling:
             return self._call_made(number, o, arguments)
         if kind == "partial":
             positional = [(None, v) for v in o[2]]
-            return join(self.apply(number, c, [*positional, *arguments, *o[3]]) for c in o[1].objs)
+            return join(self.apply(number, c, [*positional, *arguments, *o[3]]) for c in o[1].each)
         if kind == "remote":
             return self._remote(number, o[1], arguments)
         if kind == "mesh method":
@@ -190,14 +190,14 @@ class Calling:
             if name is None or name == "@":
                 positional.append(value)
             elif name == "*":
-                spread = [o for o in value.objs if o[0] == "tuple"]
+                spread = [o for o in value.each if o[0] == "tuple"]
                 if len(spread) == 1 and len(value.objs) == 1:
                     positional += spread[0][1]
                 else:
                     rest = elements(value)
                     positional += [rest if rest.objs else UNKNOWN] * max(0, len(unit.code.params) - len(positional))
             elif name == "**":
-                for o in value.objs:
+                for o in value.each:
                     if o[0] == "dict":
                         keywords.update({k: v for k, v in o[1] if isinstance(k, str)})
                     else:
@@ -325,7 +325,7 @@ class Calling:
 
     def _remote(self, number: int, inner: Val, arguments: Arguments) -> Val:
         found = []
-        for o in inner.objs:
+        for o in inner.each:
             if o[0] == "class":
                 self._construct(number, o[1], arguments)
                 found.append(obj("handle", o[1]))
@@ -403,7 +403,7 @@ class Calling:
 
     def _asks_object(self, number: int, value: Val, name: str) -> None:
         """The language asks an object by a method that the source does not name: `len(sampler)` runs `__len__`."""
-        for o in value.objs:
+        for o in value.each:
             if (unit := self._method_of(o, name)) is not None:
                 self.run(number, unit, [Val(frozenset({o}))], {})
 
@@ -496,7 +496,7 @@ class Calling:
         if name == "enumerate" and values:
             index = _index(beside(values[0], "counted"))
             return sequence(tuple_of([index, self.at.element(values[0])])).objs | frozenset(
-                o for o in values[0].objs if o[0] in ("generator", "unordered")
+                o for o in values[0].each if o[0] in ("generator", "unordered")
             )
         if (
             name in ("list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice")
@@ -512,7 +512,7 @@ class Calling:
         if name in ("copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"):
             return values[0].objs if values else receiver.objs
         if name in ("values", "items"):
-            found = [v for o in receiver.objs if o[0] == "dict" for _, v in o[1]]
+            found = [v for o in receiver.each if o[0] == "dict" for _, v in o[1]]
             inner = join(found) if found else UNKNOWN
             keys = self.at.element(receiver) if receiver.of("seq") else UNKNOWN
             held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
@@ -524,7 +524,7 @@ class Calling:
             return held | beside(receiver, "unordered")
         if name == "get":
             constant = values[0].constant() if values else None
-            found = [v for o in receiver.objs if o[0] == "dict" for k, v in o[1] if k == constant]
+            found = [v for o in receiver.each if o[0] == "dict" for k, v in o[1] if k == constant]
             return join([*found, *(values[1:2] or [const(None)])]).objs if found else frozenset()
         if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
             return sequence(UNKNOWN).objs
@@ -613,7 +613,7 @@ class Calling:
         given = [each for each in arguments[place + 1 :] if row.gives is None]
         if row.gives is not None and (held := self._given(row.gives, arguments)) is not None:
             given = [(None, part) for o in held.of("tuple") for part in o[1]]
-        return join([self.apply(number, o, given) for o in sorted(function.objs, key=lambda o: o[0])] or [UNKNOWN])
+        return join([self.apply(number, o, given) for o in function.each] or [UNKNOWN])
 
     def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:
         """What the argument at a place (-1: the receiver) becomes; of a place that holds nothing it does not matter."""
@@ -667,7 +667,7 @@ class Calling:
             return self._made_mesh(arguments)
         if word == "uniform":
             equal = _equal(join(v for _, v in arguments), axes_in(group))
-            return Val(frozenset(o for o in equal.objs if o[0] == "seq"), equal.v, equal.n)
+            return Val(frozenset(o for o in equal.each if o[0] == "seq"), equal.v, equal.n)
         if word == "own":
             return Val(v=data(sure=False))
         if word == "listing":
@@ -740,7 +740,7 @@ class Calling:
 
     def _made_mesh(self, arguments: Arguments) -> Val:
         given = self._given(("mesh_dim_names", 2), arguments)
-        for o in given.objs if given is not None else ():
+        for o in given.each if given is not None else ():
             if o[0] == "tuple":
                 names = [v.constant() for v in o[1]]
                 if all(isinstance(n, str) for n in names):
@@ -776,7 +776,7 @@ class Calling:
             if self.at.code.values[value.args[0]].op == "attr":
                 self.at.after[number, -1] = lambda before: before.placed(after(before.state, step))
                 self.at.steps[number, -1] = (step,)
-        inside = self._built_inside(number) if any(o[0] in ("inst", "made") for o in result.objs) else ""
+        inside = self._built_inside(number) if any(o[0] in ("inst", "made") for o in result.each) else ""
         state = after(state, inside)
         return result if state == result.state else result.placed(state)
 
@@ -792,7 +792,7 @@ class Calling:
         for keyword, given in arguments:
             if keyword in ("dtype", "torch_dtype") or (keyword is None and name in ("to", "type")):
                 for word, step in (("half", "half"), ("full", "-half")):
-                    if given.objs and all(o[-1] in self.models.dtypes.get(word, ()) for o in given.objs):
+                    if given.objs and all(o[-1] in self.models.dtypes.get(word, ()) for o in given.each):
                         return step
         return ""
 
@@ -802,7 +802,7 @@ class Calling:
         for manager in self.at.unit.managers(number):
             callee, *given = values[manager].args if values[manager].op == "call" else (manager,)
             first = self.at.vals[given[0]].constant() if given else None
-            for o in self.at.vals[callee].objs:
+            for o in self.at.vals[callee].each:
                 name = self.models.named(o[1]) if o[0] == "ext" else ""
                 step = self.models.library(f"{name}({first})").inside or self.models.library(f"{name}()").inside
                 if name and step:
@@ -925,7 +925,7 @@ class Calling:
         if certainly(loss.state, *WRAPPING) or any(certainly(state, *WRAPPING) for state in used):
             return True
         cls = self._own_class()
-        if cls is None or any(o[0] not in ("top", "param") for o in loss.objs):
+        if cls is None or any(o[0] not in ("top", "param") for o in loss.each):
             return False
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
         fields = (self.flow.field(cls, name, False, self.at.unit) for name in names)
@@ -958,7 +958,7 @@ class Calling:
         added = arguments[-1][1]
 
         def change(before: Val) -> Val:
-            if not any(o[0] in ("tuple", "seq") for o in before.objs):
+            if not any(o[0] in ("tuple", "seq") for o in before.each):
                 return before
             part = elements(added) if name in ("extend", "update") else added
             grown = sequence(join2(elements(before), part))
@@ -971,7 +971,7 @@ class Calling:
 
     def drain(self, number: int, value: Val) -> None:
         """Generators that are consumed here run here."""
-        for o in value.objs:
+        for o in value.each:
             if o[0] == "generator":
                 self._note(number, Site((Target(o[1], o[2]),), ()))
             elif (unit := self._method_of(o, "__iter__")) is not None:
@@ -988,7 +988,7 @@ class Calling:
 
     def enter(self, number: int, manager: Val) -> Val:
         found = []
-        for o in manager.objs:
+        for o in manager.each:
             if o[0] == "generator":
                 self._note(number, Site((Target(o[1], o[2]),), ()))
                 found.append(self.yielded(o))
@@ -1067,7 +1067,7 @@ def _literal_ranks(given: Val) -> tuple[int, ...] | None:
 
 def _equal(value: Val, axes: Axes) -> Val:
     v, n, p = (equalled(each, axes) or frozenset({UNIFORM}) for each in (value.v, value.n, value.p))
-    return Val(frozenset(mapped(o, lambda part: _equal(part, axes)) for o in value.objs), v, n, p, value.state)
+    return Val(frozenset(mapped(o, lambda part: _equal(part, axes)) for o in value.each), v, n, p, value.state)
 
 
 def _replaced(before: Val, now: Val) -> Val:

@@ -35,7 +35,7 @@ class Given(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether a parameter of the unit stands for it."""
-        return any(o[0] == "param" for o in self.val.objs)
+        return any(o[0] == "param" for o in self.val.each)
 
     @property
     def text(self) -> str:

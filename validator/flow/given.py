@@ -29,7 +29,7 @@ def computed(flow: Flow, unit: Unit, call: int) -> Computed | None:
         return None
     inner = site.targets[0].unit
     callee = flow.result(unit).vals[value.args[0]]
-    if any(o[0] not in ("unit", "bound") for o in callee.objs) or inner is unit:
+    if any(o[0] not in ("unit", "bound") for o in callee.each) or inner is unit:
         return None
     number = _returned(flow, inner)
     return Computed(inner, number) if number is not None else None
@@ -81,7 +81,7 @@ def is_idle(flow: Flow, unit: Unit, manager: int) -> bool:
     return bool(callee.objs) and all(
         o[0] == "ext" and o[1] in _IDLE
         or o[0] == "unit" and o[1].code.is_generator and {v.op for v in o[1].code.values} <= _EMPTY
-        for o in callee.objs
+        for o in callee.each
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def _keeps(flow: Flow, unit: Unit, call: int) -> bool:
         return False
     if callee.op == "attr" and callee.data in models.same_methods and not str(callee.data).endswith("_"):
         return True
-    names = [models.named(o[1]) if o[0] == "ext" else "" for o in flow.result(unit).vals[value.args[0]].objs]
+    names = [models.named(o[1]) if o[0] == "ext" else "" for o in flow.result(unit).vals[value.args[0]].each]
     modules = tuple(f"{module}." for module in models.same_modules)
     return bool(names) and all(
         (name in models.same or name.startswith(modules)) and not name.endswith("_") for name in names

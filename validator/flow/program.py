@@ -709,9 +709,9 @@ class Flow:
                 continue
             for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
-                if any(o[0] in _SELVES and _related(o, family, cls) for o in owner.objs):
+                if any(o[0] in _SELVES and _related(o, family, cls) for o in owner.each):
                     found.append(self.close(value, unit))
-                elif not any(o[0] in _SELVES for o in owner.objs) and TOP in owner.objs:
+                elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
                     found.append(self._perhaps(self.close(value, unit)))
         for owner in cls.mro:
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
@@ -783,7 +783,7 @@ class Flow:
                 if value.op != "call" or len(value.args) < 2 or unit.known_as(value.args[0]) not in names:
                     continue
                 callee, seed = (*self.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
-                if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in callee.objs):
+                if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in callee.each):
                     found.append(held(self.close(seed, unit).v))
         if not found:
             return Val(v=data(sure=False))

@@ -335,7 +335,7 @@ class Queries:
         last = tuple(dict.fromkeys(name.rpartition(".")[2] for name in (*dotted, *aliases)))
         for place in self.named(*last):
             callee = place.operand(0).val
-            if any(o[0] == "ext" and (o[1] in wanted or self.flow.models.named(o[1]) in wanted) for o in callee.objs):
+            if any(o[0] == "ext" and (o[1] in wanted or self.flow.models.named(o[1]) in wanted) for o in callee.each):
                 yield place
 
     def prefixed(self, *prefixes: str) -> Iterator[Place]:
@@ -345,7 +345,7 @@ class Queries:
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
                 made = place.method[:1].isupper() or place.operand(0).value.op == "import"
-                if made and any(o[0] == "ext" and o[1].startswith(prefixes) for o in place.operand(0).val.objs):
+                if made and any(o[0] == "ext" and o[1].startswith(prefixes) for o in place.operand(0).val.each):
                     yield place
 
     def values(self, unit: Unit, *ops: str) -> Iterator[Place]:

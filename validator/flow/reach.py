@@ -83,7 +83,7 @@ class Carried:
         for each in value.state:
             if each[0] == "$" and _WRAPPED in self._arguments.get((unit, int(each[1:].partition("+")[0])), ()):
                 yield _WRAPPED
-        for o in value.objs:
+        for o in value.each:
             if o[0] == "param":
                 yield from self._arguments.get((unit, o[1]), ())
             yield from _thing(o)

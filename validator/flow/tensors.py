@@ -35,7 +35,7 @@ def dtype_of(value: Val | None, models: Models) -> str | None:
 
 def names_type(value: Val, models: Models) -> bool:
     """Whether a value surely is an element type: `torch.float32`, or one of several."""
-    known = [o for o in value.objs if o[0] == "ext" and str(o[1]).rpartition(".")[0] == "torch"]
+    known = [o for o in value.each if o[0] == "ext" and str(o[1]).rpartition(".")[0] == "torch"]
     return bool(known) and all(str(o[1]).rpartition(".")[2] in models.tensors["dtypes"] for o in known)
 
 
@@ -117,7 +117,7 @@ def apart(values: Iterable[Val]) -> bool:
 
 def settled(before: Val, after: frozenset[Obj]) -> bool:
     """Whether tensors that differed in their type alone have one layout now."""
-    if len(before.objs) < 2 or any(o[0] != "tensor" for o in before.objs):
+    if len(before.objs) < 2 or any(o[0] != "tensor" for o in before.each):
         return False
     differed, differs = (
         any(_differ(a, b) for a in rows for b in rows if a != b)
@@ -177,7 +177,7 @@ def _literal(source: Val, default: str) -> tuple[Shape, str | None]:
 
 def _are_numbers(parts: tuple[Val, ...]) -> bool:
     """Whether elements surely are single numbers, no lists or tensors."""
-    return all(part.objs and all(o[0] in ("const", "ordinal", "size") for o in part.objs) for part in parts)
+    return all(part.objs and all(o[0] in ("const", "ordinal", "size") for o in part.each) for part in parts)
 
 
 def _type(parts: list[Val], default: str) -> str | None:

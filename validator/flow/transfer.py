@@ -344,9 +344,9 @@ class Evaluation(Walk):
     def item(self, number: int, value: Instruction) -> Val:
         owner, key = self.vals[value.args[0]], self.vals[value.args[1]]
         constant = key.constant()
-        constants = [o[2] for o in key.objs if o[0] == "const"] if len(key.objs) > 1 else [constant]
+        constants = [o[2] for o in key.each if o[0] == "const"] if len(key.objs) > 1 else [constant]
         found: list[Val] = []
-        for o in owner.objs:
+        for o in owner.each:
             kind = o[0]
             if kind == "ext" and o[1] == "os.environ":
                 return self.environment(constant)
@@ -438,7 +438,7 @@ class Evaluation(Walk):
         def change(before: Val) -> Val:
             objs: set[Obj] = set()
             constant = key.constant()
-            for o in before.objs:
+            for o in before.each:
                 if o[0] == "dict" and constant is not None and len(o[1]) < 24:
                     rows = dict(o[1])
                     rows[constant] = join2(rows.get(constant, BOTTOM), stored)
@@ -473,7 +473,7 @@ class Evaluation(Walk):
             causes = folded(combined(left.v, right.v))
             return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - UNPLACED)
         if value.data == "Div" and not kept:
-            kept = frozenset(o for o in left.objs if o == ("ext", "pathlib.Path"))
+            kept = frozenset(o for o in left.each if o == ("ext", "pathlib.Path"))
         return Val(
             kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - UNPLACED
         )
@@ -564,7 +564,7 @@ class Evaluation(Walk):
             v |= _carried(held.v)
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
-                for o in held.objs:
+                for o in held.each:
                     if o[0] == "dict":
                         rows.update(o[1])
                     else:
@@ -592,7 +592,7 @@ class Evaluation(Walk):
         """One element of what is iterated."""
         found = [elements(iterable)]
         v = _carried(iterable.v)
-        for o in iterable.objs:
+        for o in iterable.each:
             if o[0] == "made" and self.models.library(o[1]).iterates == "data":
                 v |= data()
                 found.append(UNKNOWN)
@@ -626,7 +626,7 @@ class Evaluation(Walk):
         owner = self.vals[value.args[0]]
         position, _count, star = value.data
         found: list[Val] = []
-        for o in owner.objs:
+        for o in owner.each:
             if o[0] == "tuple" and star < 0 and position < len(o[1]):
                 found.append(o[1][position])
             elif o[0] in ("tuple", "seq", "dict"):
@@ -634,11 +634,11 @@ class Evaluation(Walk):
             elif o[0] not in ("unordered", "counted", "str"):
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
-        exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.objs)
+        exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.each)
         v = result.v if exact else result.v | _carried(owner.v)
         n = (
             result.n
-            if any(o[0] in ("tuple", "seq", "dict") for o in owner.objs)
+            if any(o[0] in ("tuple", "seq", "dict") for o in owner.each)
             else result.n | only(owner.n, "rank", "data")
         )
         return Val(result.objs, v, n, result.p, inherited(result.state, owner.state))
@@ -674,7 +674,7 @@ class Evaluation(Walk):
             return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
         n = _lengths_differ([self.vals[each] for each in operands], causes)
-        if any(o[0] == "tensor" for o in result.objs) and apart(self.vals[each] for each in operands):
+        if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
             n = causes
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
 
@@ -733,7 +733,7 @@ class Evaluation(Walk):
         given: Val = self.flow.get("argument", self.unit, asked.data[0])
         if absent:
             return value.data == "Is" if given.is_const(None) else None
-        constants = [o[2] for o in given.objs if o[0] == "const"]
+        constants = [o[2] for o in given.each if o[0] == "const"]
         if len(constants) != len(given.objs) or not constants:
             return None
         truths = {bool(each) for each in constants}
@@ -745,7 +745,7 @@ class Evaluation(Walk):
         value = self.code.values[root]
         if value.op != "call" or len(value.args) < 2 or value.data.names[0] is not None:
             return root
-        wrapped = any(o[0] == "ext" and self.models.named(o[1]) in _AS_LONG for o in self.vals[value.args[0]].objs)
+        wrapped = any(o[0] == "ext" and self.models.named(o[1]) in _AS_LONG for o in self.vals[value.args[0]].each)
         return self._spans(value.args[1]) if wrapped else root
 
     def growth(self, number: int) -> int:
@@ -791,7 +791,7 @@ def _also(found: dict[K, tuple[T, ...]], key: K, value: T) -> None:
 
 def truth_of(value: Val) -> Causes:
     """What a test of a value depends on: a container is tested for its length, an object for its presence."""
-    kinds = {o[0] for o in value.objs if o != NONE_OBJ}
+    kinds = {o[0] for o in value.each if o != NONE_OBJ}
     causes = value.n | value.p
     if kinds and kinds <= _TESTED_FOR_LENGTH | _TESTED_FOR_PRESENCE:
         return causes
@@ -804,7 +804,7 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
     """What the length depends on where branches choose between values: nothing if all are known to be as long."""
     lengths: set[int | None] = set()
     for value in values:
-        for o in value.objs:
+        for o in value.each:
             if o[0] in ("tuple", "dict"):
                 lengths.add(len(o[1]))
             elif o[0] == "seq":
@@ -825,10 +825,10 @@ def _is_none(value: Instruction) -> bool:
 
 def _is_marker(value: Val, constant: Val) -> bool:
     """Whether a comparison only asks if something is there yet: it is a thing that no constant equals, or a marker."""
-    if not any(o[0] == "const" and isinstance(o[2], str) for o in constant.objs) or len(constant.objs) != 1:
+    if not any(o[0] == "const" and isinstance(o[2], str) for o in constant.each) or len(constant.objs) != 1:
         return False
-    things = [o for o in value.objs if o[0] in _TESTED_FOR_PRESENCE - {"environment"}]
-    markers = [o for o in value.objs if o[0] == "const" and o != NONE_OBJ]
+    things = [o for o in value.each if o[0] in _TESTED_FOR_PRESENCE - {"environment"}]
+    markers = [o for o in value.each if o[0] == "const" and o != NONE_OBJ]
     others = len(value.objs - {NONE_OBJ}) - len(things) - len(markers)
     return bool(things) and len(markers) < 2 and not others
 
@@ -876,11 +876,11 @@ def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     (`size - 1`, the last one): it is counted where those are."""
     step = right.constant()
     if operator in ("Add", "Sub") and isinstance(step, int):
-        found = {o for o in left.objs if o[0] == "ordinal" and o[1] != "node"}
+        found = {o for o in left.each if o[0] == "ordinal" and o[1] != "node"}
         for o in left.of("size") if operator == "Sub" and step > 0 else ():
             axes = axes_in(o[1])
             found.add(("ordinal", "job" if axes == WHOLE else "group", axes))
         return frozenset(found)
     if operator == "Mod" and right.of("size"):
-        return frozenset(o for o in left.objs if o[0] == "ordinal" and o[1] != "node")
+        return frozenset(o for o in left.each if o[0] == "ordinal" and o[1] != "node")
     return frozenset()

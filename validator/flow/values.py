@@ -47,10 +47,11 @@ class Val:
     """An abstract value. `v`, `n`, `p`: by which causes the value, its length, its presence vary between ranks.
 
     `state`: how a model, a parameter or a tensor may be placed, in the words of `validator.domains.placement`.
-    `depth`: how deep it nests; `symbolic`: whether a parameter stands in it. There is one object for equal values.
+    `depth`: how deep it nests; `symbolic`: whether a parameter stands in it; `number`: in the order in which values
+    were made. There is one object for equal values.
     """
 
-    __slots__ = ("depth", "n", "objs", "p", "state", "symbolic", "v")
+    __slots__ = ("_each", "depth", "n", "number", "objs", "p", "state", "symbolic", "v")
     _all: ClassVar[dict[tuple[Any, ...], Val]] = {}
     objs: frozenset[Obj]
     v: Causes
@@ -59,6 +60,8 @@ class Val:
     state: frozenset[str]
     depth: int
     symbolic: bool
+    number: int
+    _each: tuple[Obj, ...] | None
 
     def __new__(
         cls, objs: frozenset[Obj] = NOTHING, v: Causes = NONE, n: Causes = NONE, p: Causes = NONE,
@@ -73,6 +76,7 @@ class Val:
                 return known
             known = cls._all[key] = object.__new__(cls)
             known.objs, known.v, known.n, known.p, known.state = key
+            known.number, known._each = len(cls._all), None
             known.depth = max((1 + part.depth for part in parts), default=0)
             known.symbolic = (
                 any(o[0] == "param" for o in objs)
@@ -91,12 +95,19 @@ class Val:
         return Val(self.objs, self.v, self.n, self.p, state)
 
     @property
+    def each(self) -> tuple[Obj, ...]:
+        """The objects in an order that is the same in every run: what is asked first may matter to what is answered."""
+        if self._each is None:
+            self._each = tuple(self.objs) if len(self.objs) < 2 else tuple(sorted(self.objs, key=_place))
+        return self._each
+
+    @property
     def placements(self) -> frozenset[str]:
         """How the value and all that lies in it may be placed."""
         return self.state.union(*(part.placements for o in self.objs for part in parts_of(o)))
 
     def of(self, kind: str) -> list[Obj]:
-        return [o for o in self.objs if o[0] == kind]
+        return [o for o in self.each if o[0] == kind]
 
     def constant(self) -> Any:
         """The one constant that the value is; None if it is not one (or None itself)."""
@@ -156,6 +167,20 @@ def parts_of(o: Obj) -> Iterable[Val]:
     if kind == "partial":
         return [o[1], *o[2], *(w for _, w in o[3])]
     return [v for _, v in o[2]] if kind == "generator" else ()
+
+
+def _place(o: Obj) -> tuple[str, ...]:
+    """Where an object stands among others: by what it is, then by names and places in the source."""
+    return (o[0], *(str(part.number) if isinstance(part, Val) else _spelled(part) for part in o[1:]))
+
+
+def _spelled(part: object) -> str:
+    if isinstance(part, frozenset):
+        return str(sorted(map(str, part)))
+    if isinstance(part, tuple):
+        return str([each.number if isinstance(each, Val) else _spelled(each) for each in part])
+    place = getattr(part, "place", None)  # a unit
+    return str(place) if place is not None else f"{getattr(part, 'path', '')} {part}"
 
 
 BOTTOM = Val()
@@ -283,7 +308,7 @@ def _rows(several: list[tuple[tuple[Any, Val], ...]]) -> tuple[tuple[Any, Val], 
 def elements(value: Val) -> Val:
     """What iterating gives, as far as the objects tell."""
     found = []
-    for o in value.objs:
+    for o in value.each:
         if o[0] == "tuple":
             found += o[1]
         elif o[0] == "seq":
