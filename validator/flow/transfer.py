@@ -379,8 +379,11 @@ class Evaluation(Walk):
         return Val(result.objs, combined(result.v, v), n, result.p, inherited(result.state, owner.state))
 
     def _cut(self, bounds: tuple[int, ...]) -> Causes:
-        """By what the length of a slice varies. A piece between two bounds that move together is as long everywhere."""
+        """By what the length of a slice varies. A piece between two bounds that move together is as long everywhere;
+        `rows[rank::size]` is, where the rows can be shared out evenly, which who writes so sees to."""
         lower, upper = (self.vals[each].v for each in bounds[:2])
+        if len(bounds) > 2 and not self.vals[bounds[2]].is_const(None):
+            return unsure(upper)
         moving = only(lower, "rank", "member") and only(upper, "rank", "member")
         return NONE if moving else lower | upper
 
