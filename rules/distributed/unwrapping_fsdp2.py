@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
-from validator.flow.placed import Placings, asks_first
+from validator.flow.placed import Placings, asks_about, asks_first
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
@@ -36,7 +36,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         state = owner.closed.state
         if is_aside(place.unit.path) or not mostly(state, "fsdp2") or may(state, *_WRAPPING):
             continue
-        if asks_first(place) or _has_one(owner):
+        if asks_first(place) or asks_about(place, owner) or _has_one(owner):
             continue
         shard = placings.where(owner, "fsdp2")
         yield RULE.finding(
@@ -73,6 +73,27 @@ class Trainer:
 ]
 
 CORRECT = [
+    # asked first, of what holds the model or by a helper
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+def is_wrapped(model):
+    return type(model).__name__ == "FullyShardedDataParallel"
+
+class State:
+    def __init__(self, model):
+        fully_shard(model)
+        self.model = model
+        self.is_ddp = False
+
+def export(model):
+    state = State(model)
+    inner = state.model.module if state.is_ddp else state.model
+    if is_wrapped(inner):
+        inner = inner.module
+    return inner
+""",
     """
 from torch.distributed.fsdp import fully_shard
 

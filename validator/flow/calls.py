@@ -10,13 +10,16 @@ from validator.definitions import ClassDef
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes, axes_of, of_dimension, of_parallelism
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.placement import (
+    DTENSOR,
     PLAIN,
+    SHARDING,
     UNPLACED,
     WRAPPING,
     after,
     certainly,
     inherited,
     may,
+    mostly,
     steps_since,
     substituted,
 )  # fmt: skip
@@ -572,7 +575,8 @@ class Calling:
         """What a call that the tables describe does and gives."""
         group = self._group(row, arguments)
         if row.is_collective and self._certain and self._applies(row, arguments):
-            self._note(number, Site((), (Operation(row.name, group, sure, row),)))
+            certain = sure and (row.spread is None or self._is_spread(row.spread, arguments))
+            self._note(number, Site((), (Operation(row.name, group, certain, row),)))
         if row.equal is not None:
             place = self._place(row.equal, arguments)
             if place >= 0:
@@ -625,6 +629,10 @@ class Calling:
         if generator is not None:
             return held(generator.v)
         return held(self._receiver.v) if not row.draws else self.flow.get("random", row.draws).v
+
+    def _is_spread(self, which: tuple[str, int], arguments: Arguments) -> bool:
+        given = self._given(which, arguments)
+        return given is not None and mostly(given.state, *SHARDING, *DTENSOR)
 
     def _applies(self, row: Row, arguments: Arguments) -> bool:
         if row.when and not any(name in row.when for name, _ in arguments):

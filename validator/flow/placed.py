@@ -261,6 +261,16 @@ def asks_first(place: Place) -> bool:
     return place.is_tried
 
 
+def asks_about(place: Place, owner: Place) -> bool:
+    """Whether a test around computes with a value, or with what holds it: it may ask how that is placed
+    (`model.module if state.is_wrapped else model`)."""
+    held = owner.operand(0) if owner.value.op == "attr" else None
+    known = {owner.root.key}
+    if held is not None and not (held.root.value.op == "param" and held.root.value.data[0] == 0):
+        known.add(held.root.key)
+    return any(each.root.key in known for test in decided_by(place) for each in sources(test))
+
+
 def on_some_ranks(place: Place) -> Place | None:
     """The test of the rank that decides whether a value is reached, if there is one."""
     for test in decided_by(place):

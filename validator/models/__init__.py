@@ -21,7 +21,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
-  `arg_state = [parameter, position, tag]`: only where that argument is placed so.
+  `arg_state = [parameter, position, tag]`: only where that argument is placed so; `spread = [parameter, position]`: for
+  certain only where it is known to be sharded.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
   which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed =
@@ -109,6 +110,7 @@ class Row(NamedTuple):
     length: str = ""
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
+    spread: tuple[str, int] | None = None  # for certain a collective only where this argument is known to be sharded
     draws: str = ""
     mixes: tuple[str, int] | None = None
     seed: tuple[str, int] | None = None
