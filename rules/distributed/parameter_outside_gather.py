@@ -277,16 +277,17 @@ def _asked(queries: Queries, call: Place) -> bool:
     return bool(calls) and all(any(_STAGE.search(w) for test in each.tests for w in test.words) for each in calls)
 
 
-def _managed(call: Place) -> bool:
-    """Whether a context manager around may gather the parameter: all but those that only switch gradients off."""
-    place: Place | None = call
-    seen: set[Unit] = set()
-    while place is not None and place.unit not in seen:
-        seen.add(place.unit)
-        if not all(is_idle(call.flow, place.unit, number) for number in place.unit.managers(place.number)):
-            return True
-        place = place.outside
-    return False
+def _managed(place: Place, seen: frozenset[Unit] = frozenset()) -> bool:
+    """Whether a context manager around a value, or around every call of its function, may gather the parameter: all but
+    those that only switch gradients off."""
+    if not all(is_idle(place.flow, place.unit, number) for number in place.unit.managers(place.number)):
+        return True
+    if place.unit in seen:
+        return False
+    calls = [Place(place.flow, caller, call) for caller, call, _ in Index(place.flow).sites(place.unit)]
+    made = place.outside
+    around = calls or ([made] if made is not None else [])
+    return bool(around) and all(_managed(each, seen | {place.unit}) for each in around)
 
 
 INCORRECT = [
@@ -407,6 +408,23 @@ class Trainer:
 ]
 
 CORRECT = [
+    # a function inside that is called where the parameter is gathered
+    """
+import deepspeed
+import torch.distributed as dist
+
+class Trainer:
+    def setup(self, model):
+        self.model, *_ = deepspeed.initialize(model=model, config={"zero_optimization": {"stage": 3}})
+
+    def broadcast(self):
+        def send(param):
+            dist.broadcast(param.data.clone(), 0)
+
+        for param in self.model.parameters():
+            with deepspeed.zero.GatheredParameters([param]):
+                send(param)
+""",
     # gathered to be read, or by the rank whose values all take over; what is written is another tensor
     """
 import deepspeed
