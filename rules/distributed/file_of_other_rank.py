@@ -205,6 +205,28 @@ class Other:
 ]
 
 CORRECT = [
+    # a folder of the process that writes it
+    """
+import os
+import tempfile
+import torch
+import torch.distributed as dist
+
+def fetch(store, path):
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "link.pt")
+        if dist.get_rank() == 0:
+            torch.save(store, name)
+            return torch.load(name)
+        return None
+
+def read(store):
+    folder = tempfile.mkdtemp()
+    if dist.get_rank() == 0:
+        torch.save(store, os.path.join(folder, "link.pt"))
+    elif os.path.exists(os.path.join(folder, "link.pt")):
+        return torch.load(os.path.join(folder, "link.pt"))
+""",
     """
 import os
 import torch

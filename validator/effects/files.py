@@ -105,9 +105,10 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
 
 
 class Piece(NamedTuple):
-    """A piece of a path: a text, a value that tells the rank (`apart`), a parameter, or anything else (`*`)."""
+    """A piece of a path: a text, a value that tells the rank (`apart`), a parameter, a temporary file of the process
+    (`own`), or anything else (`*`)."""
 
-    kind: str  # text, rank, param, any
+    kind: str  # text, rank, param, own, any
     text: str = ""
     apart: Causes = NONE
     position: int = -1
@@ -115,6 +116,7 @@ class Piece(NamedTuple):
 
 _ANY = Piece("any")
 _SLASH = Piece("text", "/")
+_OWN = Piece("own")  # a folder or file of `tempfile`, which no other process has
 
 
 class Access(NamedTuple):
@@ -176,6 +178,8 @@ class Files:
                     if len(path) <= _LONG:
                         under, written = access.under | call.under, (*access.written, *given)
                         outer = Access(call, access.kind, path, under, call, written)
+                        if _OWN in path:
+                            continue
                         queue.append(outer._replace(named=access.named) if outer.name == access.name else outer)
         return sorted(found.values(), key=lambda a: (a.place.unit.path, a.place.at, a.kind, a.path))
 
@@ -193,7 +197,9 @@ class Files:
                 continue
             place = Place(self.flow, unit, number)
             for kind, path in self._paths(place):
-                yield Access(place, kind, tuple(self._pieces(path)), place.under, place, (path,))
+                pieces = self._pieces(path)
+                if _OWN not in pieces:
+                    yield Access(place, kind, tuple(pieces), place.under, place, (path,))
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
         models = self.flow.models
@@ -304,10 +310,19 @@ class Files:
         returned = self._returned(place) if value.op == "call" else None
         if returned is not None:
             return returned
+        if _is_temporary(place):
+            return [_OWN]
         apart = place.varies("rank", "member")
         if apart:
             return [Piece("rank", apart=apart)]
         return [_ANY]
+
+
+def _is_temporary(place: Place) -> bool:
+    """Whether a value is, or names, what `tempfile` makes here."""
+    while place.value.op in ("enter", "attr", "unpack", "item"):
+        place = place.operand(0).root
+    return place.value.op == "call" and any(str(o[1]).startswith("tempfile.") for o in place.operand(0).val.of("ext"))
 
 
 _LONG = 24
