@@ -25,7 +25,9 @@ from validator.domains.axes import meets
 from validator.domains.spmd import Causes, only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Access, Files, reaches
+from validator.effects.trace import Traces
 from validator.finding import Finding, Related
+from validator.flow.queries import Place
 from validator.project import Project
 from validator.rule import Rule
 
@@ -68,7 +70,7 @@ def _tests(access: Access) -> Causes:
 
 def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
     """Files of ranks that a test of the rank keeps from writing them."""
-    everywhere = [r for r in reads if r.apart and not _tests(r)]
+    everywhere = [r for r in reads if r.apart and not _tests(r) and not r.place.is_tried]
     places = {w.named for w in writes}
     if not everywhere or any(not _leaves_out(w) for w in writes) or len({p.unit for p in places}) < len(places):
         return None
@@ -104,17 +106,31 @@ def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding
     )
 
 
+def _in_turns(traces: Traces, place: Place) -> bool:
+    """Whether a context manager around meets the other ranks: `with main_process_first()` lets them in one by one."""
+    unit, sites = place.unit, place.result.sites
+    managers = set(unit.managers(place.number))
+    for number, value in enumerate(unit.code.values):
+        site = sites.get(number) if value.op in ("enter", "leave") and value.args[0] in managers else None
+        if site is not None and (site.operations or any(target.unit in traces.effectful for target in site.targets)):
+            return True
+    return False
+
+
 def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
     """Files that one rank writes and the others read with nothing in between that makes them wait."""
     traces = None
     for write in accesses:
-        if write.kind != "write" or not _tests(write) or write.apart:
+        # a parameter in the name may be the rank: then the name is looked at where it is passed
+        if write.kind != "write" or not _tests(write) or write.apart or any(p.kind == "param" for p in write.path):
             continue
         for read in accesses:
             same = read.kind == "read" and read.place.unit is write.place.unit and read.path == write.path
             if not same or _tests(read):
                 continue
             traces = traces or project.analysis(Divergences).traces
+            if _in_turns(traces, write.place):
+                continue
             if reaches(traces, write.place.unit, write.place.number, read.place.number):
                 message = (
                     f"some ranks write `{write.name}` and all read it, with nothing in between that makes them wait"
@@ -205,6 +221,27 @@ class Other:
 ]
 
 CORRECT = [
+    # the others wait in the context manager; each rank has a file of its own
+    """
+import contextlib
+import torch
+import torch.distributed as dist
+
+@contextlib.contextmanager
+def main_process_first():
+    rank = dist.get_rank()
+    if rank != 0:
+        dist.barrier()
+    yield
+    if rank == 0:
+        dist.barrier()
+
+def prepare():
+    with main_process_first():
+        if dist.get_rank() == 0:
+            torch.save(torch.arange(10), "dataset.bin")
+        return torch.load("dataset.bin")
+""",
     # a folder of the process that writes it
     """
 import os

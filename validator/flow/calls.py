@@ -477,6 +477,8 @@ class Calling:
                     n |= frozenset().union(*(w.v for _, w in given if tensors.names_type(w, self.models)))
                 if tensors.is_literal(objs) or settled:
                     n = NONE
+            if name in table["reducing"] and all(keyword in ("dtype", "out", "p") for keyword, _ in given):
+                return Val(objs, v, NONE, NONE, state)
             if name in table["limited"]:
                 n |= tensor.n | frozenset().union(*(w.v for _, w in given))
             if name in table["counting"]:
@@ -919,12 +921,22 @@ class Calling:
         gathers = name in ("state_dict", "full_state_dict") and certainly(receiver.state, "fsdp1")
         if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
             operation = name
-        if operation:
+        if operation and not any(self._lets_ranks_differ(manager) for manager in self.at.unit.managers(number)):
             from validator.models import Row
 
             self._note(
                 number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),))
             )
+
+    def _lets_ranks_differ(self, manager: int) -> bool:
+        """Whether inside a context manager ranks may run a wrapped model unequally often: `model.join()`, `Join`."""
+        values = self.at.code.values
+        if values[manager].op != "call":
+            return False
+        callee = values[values[manager].args[0]]
+        joins = callee.op == "attr" and callee.data == "join" and may(self.at.vals[callee.args[0]].state, *WRAPPING)
+        named = self.at.vals[values[manager].args[0]].of("ext")
+        return joins or any(o[1].startswith("torch.distributed.algorithms.") and o[1].endswith(".Join") for o in named)
 
     def _sharded_here(self, callee: int, loss: Val) -> bool:
         """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
