@@ -50,6 +50,7 @@ class Callers:
         self._known: dict[tuple[Unit, bool], tuple[Unit, ...]] = {}
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
         self._mentions: dict[str, list[Mention]] = {}
+        self._straight: dict[ClassDef, bool] = {}
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
@@ -127,7 +128,17 @@ class Callers:
             return None
         cls = symbol if isinstance(symbol, ClassDef) else self._made_class(caller, owner)
         cls = cls or _receiver_class(caller, owner)
+        if cls is not None and owner.op == "call" and symbol is None and self._made_class(caller, owner) is None:
+            symbol = self._above(cls, value.data)
         return Mention(caller, "attribute", value.data, taken, cls, symbol, owner.op)
+
+    def _above(self, cls: ClassDef, name: str) -> Method | None:
+        """The method that `super()` has in a class, where nothing below it has several bases."""
+        if cls not in self._straight:
+            self._straight[cls] = all(len(each.facts.bases) < 2 for each in self._below(cls))
+        owners = (each for each in cls.mro[1:] if name in each.methods)
+        owner = next(owners, None) if self._straight[cls] else None
+        return owner.methods[name] if owner is not None else None
 
     def _made_class(self, caller: Unit, owner: Value) -> ClassDef | None:
         """The class whose object a call makes here."""
@@ -161,6 +172,8 @@ class Callers:
     def _may_be_attribute(self, unit: Unit, method: bool, mention: Mention) -> bool:
         if isinstance(mention.symbol, Module):
             return not method
+        if isinstance(mention.symbol, Method):
+            return mention.symbol is unit.method
         if mention.cls is not None:
             related = unit.cls is not None and self._related(mention.cls, unit.cls)
             return related or method and unit.cls is None or self._stores(mention.cls, mention.name)

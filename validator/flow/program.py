@@ -70,7 +70,7 @@ class Unit:
             return True
         return any(not self.code.values[user].op.startswith("store_") for user in self.users.get(number, ()))
 
-    @property
+    @cached_property
     def place(self) -> tuple[str, RawAt, str]:
         """Where it stands among the units of the project."""
         return (self.module.path, self.code.at, self.code.key)
