@@ -15,7 +15,6 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("extracted method", "MP504", True, 2): "the two forwards stand in functions of their own",
     ("extracted method", "MP506", True, 1): "the model runs in a function below the loop",
     ("extracted method", "MP508", True, 2): "a function stores into a dictionary under a key that it is passed",
-    ("extracted method", "MP510", True, 3): "the test of membership and the store are in two methods",
     ("extracted method", "MP510", True, 4): "the root is counted in another function than the group is used",
     ("extracted method", "MP515", True, 1): "the request that a function starts is waited for after the loop alone",
     ("extracted method", "MP515", True, 2): "the buffer goes through a function and an object to the request",
