@@ -63,7 +63,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _displays(queries: Queries, unit: Unit) -> Iterator[_Together]:
     """What goes together: arguments, dictionaries, tuples that are returned."""
-    returned = {block.end[1] for block in unit.code.blocks if block.end[0] == "return"}
+    returned = unit.code.returned
     for place in queries.values(unit, "call", "dict", "tuple"):
         value = place.value
         if value.op == "call" and len(value.args) > 2:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from validator.domains.axes import WHOLE, Axes
 from validator.facts.model import At
 from validator.finding import Finding, Related
-from validator.flow.contexts import Given, around, contexts, given
+from validator.flow.contexts import Given, contexts, given
 from validator.flow.queries import Place, Queries
 from validator.flow.values import NONE_OBJ, TOP, Obj, Val, const
 from validator.models import Row
@@ -74,7 +74,7 @@ def _by_callers(call: Place, root: Given, group: Given, reported: set[Place]) ->
     asking, is_root = _tests_of_root(call, root)
     if is_root:
         return  # what the root itself does: the others come another way
-    for context in contexts(call, (root, group), around(call, asking)):
+    for context in contexts(call, (root, group), call.around(asking)):
         told, held = context.given
         differs = any(c.kind in ("rank", "member") for c in context.under)
         if context.call == call or context.call in reported or differs:

@@ -104,12 +104,7 @@ def _is_count(place: Place, seen: dict[tuple[Unit, int], None]) -> bool:
         return False
     site = place.result.sites.get(place.number)
     if site is not None and site.targets:
-        returned = (
-            Place(place.flow, t.unit, b.end[1])
-            for t in site.targets
-            for b in t.unit.code.blocks
-            if b.end[0] == "return"
-        )
+        returned = (Place(place.flow, t.unit, number) for t in site.targets for number in t.unit.code.returned)
         return any(_is_count(each, seen) for each in returned)
     name = place.method
     receiver = place.receiver

@@ -27,10 +27,10 @@ from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.holders import Index, argument_of
 from validator.flow.paths import Path, paths_of
-from validator.flow.placed import Event, Placings, excluded, follows, related, sources
+from validator.flow.placed import Event, Placings, excluded, follows, point, related, sources
 from validator.flow.program import Unit
 from validator.flow.queries import Place
-from validator.flow.taken import MAKING, Stretch, Taking, own_names, point, takings
+from validator.flow.taken import MAKING, Stretch, Taking, own_names, takings
 from validator.project import Project
 from validator.rule import Rule
 
@@ -121,8 +121,7 @@ def _of_callers(placings: Placings, index: Index, call: Place, given: Place) -> 
 
 
 def _is_returned(call: Place) -> bool:
-    ends = (block.end for block in call.unit.code.blocks if block.end[0] == "return")
-    return any(call._replace(number=end[1]).root.number == call.number for end in ends)
+    return any(call._replace(number=end).root.number == call.number for end in call.unit.code.returned)
 
 
 def _from_callers(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Optimizer]:

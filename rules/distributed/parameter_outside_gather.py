@@ -57,6 +57,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     yield from _thrown_away(queries)
     optional = any(not is_aside(call.unit.path) for call in queries.named("GatheredParameters"))
     about = _about_deepspeed(queries) if optional else frozenset()
+    index = Index(queries.flow)
     for call, tensor in _uses(queries):
         if is_aside(call.unit.path):
             continue
@@ -64,7 +65,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not spread and not (optional and _may_be_spread(about, tensor)):
             continue
         path = members(tensor)
-        if _MEMBERS.isdisjoint(map(str, path)) or ELEMENT not in path or path[-1] == ".grad" or _managed(call):
+        if _MEMBERS.isdisjoint(map(str, path)) or ELEMENT not in path or path[-1] == ".grad" or _managed(index, call):
             continue
         if not spread and _asked(queries, call):
             continue
@@ -77,12 +78,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             help=f"put it into `with deepspeed.zero.GatheredParameters([{tensor.root.text}], modifier_rank=…):`",
             context=f"{call.unit.qualname}:{call.text}",
         )
-    yield from _others(queries) if optional else ()
+    yield from _others(queries, index) if optional else ()
 
 
-def _others(queries: Queries) -> Iterator[Finding]:
+def _others(queries: Queries, index: Index) -> Iterator[Finding]:
     """Parameters of another model than that whose parameters are gathered around."""
-    index = Index(queries.flow)
     for unit in queries.mentioning("GatheredParameters"):
         if is_aside(unit.path):
             continue
@@ -146,7 +146,7 @@ def _is_of_other(queries: Queries, index: Index, call: Place, tensor: Place) -> 
         if given is None or not Owners(queries.flow, index, given, (-1,)).apart(owners):
             return False
     around = call.outside
-    return around is None or not _managed(around)
+    return around is None or not _managed(index, around)
 
 
 def _is_spread(model: Place) -> bool:
@@ -277,17 +277,17 @@ def _asked(queries: Queries, call: Place) -> bool:
     return bool(calls) and all(any(_STAGE.search(w) for test in each.tests for w in test.words) for each in calls)
 
 
-def _managed(place: Place, seen: frozenset[Unit] = frozenset()) -> bool:
+def _managed(index: Index, place: Place, seen: frozenset[Unit] = frozenset()) -> bool:
     """Whether a context manager around a value, or around every call of its function, may gather the parameter: all but
     those that only switch gradients off."""
     if not all(is_idle(place.flow, place.unit, number) for number in place.unit.managers(place.number)):
         return True
     if place.unit in seen:
         return False
-    calls = [Place(place.flow, caller, call) for caller, call, _ in Index(place.flow).sites(place.unit)]
+    calls = [Place(place.flow, caller, call) for caller, call, _ in index.sites(place.unit)]
     made = place.outside
     around = calls or ([made] if made is not None else [])
-    return bool(around) and all(_managed(each, seen | {place.unit}) for each in around)
+    return bool(around) and all(_managed(index, each, seen | {place.unit}) for each in around)
 
 
 INCORRECT = [

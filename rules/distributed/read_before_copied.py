@@ -20,7 +20,6 @@ from collections.abc import Iterator
 
 from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
-from validator.flow.contexts import ways_in
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
@@ -87,10 +86,9 @@ def _reads(queries: Queries, waiting: frozenset[Unit], copy: Place) -> Iterator[
         for read in _readings(values):
             if _reaches(queries, waiting, since, read.number):
                 yield read
-        ends = {block.end[1] for block in held.unit.code.blocks if block.end[0] == "return"}
+        ends = held.unit.code.returned
         if any(each.number in ends and _reaches(queries, waiting, since, -1) for each in values):
-            callers = (Place(held.flow, caller, passed.site) for caller, passed in ways_in(held.flow, held.unit))
-            stack += [(call, call) for call in callers]
+            stack += [(call, call) for call in queries.calls_of(held.unit)]
 
 
 def _held(start: Place) -> list[Place]:

@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.flow.aside import is_aside
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
-from validator.flow.values import Obj, Val
+from validator.flow.values import Val
 from validator.project import Project
 from validator.rule import Rule
 
@@ -95,10 +95,6 @@ def _functions(value: Val) -> Iterator[Unit]:
             yield o[1]
         elif o[0] == "partial":
             yield from _functions(o[1])
-
-
-def _order(o: Obj) -> tuple[str, ...]:
-    return tuple(map(str, o))
 
 
 def _run(queries: Queries, thread: _Thread) -> list[Unit]:

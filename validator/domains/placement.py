@@ -61,6 +61,11 @@ def is_symbolic(placements: Placements) -> bool:
     return any(each[0] == "$" for each in placements)
 
 
+def parameters(placements: Placements) -> frozenset[int]:
+    """The positions of the parameters in terms of which placements are told."""
+    return frozenset(int(each.partition("+")[0][1:]) for each in placements if each[0] == "$")
+
+
 def substituted(placements: Placements, argument: Callable[[int], Placements]) -> Placements:
     """Placements of a unit in terms of how its arguments are placed."""
     if not is_symbolic(placements):

@@ -243,7 +243,7 @@ class Files:
     def _returned(self, call: Place) -> list[Piece] | None:
         """The path that a function of the project gives, where it has one `return`."""
         targets = self.queries.targets(call)
-        ends = [block.end[1] for block in targets[0].code.blocks if block.end[0] == "return"] if targets else []
+        ends = targets[0].code.returned if targets else []
         if len(targets) != 1 or len(ends) != 1 or ends[0] < 0 or targets[0] in self._inside:
             return None
         unit = targets[0]

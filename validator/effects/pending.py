@@ -137,8 +137,7 @@ class Pending:
     def _started_through(self, unit: Unit, value: Value, row: Row, seen: set[Unit]) -> Iterator[Started]:
         """The calls of a function that hands its callers' flag on to a collective, and what that gives back to them."""
         flag = next((o[1] for o in self._flag(unit, value, row, closed=False).of("param")), None)
-        ends = [block.end[1] for block in unit.code.blocks if block.end[0] == "return"]
-        if flag is None or not any(unit.code.values[unit.root(end)] is value for end in ends):
+        if flag is None or not any(unit.code.values[unit.root(end)] is value for end in unit.code.returned):
             return
         mine = row._replace(
             handle=unit.code.params[flag][0], writes=self._parameter(unit, value, row.writes or row.equal),

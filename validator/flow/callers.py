@@ -127,9 +127,9 @@ class Callers:
         if isinstance(symbol, External):
             return None
         cls = symbol if isinstance(symbol, ClassDef) else self._made_class(caller, owner)
-        cls = cls or _receiver_class(caller, owner)
-        if cls is not None and owner.op == "call" and symbol is None and self._made_class(caller, owner) is None:
-            symbol = self._above(cls, value.data)
+        if cls is None:
+            cls = _receiver_class(caller, owner)
+            symbol = self._above(cls, value.data) if cls is not None and owner.op == "call" else symbol
         return Mention(caller, "attribute", value.data, taken, cls, symbol, owner.op)
 
     def _above(self, cls: ClassDef, name: str) -> Method | None:
@@ -223,9 +223,7 @@ def _receiver_class(unit: Unit, owner: Value) -> ClassDef | None:
     """The class whose methods `self`, `cls` or `super()` have here; None for anything else."""
     if owner.op == "free":
         distance, name = owner.data
-        outer: Unit | None = unit
-        for _ in range(distance):
-            outer = outer.outer if outer is not None else None
+        outer = unit.above(distance)
         defined = outer.code.definitions.get(name, ()) if outer is not None else ()
         if outer is None or len(defined) != 1:
             return None

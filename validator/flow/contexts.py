@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
-from validator.domains.axes import Axes, axes_of
-from validator.domains.spmd import NONE, UNIFORM, Causes, only
-from validator.flow.calls import axes_in, instantiated
+from validator.domains.axes import Axes
+from validator.domains.spmd import Causes, only
+from validator.flow.calls import instantiated
 from validator.flow.holders import argument_of
 from validator.flow.program import Flow, Passed, Unit
-from validator.flow.queries import Place
-from validator.flow.transfer import truth_of
+from validator.flow.queries import Place, spanned
 from validator.flow.values import Val
 
 
@@ -51,10 +49,7 @@ class Given(NamedTuple):
     @property
     def spanned(self) -> tuple[Axes, bool]:
         """Of a group: its axes, and whether they are known for certain or only by its name."""
-        axes = axes_in(self.closed)
-        if UNKNOWN_AXIS not in axes:
-            return axes, True
-        return axes_of(self.hint) or axes, False
+        return spanned(self.closed, self.hint)
 
 
 class Context(NamedTuple):
@@ -81,20 +76,12 @@ def contexts(place: Place, values: tuple[Given, ...], under: Causes) -> Iterator
             continue
         seen.add(key)
         unit = context.call.unit
-        calls = list(ways_in(flow, unit)) if any(each.is_open for each in context.given) else []
+        calls = list(flow.calls_of(unit)) if any(each.is_open for each in context.given) else []
         if calls:
             stack += [_outward(context, unit, caller, passed) for caller, passed in calls]
         else:
             around: Causes = flow.solver.settled(("under", unit)).v
             yield context._replace(under=only(context.under | around, "rank", "member", "data"))
-
-
-def ways_in(flow: Flow, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
-    """The calls that run a unit in the same process, with what they pass."""
-    for caller in flow.callers(unit):
-        for passed in flow.result(caller).passed.get(unit, ()):
-            if not passed.away and caller.code.values[passed.site].op == "call":
-                yield caller, passed
 
 
 def _outward(context: Context, unit: Unit, caller: Unit, passed: Passed) -> Context:
@@ -114,14 +101,4 @@ def _outward(context: Context, unit: Unit, caller: Unit, passed: Passed) -> Cont
         return Given(flow, caller, val, written if written is not None and written.val == val else None)
 
     call = Place(flow, caller, passed.site)
-    return Context(call, tuple(map(bound, context.given)), context.under | around(call))
-
-
-def around(place: Place, but: frozenset[int] = frozenset()) -> Causes:
-    """By what the branches of its unit around a place differ between ranks, without those of some blocks."""
-    found: Causes = NONE
-    vals, blocks = place.result.vals, place.unit.code.blocks
-    for branch in place.unit.control.deciding(place.value.block) - but:
-        test = place.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), place.unit).v
-        found |= NONE if UNIFORM in test else test
-    return found
+    return Context(call, tuple(map(bound, context.given)), context.under | call.around())

@@ -45,8 +45,7 @@ def cut_of(queries: Queries, tensor: Place, axis: str = RING) -> Place | None:
         elif value.op == "call":
             targets = queries.targets(place)
             for unit in targets:
-                ends = (block.end[1] for block in unit.code.blocks if block.end[0] == "return")
-                stack += [Place(place.flow, unit, number) for number in ends]
+                stack += [Place(place.flow, unit, number) for number in unit.code.returned]
             if place.method in _CUTTING and any(varies_on(place._replace(number=n), axis) for n in value.args[1:]):
                 return place
             if not targets and place.method in _SAME:

@@ -224,13 +224,6 @@ def _reads(unit: Unit, name: str) -> Iterator[int]:
                     yield user
 
 
-def _around(unit: Unit, distance: int) -> Unit | None:
-    outer: Unit | None = unit
-    for _ in range(distance):
-        outer = outer.outer if outer is not None else None
-    return outer
-
-
 class Index:
     """Where attributes are read, where variables of functions around are, and who calls what."""
 
@@ -256,7 +249,7 @@ class Index:
             known = self._free[unit] = {}
             for inner in self.flow.units_of(unit.module).values():
                 for number, value in enumerate(inner.code.values):
-                    if value.op == "free" and _around(inner, value.data[0]) is unit:
+                    if value.op == "free" and inner.above(value.data[0]) is unit:
                         known.setdefault(value.data[1], []).append((inner, number))
         return known.get(name, [])
 

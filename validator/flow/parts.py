@@ -19,11 +19,6 @@ _ANY = -1
 Way = tuple[int, ...]  # which parts are asked for, outermost last: positions, or any element
 
 
-def holds(whole: Path, part: Path) -> bool:
-    """Whether one path leads through another."""
-    return part[: len(whole)] == whole
-
-
 class Owner(NamedTuple):
     """A model in one unit: what `parameters()` was asked of, or a part of it (`head.weight`)."""
 
@@ -74,7 +69,7 @@ class Owners:
         if not (self.known and other.known) or len({unit for unit, _ in (*self.found, *other.found)}) != 1:
             return False
         mine, others = ({path for owner in each.found.values() for path in owner.origins()} for each in (self, other))
-        return not any(holds(a, b) or holds(b, a) for a in mine for b in others)
+        return not any(a[: len(b)] == b[: len(a)] for a in mine for b in others)
 
     def _on(self, here: Place, way: Way, *numbers: int) -> None:
         self._stack += [(here._replace(number=each), way) for each in numbers if each >= 0]
@@ -172,9 +167,7 @@ class Owners:
 
     def _around(self, here: Place, way: Way) -> None:
         distance, name = here.value.data
-        outer: Unit | None = here.unit
-        for _ in range(distance):
-            outer = outer.outer if outer is not None else None
+        outer = here.unit.above(distance)
         if outer is None:
             self.known = False
             return

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from validator.domains.placement import SPREADING
 from validator.effects.keys import Key, assume
 from validator.flow.calls import GROWING
-from validator.flow.contexts import ways_in
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit
@@ -19,6 +18,7 @@ from validator.ir.model import Value
 from validator.project import Project
 
 _ASKING = frozenset({"hasattr", "isinstance", "getattr", "issubclass", "callable"})
+Point = tuple[int, int]  # a block, and how many of its values come before
 
 
 class Event(NamedTuple):
@@ -192,20 +192,28 @@ def related(one: Place, other: Place) -> bool:
 
 def follows(first: Place, last: Place) -> bool:
     """Whether a way leads from one value of a unit to another."""
-    code = first.unit.code
-    block = first.value.block
-    own = code.blocks[block].values
-    if last.value.block == block and own.index(last.number) > own.index(first.number):
+    return leads(first.unit, point(first), point(last))
+
+
+def point(place: Place) -> Point:
+    block = place.value.block
+    return block, place.unit.code.blocks[block].values.index(place.number)
+
+
+def leads(unit: Unit, first: Point, last: Point) -> bool:
+    """Whether a way leads from one point to another."""
+    if first[0] == last[0] and first[1] < last[1]:
         return True
+    blocks = unit.code.blocks
     seen: set[int] = set()
-    stack = list(code.blocks[block].successors())
+    stack = list(blocks[first[0]].successors())
     while stack:
         at = stack.pop()
-        if at == last.value.block:
+        if at == last[0]:
             return True
         if at not in seen:
             seen.add(at)
-            stack += code.blocks[at].successors()
+            stack += blocks[at].successors()
     return False
 
 
@@ -387,7 +395,7 @@ class Derived:
 
     def _returned(self, place: Place) -> None:
         """On where the unit is called; what lies in a tuple with others cannot be told from them."""
-        calls = list(ways_in(self.flow, place.unit))
+        calls = list(self.flow.calls_of(place.unit))
         self.leaves = self.leaves or not calls or place.value.op in ("tuple", "list", "dict")
         self._stack += [Place(self.flow, caller, passed.site) for caller, passed in calls if not self.leaves]
 

@@ -52,6 +52,13 @@ class Unit:
     def __repr__(self) -> str:
         return f"<Unit {self.module.name}:{self.code.qualname}>"
 
+    def above(self, distance: int) -> Unit | None:
+        """The unit so many steps further out, in which a free variable is defined."""
+        unit: Unit | None = self
+        for _ in range(distance):
+            unit = unit.outer if unit is not None else None
+        return unit
+
     @property
     def path(self) -> str:
         return self.module.path
@@ -519,18 +526,6 @@ class Flow:
             row = row._replace(asname=None)
         return self.project.imported(unit.module, row)
 
-    def called_as(self, name: str) -> list[Unit]:
-        """The functions of the project that a call of that name may run: of a class what makes its objects."""
-        return list(self.units(iter(self._methods.get(name, ()))))
-
-    @cached_property
-    def _methods(self) -> dict[str, list[Method]]:
-        found: dict[str, list[Method]] = {}
-        for method in self.project.functions():
-            called = method.cls.name if method.cls is not None and method.name == "__init__" else method.name
-            found.setdefault(called, []).append(method)
-        return found
-
     def placing(self, *steps: str) -> tuple[Unit, ...]:
         """The units that mention a call which takes one of the steps with a model."""
         inside = (name for name, library in self.models.objects.items() if library.inside in steps)
@@ -579,14 +574,19 @@ class Flow:
 
     def only_call(self, unit: Unit) -> tuple[Unit, int] | None:
         """The one call in the project that runs a function in its process: (caller, call); None of several."""
-        rows = [
-            (caller, passed.site)
-            for caller in self.callers(unit)
-            for passed in self.result(caller).passed.get(unit, ())
-            if not passed.away
-        ]
-        found = rows[0] if len(rows) == 1 else None
-        return found if found is not None and found[0].code.values[found[1]].op == "call" else None
+        rows = list(self._runs(unit))
+        return (rows[0][0], rows[0][1].site) if len(rows) == 1 and _is_call(*rows[0]) else None
+
+    def calls_of(self, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
+        """The calls that run a unit in the same process, with what they pass."""
+        return (row for row in self._runs(unit) if _is_call(*row))
+
+    def _runs(self, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
+        """What runs a unit in the same process: calls, and statements that run it without a call (`with`, `for`)."""
+        for caller in self.callers(unit):
+            for passed in self.result(caller).passed.get(unit, ()):
+                if not passed.away:
+                    yield caller, passed
 
     def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...]:
         """What the calls of a unit in another pass to it."""
@@ -829,6 +829,10 @@ class Flow:
     @cached_property
     def _stores_of(self) -> dict[Unit, list[Any]]:
         return {}
+
+
+def _is_call(caller: Unit, passed: Passed) -> bool:
+    return caller.code.values[passed.site].op == "call"
 
 
 def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:

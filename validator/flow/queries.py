@@ -137,12 +137,17 @@ class Place(NamedTuple):
     @property
     def under(self) -> Causes:
         """By which causes ranks differ about whether they get here: by branches around it and around calls of it."""
+        calls: Causes = self.flow.solver.settled(("under", self.unit)).v
+        return only(calls | self.around(), "rank", "member", "data")
+
+    def around(self, but: frozenset[int] = frozenset()) -> Causes:
+        """By what the branches of its unit around it differ between ranks, without those of some blocks."""
+        found: Causes = NONE
         vals, blocks = self.result.vals, self.unit.code.blocks
-        found: Causes = self.flow.solver.settled(("under", self.unit)).v
-        for branch in self.unit.control.deciding(self.value.block):
+        for branch in self.unit.control.deciding(self.value.block) - but:
             test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
             found |= NONE if UNIFORM in test else test
-        return only(found, "rank", "member", "data")
+        return found
 
     @property
     def words(self) -> Iterator[str]:
@@ -230,10 +235,7 @@ class Place(NamedTuple):
     @property
     def spanned(self) -> tuple[Axes, bool]:
         """Of a value that is a group: its axes, and whether they are known for certain or only by its name."""
-        axes = axes_in(self.closed)
-        if UNKNOWN_AXIS not in axes:
-            return axes, True
-        return axes_of(self.hint) or axes, False
+        return spanned(self.closed, self.hint)
 
     def reached(self) -> Iterator[tuple[Operation, Place]]:
         """The collectives that run when this does, nearest first: its own, and those of what it calls."""
@@ -291,12 +293,8 @@ class Queries:
         """The calls in the project that run a unit in the same process."""
         known = self._calls.get(unit)
         if known is None:
-            known = self._calls[unit] = [
-                Place(self.flow, caller, passed.site)
-                for caller in self.flow.callers(unit)
-                for passed in self.flow.result(caller).passed.get(unit, ())
-                if not passed.away and caller.code.values[passed.site].op == "call"
-            ]
+            calls = self.flow.calls_of(unit)
+            known = self._calls[unit] = [Place(self.flow, caller, passed.site) for caller, passed in calls]
         return known
 
     def reaching(self, units: Iterable[Unit]) -> frozenset[Unit]:
@@ -410,6 +408,14 @@ def _before(code: Code, header: int) -> int:
     if iterator >= 0:
         return code.values[iterator].block
     return next((p for p, raised in code.blocks[header].preds if not raised and code.blocks[p].loop != header), header)
+
+
+def spanned(group: Val, hint: str) -> tuple[Axes, bool]:
+    """The axes of a group, and whether they are known for certain or only by the name that it has."""
+    axes = axes_in(group)
+    if UNKNOWN_AXIS not in axes:
+        return axes, True
+    return axes_of(hint) or axes, False
 
 
 def varying(causes: Causes) -> Causes:

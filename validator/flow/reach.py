@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef
-from validator.domains.placement import WRAPPING, may
+from validator.domains.placement import WRAPPING, may, parameters
 from validator.flow.callers import is_taken
 from validator.flow.values import Obj, Val, parts_of
 
@@ -80,9 +80,8 @@ class Carried:
         """What a value is or holds, that something may run."""
         if may(value.state, *WRAPPING):
             yield _WRAPPED
-        for each in value.state:
-            if each[0] == "$" and _WRAPPED in self._arguments.get((unit, int(each[1:].partition("+")[0])), ()):
-                yield _WRAPPED
+        if any(_WRAPPED in self._arguments.get((unit, position), ()) for position in parameters(value.state)):
+            yield _WRAPPED
         for o in value.each:
             if o[0] == "param":
                 yield from self._arguments.get((unit, o[1]), ())

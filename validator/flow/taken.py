@@ -13,7 +13,7 @@ from typing import NamedTuple
 from validator.flow.calls import GROWING
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
-from validator.flow.placed import Placings
+from validator.flow.placed import Placings, Point, leads, point
 from validator.flow.program import Unit
 from validator.flow.queries import Place
 
@@ -22,7 +22,6 @@ _LAZY = frozenset({"filter", "map", "chain", "from_iterable", "iter", "zip", "en
 _PARTS = frozenset({"items", "values", "copy", "get", "pop"})
 _NAMED = frozenset({"named_parameters", "items", "enumerate"})
 MAKING = ("__init__", "__post_init__")
-Point = tuple[int, int]  # a block, and how many of its values come before
 _START = -1  # where a block is entered from the point before: nothing lies between
 
 
@@ -37,7 +36,7 @@ class Stretch(NamedTuple):
         """Whether a call of the unit may run while the parameters pass."""
         here = point(place)
         ways = ((first, last) for first, last in itertools.pairwise(self.points) if last[1] != _START)
-        return any(_leads(self.unit, first, here) and _leads(self.unit, here, last) for first, last in ways)
+        return any(leads(self.unit, first, here) and leads(self.unit, here, last) for first, last in ways)
 
 
 class Taking(NamedTuple):
@@ -159,7 +158,7 @@ class _Search:
     def _returned(self, unit: Unit) -> Iterator[Taking]:
         if unit in self.seen:
             return
-        ends = [block.end[1] for block in unit.code.blocks if block.end[0] == "return"]
+        ends = unit.code.returned
         ends += [v.args[0] for v in unit.code.values if v.op in ("yield", "yield from") and v.args]
         for number in ends:
             place = Place(self.placings.flow, unit, number)
@@ -175,7 +174,7 @@ class _Search:
 
     def _attribute(self, here: Place, step: _Step) -> None:
         """What was stored in an attribute before, in this unit or where the object was made."""
-        stores = _last([s for s in self._stores(here) if _leads(self.unit, point(s), step.points[0])], here)
+        stores = _last([s for s in self._stores(here) if leads(self.unit, point(s), step.points[0])], here)
         for store in stores:
             self._on(step._replace(points=(point(store), *step.points)), store.value.args[1:])
         owner = here.operand(0).root
@@ -216,11 +215,6 @@ def own_names(placings: Placings, unit: Unit, path: Path) -> set[Path]:
     return names
 
 
-def point(place: Place) -> Point:
-    block = place.value.block
-    return block, place.unit.code.blocks[block].values.index(place.number)
-
-
 def _taken(here: Place, step: _Step) -> _Step:
     return step._replace(place=here, points=(point(here), *step.points))
 
@@ -254,21 +248,4 @@ def _last(stores: list[Place], here: Place) -> list[Place]:
     control = here.unit.control
     around = control.deciding(here.value.block)
     sure = [s for s in stores if control.deciding(s.value.block) <= around]
-    return [s for s in stores if not any(_leads(s.unit, point(s), point(t)) for t in sure if t != s)]
-
-
-def _leads(unit: Unit, first: Point, last: Point) -> bool:
-    """Whether a way leads from one point to another."""
-    if first[0] == last[0] and first[1] < last[1]:
-        return True
-    blocks = unit.code.blocks
-    seen: set[int] = set()
-    stack = list(blocks[first[0]].successors())
-    while stack:
-        at = stack.pop()
-        if at == last[0]:
-            return True
-        if at not in seen:
-            seen.add(at)
-            stack += blocks[at].successors()
-    return False
+    return [s for s in stores if not any(leads(s.unit, point(s), point(t)) for t in sure if t != s)]

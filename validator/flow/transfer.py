@@ -319,9 +319,7 @@ class Evaluation(Walk):
 
     def free(self, number: int, value: Instruction) -> Val:
         distance, name = value.data
-        outer: Unit | None = self.unit
-        for _ in range(distance):
-            outer = outer.outer if outer is not None else None
+        outer = self.unit.above(distance)
         if outer is None:
             return UNKNOWN
         numbers = tuple(outer.code.definitions.get(name, ()))

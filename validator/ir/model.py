@@ -145,6 +145,11 @@ class Code:
     def __repr__(self) -> str:
         return f"<Code {self.qualname}>"
 
+    @property
+    def returned(self) -> list[int]:
+        """The values that the unit returns, one for each `return`."""
+        return [block.end[1] for block in self.blocks if block.end[0] == "return"]
+
     def in_order(self, bodies_first: bool = False) -> list[int]:
         """The reachable blocks, each after a predecessor (reverse postorder; exceptional edges count).
 
