@@ -79,6 +79,13 @@ class Module:
         """The lines of the file, for the places of syntax nodes."""
         return Text(self.source.text)
 
+    @cached_property
+    def functions_by_line(self) -> dict[tuple[int, str], ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The syntax of its functions by line and name."""
+        nodes = ast.walk(self.source.tree)
+        functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        return {(node.lineno, node.name): node for node in functions}
+
     @property
     def top(self) -> Method:
         """The top level of the module as a function."""

@@ -90,7 +90,7 @@ class Callers:
         if known is None:
             names = self.flow.mentions.also((name,))
             found = (
-                self._mention(caller, number)
+                self.mention(caller, number)
                 for caller in self.flow.mentions.naming(name)
                 for each in names
                 for number in caller.named.get(each, ())
@@ -98,7 +98,7 @@ class Callers:
             known = self._mentions[name] = [mention for mention in found if mention is not None]
         return known
 
-    def _mention(self, caller: Unit, number: int) -> Mention | None:
+    def mention(self, caller: Unit, number: int) -> Mention | None:
         """What one place shows; None where it can be no function."""
         values = caller.code.values
         value = values[number]

@@ -1,0 +1,51 @@
+"""A call that fitted a function before its parameters changed, and does not now.
+
+What it does
+    Compares the parameters of functions, methods and constructors before and after a change, and binds every call of
+    them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that now
+    fall into `**kwargs`, and arguments by position that now go to another parameter. Follows Ray handles and
+    dispatchers that are given the method's name as a text. Where several definitions may be reached, the call must fit
+    none of them any more, or those that take it must stand in for the one that does not.
+
+Why is this bad
+    TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.binding import signature, written
+from validator.definitions import ClassDef
+from validator.drift.calls import constructor
+from validator.drift.change import Change
+from validator.drift.signatures import Broken, Signatures
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for broken in change.analysis(Signatures).broken:
+        yield _report(broken)
+
+
+def _report(broken: Broken) -> Finding:
+    site, new = broken.site, broken.new
+    shown = f"{new.cls.name}.{new.name}" if not isinstance(new, ClassDef) and new.cls is not None else new.name
+    text = f"`{shown}` {broken.text}" if broken.kind == "refused" else f"the call of `{shown}` {broken.text}"
+    now = written(new.name, constructor(new) or ()) if isinstance(new, ClassDef) else signature(new)
+    return RULE.finding(
+        site.unit.path,
+        site.call.at,
+        f"{text}; before the change the call fitted",
+        help=f"it is `{now}` now",
+        related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
+        context=f"{site.unit.qualname}:{shown}",
+        severity="error" if site.sure and len(site.reached) == 1 and broken.kind == "refused" else "warning",
+    )
+
+
+INCORRECT = ()
+CORRECT = ()

@@ -1,0 +1,47 @@
+"""A parameter or variable that nothing reads since the change.
+
+What it does
+    Compares each function before and after a change. Reports a parameter that callers still pass, and a variable that
+    is still computed, whose only readers the change took away while the rest of the function stayed as it was.
+
+Why is this bad
+    A factor, a mask, a group or a length that is computed and not used is mostly one that somebody dropped by mistake:
+    the function goes on without it, and no test of types or names notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.drift.change import Change
+from validator.drift.unused import Unread, Unused
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP904", "value-left-unread", "warning", stable_since="0.2.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for row in change.analysis(Unused).names:
+        yield _report(row)
+
+
+def _report(row: Unread) -> Finding:
+    what = "is still passed to" if row.kind == "parameter" else "is still computed in"
+    return RULE.finding(
+        row.unit.path,
+        row.at,
+        f"`{row.name}` {what} `{row.unit.qualname}`, and nothing there reads it since the change",
+        help=f"use it again, or take it out; before, `{_short(row.last.text)}` read it",
+        related=[Related(row.unit.path, row.unit.code.at[0], f"`{row.unit.qualname}`")],
+        context=f"{row.unit.qualname}:{row.name}",
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else line[:97] + "…"
+
+
+INCORRECT = ()
+CORRECT = ()

@@ -1,0 +1,217 @@
+"""The calls of a function by its name, as the two revisions have them, and what each may reach.
+
+A call is looked at by what stands before the name: an object whose class is known reaches that class's methods, one of
+which nothing is known may reach every method of that name in the project. Calls through Ray handles, partials and
+dispatchers that are given the name as a text count as calls with what they pass on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.binding import misfit_of, parameters
+from validator.definitions import ClassDef, External, Method, Module
+from validator.drift.change import Side
+from validator.facts.model import Argument, At, Call, Param
+from validator.flow.aside import is_foreign
+from validator.flow.program import Unit
+
+_WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
+_MAKERS = frozenset({"dataclass", "dataclasses.dataclass"})
+
+
+class Site(NamedTuple):
+    """A call of something by a name: the unit, the value of the call, what it passes, what it may reach.
+
+    `how`: `call`, `text` (a dispatcher is given the name). `sure`: nothing else can be meant.
+    """
+
+    unit: Unit
+    number: int
+    call: Call
+    reached: tuple[Method | ClassDef, ...]
+    how: str
+    sure: bool
+    bound: bool = True
+
+    @property
+    def text(self) -> str:
+        return self.unit.text(self.unit.code.values[self.number].at)
+
+    def is_in(self, side: Side) -> bool:
+        """Whether the same call stands in the same function of the other revision."""
+        module = next((m for m in side.project.modules.values() if m.path == self.unit.path), None)
+        if module is None:
+            return False
+        unit = side.units(module).get(self.unit.code.key)
+        if unit is None:
+            return False
+        text = self.text
+        return any(value.op == "call" and unit.text(value.at) == text for value in unit.code.values)
+
+
+def sites(side: Side, name: str) -> Iterator[Site]:
+    """The calls of functions, methods and classes of a name."""
+    for row in side.occurrences(name):
+        unit = row.unit
+        if unit is None or row.number < 0 or is_foreign(row.path):
+            continue
+        value = unit.code.values[row.number]
+        if value.op == "attr" and row.role == "asks":
+            yield from _called(side, unit, row.number, name)
+        elif value.op == "const" and row.role == "spells":
+            yield from _dispatched(side, unit, row.number, name)
+    for source in side.mentioning(name):
+        module = side.project.modules.get(source.absolute)
+        for unit in side.units(module).values() if module is not None and not is_foreign(source.path) else ():
+            for number in unit.named.get(name, ()):
+                if unit.code.values[number].op in ("name", "import"):
+                    yield from _called(side, unit, number, name)
+
+
+def _called(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
+    values = unit.code.values
+    for user in unit.users.get(number, ()):
+        value = values[user]
+        if value.op == "attr" and value.data in _WRAPPERS:
+            yield from _called(side, unit, user, name)
+        elif value.op == "call" and value.args[0] == number:
+            if values[number].op == "attr" and values[number].data == "options":
+                yield from _wrapped(side, unit, user, name)
+                continue
+            root = _root(unit, number)
+            reached, sure = _reached(side, unit, root, name)
+            if reached:
+                bound = not _is_of_class(side, unit, root)
+                yield Site(unit, user, call_of(unit, user), reached, "call", sure, bound)
+
+
+def _is_of_class(side: Side, unit: Unit, number: int) -> bool:
+    """Whether a method is taken from its class, so that the object is an argument like the others."""
+    value = unit.code.values[number]
+    if value.op != "attr":
+        return False
+    owner = unit.code.values[unit.root(value.args[0])]
+    return owner.op in ("name", "import") and isinstance(side.flow.symbol(unit, owner), ClassDef)
+
+
+def _wrapped(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
+    """`f.options(…).remote(…)`."""
+    for user in unit.users.get(number, ()):
+        if unit.code.values[user].op == "attr" and unit.code.values[user].data == "remote":
+            yield from _called(side, unit, user, name)
+
+
+def _root(unit: Unit, number: int) -> int:
+    """The value that bears the name, before `.remote` and `.options(…)`."""
+    value = unit.code.values[number]
+    while value.op == "attr" and value.data in _WRAPPERS or value.op == "call":
+        number = value.args[0]
+        value = unit.code.values[number]
+    return number
+
+
+def _dispatched(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
+    """A call that is given the name of a method as a text and passes its keywords on."""
+    methods = tuple(m for m in side.methods.get(name, ()) if m.cls is not None)
+    if not methods or "_" not in name.strip("_"):
+        return
+    for user in unit.users.get(number, ()):
+        value = unit.code.values[user]
+        if value.op == "call" and number in value.args[1:]:
+            call = call_of(unit, user)
+            kept = tuple(a for a in call.args if a.keyword not in (None, "*") and not _is_text(a, name))
+            yield Site(unit, user, call._replace(args=kept), methods, "text", False)
+
+
+def _is_text(argument: Argument, name: str) -> bool:
+    return argument.value.strip("\"'") == name
+
+
+def call_of(unit: Unit, number: int) -> Call:
+    """A call of the intermediate representation as a fact, with its arguments' places."""
+    code, value = unit.code, unit.code.values[number]
+    args = tuple(
+        Argument(name, "other", unit.text(code.values[operand].at), unit.at(code.values[operand].at))
+        for name, operand in zip(value.data.names, value.args[1:], strict=True)
+    )
+    at: At = unit.at(value.at)
+    callee = code.values[value.args[0]]
+    return Call(unit.text(callee.at), args, "", (), at, unit.at(callee.at))
+
+
+def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Method | ClassDef, ...], bool]:
+    """What a name at a place may mean, and whether it can mean nothing else."""
+    value = unit.code.values[number]
+    if value.op in ("name", "import"):
+        symbol = side.flow.symbol(unit, value)
+        return ((symbol,), True) if isinstance(symbol, Method | ClassDef) else ((), False)
+    mention = side.mention(unit, number)
+    if mention is None or isinstance(mention.symbol, External):
+        return (), False
+    if isinstance(mention.symbol, Module):
+        symbol = mention.symbol.member(name)
+        return ((symbol,), True) if isinstance(symbol, Method | ClassDef) else ((), False)
+    if isinstance(mention.symbol, Method):
+        return (mention.symbol,), True
+    if mention.cls is not None:
+        found = [m for m in mention.cls.find_below(name).values() if m is not None]
+        return tuple(dict.fromkeys(found)), bool(found)
+    if _is_wrapped(unit, number, name):
+        return (), False
+    classes = side.classes_of(unit, number)
+    typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
+    if classes:
+        return tuple(dict.fromkeys(typed)), False
+    return tuple(m for m in side.methods.get(name, ()) if m.cls is not None), False
+
+
+def _is_wrapped(unit: Unit, number: int, name: str) -> bool:
+    """Whether a class that has a method of this name calls it on an object that it holds: the one that it wraps."""
+    values = unit.code.values
+    owner = values[unit.root(values[number].args[0])]
+    if unit.name != name and (unit.cls is None or unit.cls.find(name) is None):
+        return False
+    return owner.op == "attr" or owner.op == "param" and owner.data[0] > 0
+
+
+def misfit(side: Side, target: Method | ClassDef, site: Site) -> str | None:
+    """Why a call cannot be bound to what it reaches; an empty text where it can, None where that is not known."""
+    params = params_of(target, site)
+    if params is None:
+        return None
+    found = misfit_of(params, site.call, partial=site.how == "text")
+    return found.message if found is not None else ""
+
+
+def params_of(target: Method | ClassDef, site: Site) -> tuple[Param, ...] | None:
+    """The parameters that a call fills; None where they are not known."""
+    if isinstance(target, ClassDef):
+        return constructor(target)
+    if target.facts.is_property:
+        return None
+    return parameters(target, bound=None if site.bound or target.facts.is_classmethod else False)
+
+
+def constructor(cls: ClassDef) -> tuple[Param, ...] | None:
+    """The parameters of a class; None where they are not known."""
+    made = cls.find("__init__")
+    if made is not None:
+        return parameters(made)
+    if not any(d.removesuffix("()") in _MAKERS for d in cls.facts.decorators) or cls.external_bases:
+        return None
+    rows: dict[str, Param] = {}
+    for each in reversed(cls.mro):
+        if not any(d.removesuffix("()") in _MAKERS for d in each.facts.decorators):
+            return None
+        assigned = _assigned(each)
+        for name, annotation in each.facts.attributes:
+            if annotation and not annotation.startswith(("ClassVar", "InitVar", "typing.ClassVar")):
+                rows[name] = Param(name, "any", "…" if name in assigned else None, annotation, each.facts.at)
+    return tuple(rows.values())
+
+
+def _assigned(cls: ClassDef) -> frozenset[str]:
+    body = cls.module.functions.get(f"{cls.qualname}.<class>")
+    return frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()

@@ -1,0 +1,178 @@
+"""A project as it was and as it is: what rules about changes ask.
+
+Both revisions are linked as projects of their own; a file that did not change is one and the same in both. Only files
+that changed, and those that mention a name which the change is about, are lowered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from validator.definitions import ClassDef, Method, Module
+from validator.drift.occurrences import Occurrence, in_file, in_unit
+from validator.flow.callers import Mention
+from validator.flow.program import Flow, Unit
+from validator.project import Project
+from validator.source import SourceFile
+
+
+_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+
+
+class Side:
+    """One of the two revisions."""
+
+    def __init__(self, sources: Iterable[SourceFile], config: Any) -> None:
+        self.project = Project(sources, config)
+        self.flow = Flow(self.project)
+        self.by_absolute = {source.absolute: source for source in self.project.files.values()}
+        self._occurrences: dict[SourceFile, dict[str, list[Occurrence]]] = {}
+        self._mentioning: dict[str, list[SourceFile]] = {}
+
+    def module(self, absolute: str) -> Module | None:
+        return self.project.modules.get(absolute)
+
+    def units(self, module: Module) -> dict[str, Unit]:
+        """The units of a module by key."""
+        return self.flow.units_of(module)
+
+    def unit_of(self, method: Method) -> Unit | None:
+        return self.flow.unit_of(method)
+
+    def mentioning(self, name: str) -> list[SourceFile]:
+        """The files in whose text a name stands, however it is meant."""
+        known = self._mentioning.get(name)
+        if known is None:
+            texts = {name.encode(), name.replace("_", "-").encode()}
+            known = self._mentioning[name] = [
+                source
+                for source in self.project.files.values()
+                if source.facts.problem is None and any(text in source.data for text in texts)
+            ]
+        return known
+
+    def occurrences(self, name: str) -> Iterator[Occurrence]:
+        """Where a name stands in the project, and as what."""
+        for source in self.mentioning(name):
+            yield from self.of_file(source).get(name, ())
+
+    def of_file(self, source: SourceFile) -> dict[str, list[Occurrence]]:
+        """By name what stands in one file."""
+        known = self._occurrences.get(source)
+        if known is None:
+            module = self.project.modules.get(source.absolute)
+            found = (
+                in_file(source)
+                if module is None
+                else (row for unit in self.units(module).values() for row in in_unit(unit))
+            )
+            known = self._occurrences[source] = {}
+            for row in found:
+                known.setdefault(row.name, []).append(row)
+        return known
+
+    def mention(self, unit: Unit, number: int) -> Mention | None:
+        """What the place where a name stands shows of what it may mean."""
+        return self.flow.calls_by_name.mention(unit, number)
+
+    def classes_of(self, unit: Unit, number: int) -> tuple[ClassDef, ...]:
+        """The classes that the owner of an attribute may be of, as annotations, constructors and callers tell."""
+        mention = self.mention(unit, number)
+        if mention is None or mention.symbol is not None and not isinstance(mention.symbol, ClassDef):
+            return ()
+        if mention.cls is not None:
+            return (mention.cls,)
+        owner = unit.text(unit.code.values[number].at).rpartition(".")[0]
+        found = self.project.types.of(unit.scope, owner) if _PATH.fullmatch(owner) else ()
+        return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
+
+    @cached_property
+    def methods(self) -> dict[str, list[Method]]:
+        """The functions and methods of the project by name."""
+        found: dict[str, list[Method]] = {}
+        for method in self.project.functions():
+            if not method.name.startswith("<"):
+                found.setdefault(method.name, []).append(method)
+        return found
+
+
+class Pair(NamedTuple):
+    """A function in both revisions."""
+
+    old: Unit
+    new: Unit
+
+    @property
+    def methods(self) -> tuple[Method, Method] | None:
+        old, new = self.old.method, self.new.method
+        return (old, new) if old is not None and new is not None else None
+
+
+class Change:
+    """Two revisions and what differs between them. `compared` says in words what was compared."""
+
+    def __init__(self, before: Side, after: Side, changed: Iterable[str], compared: str = "") -> None:
+        self.before = before
+        self.after = after
+        self.compared = compared
+        self.changed = tuple(sorted(changed))  # absolute paths
+        self._analyses: dict[Any, Any] = {}
+
+    def analysis(self, kind: Any) -> Any:
+        """The one instance of a class that answers questions about this change."""
+        if kind not in self._analyses:
+            self._analyses[kind] = kind(self)
+        return self._analyses[kind]
+
+    @cached_property
+    def modules(self) -> list[tuple[Module | None, Module | None]]:
+        """The changed modules as they were and as they are."""
+        pairs = ((self.before.module(path), self.after.module(path)) for path in self.changed)
+        return [pair for pair in pairs if pair != (None, None)]
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """The functions of changed files that are there in both revisions and whose code is not the same."""
+        found = []
+        for old, new in self.modules:
+            if old is None or new is None:
+                continue
+            units = self.after.units(new)
+            for key, unit in self.before.units(old).items():
+                other = units.get(key)
+                if unit.code.kind == "function" and other is not None and not self.is_same(unit, other):
+                    found.append(Pair(unit, other))
+        return found
+
+    def is_same(self, old: Unit, new: Unit) -> bool:
+        """Whether two units are the same code but for their places."""
+        return _shape(old) == _shape(new)
+
+    @cached_property
+    def classes(self) -> list[tuple[ClassDef, ClassDef]]:
+        """The classes of changed files that are there in both revisions."""
+        found = []
+        for old, new in self.modules:
+            if old is not None and new is not None:
+                found += [(cls, new.classes[name]) for name, cls in old.classes.items() if name in new.classes]
+        return found
+
+    def is_changed(self, path: str) -> bool:
+        """Whether the file that is reported under a path changed."""
+        return path in self._changed_paths
+
+    @cached_property
+    def _changed_paths(self) -> frozenset[str]:
+        sides = (self.before, self.after)
+        found = (side.by_absolute.get(path) for side in sides for path in self.changed)
+        return frozenset(source.path for source in found if source is not None)
+
+
+def _shape(unit: Unit) -> tuple[Any, ...]:
+    code = unit.code
+    values = tuple((v.op, v.args, repr(v.data)) for v in code.values)
+    ends = tuple(block.end for block in code.blocks)
+    return (code.params, values, ends, tuple(code.defaults), code.is_async)

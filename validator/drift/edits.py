@@ -1,0 +1,129 @@
+"""How a function differs between two revisions: statements that went, that came, and that were changed.
+
+Statements are compared as Python reads them, so that white space, comments, brackets and line breaks do not count. Of
+a compound statement its first line is one statement and each of its body is one of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from validator.flow.program import Unit
+
+_LIKE = 0.5  # of the words of two statements that one became the other
+
+
+class Statement(NamedTuple):
+    """A statement. `text` is its source as Python reads it; `inside` are the first lines of what it stands in."""
+
+    text: str
+    node: ast.stmt
+    inside: tuple[str, ...]
+
+
+class Edit(NamedTuple):
+    """One statement that is not what it was; `old` None: it came, `new` None: it went."""
+
+    old: Statement | None
+    new: Statement | None
+
+
+def statements(unit: Unit) -> list[Statement]:
+    """The statements of a function in their order, those of functions inside it too."""
+    node = node_of(unit)
+    return list(_flat(node.body, ())) if node is not None else []
+
+
+def node_of(unit: Unit) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The syntax of a function."""
+    functions = unit.module.functions_by_line
+    return functions.get((unit.code.at[0], unit.code.name))
+
+
+def _flat(body: list[ast.stmt], inside: tuple[str, ...]) -> Iterator[Statement]:
+    for node in body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            continue  # documentation
+        head = header(node)
+        yield Statement(head, node, inside)
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):
+                mark = head if name == "body" else f"{name} of {head}"
+                yield from _flat(inner, (*inside, mark))
+        for handler in getattr(node, "handlers", ()):
+            caught = ast.unparse(handler.type) if handler.type is not None else ""
+            yield from _flat(handler.body, (*inside, f"except {caught}"))
+        for case in getattr(node, "cases", ()):
+            yield from _flat(case.body, (*inside, f"case {ast.unparse(case.pattern)}"))
+
+
+def header(node: ast.stmt) -> str:
+    """A simple statement as a whole, the first line of a compound one."""
+    if not hasattr(node, "body"):
+        return ast.unparse(node)
+    if isinstance(node, ast.If | ast.While):
+        return f"{type(node).__name__.lower()} {ast.unparse(node.test)}"
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return f"with {', '.join(ast.unparse(item) for item in node.items)}"
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return f"def {node.name}({ast.unparse(node.args)})"
+    return f"{type(node).__name__.lower()} {getattr(node, 'name', '')}".strip()
+
+
+def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:
+    """What became of the statements of a function."""
+    found: list[Edit] = []
+    matcher = SequenceMatcher(None, [s.text for s in old], [s.text for s in new], autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind != "equal":
+            found += _paired(old[a:b], new[c:d])
+    return found
+
+
+def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
+    """Of a stretch that was replaced: which statement became which."""
+    taken: set[int] = set()
+    for each in old:
+        best, place = _LIKE, -1
+        for index, other in enumerate(new):
+            if index not in taken and type(other.node) is type(each.node) and (like := _like(each, other)) > best:
+                best, place = like, index
+        if place >= 0:
+            taken.add(place)
+            yield Edit(each, new[place])
+        else:
+            yield Edit(each, None)
+    for index, other in enumerate(new):
+        if index not in taken:
+            yield Edit(None, other)
+
+
+def _like(one: Statement, other: Statement) -> float:
+    return SequenceMatcher(None, _words(one.text), _words(other.text), autojunk=False).ratio()
+
+
+def _words(text: str) -> list[str]:
+    word, found = "", []
+    for letter in text:
+        if letter.isalnum() or letter == "_":
+            word += letter
+            continue
+        if word:
+            found.append(word)
+            word = ""
+        if not letter.isspace():
+            found.append(letter)
+    return [*found, word] if word else found
+
+
+def similarity(old: list[Statement], new: list[Statement]) -> float:
+    """The share of the statements of two functions that are the same, from 0 to 1."""
+    if not old or not new:
+        return 0.0
+    return SequenceMatcher(None, [s.text for s in old], [s.text for s in new], autojunk=False).ratio()

@@ -1,0 +1,45 @@
+"""The names that a script sets: flags, overrides of settings, variables of the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from validator.facts.script import Assign, Script, Word
+
+if TYPE_CHECKING:
+    from validator.drift.occurrences import Occurrence
+    from validator.source import SourceFile
+
+_FLAG = re.compile(r"--([A-Za-z][\w.-]*)")
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@-]+)+)=|\+{0,2}([A-Za-z_]\w*)=")
+
+
+def in_script(source: SourceFile, script: Script) -> Iterator[Occurrence]:
+    """Flags (`--name`), overrides (`a.b.name=1`) and exported variables in the order of a script."""
+    from validator.drift.occurrences import Occurrence
+
+    for part in _parts(script):
+        if isinstance(part, Assign):
+            if part.keyword == "export":
+                yield Occurrence(part.name, "sets", "environment", None, -1, source.path, part.at)
+            continue
+        text = part.pieces[0].value if part.pieces and part.pieces[0].kind == "text" else ""
+        if match := _FLAG.match(text):
+            *above, name = match[1].replace("-", "_").split(".")
+            link = above[-1] if above else ""
+            yield Occurrence(name, "sets", "flag", None, -1, source.path, part.at, link)
+        elif match := _OVERRIDE.match(text):
+            *above, name = (match[1] or match[2]).split(".")
+            link = above[-1] if above else ""
+            yield Occurrence(name, "sets", "override", None, -1, source.path, part.at, link)
+
+
+def _parts(node: Any) -> Iterator[Word | Assign]:
+    """The words and assignments in a part of a script, those inside of others too."""
+    if isinstance(node, Word | Assign):
+        yield node
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _parts(each)

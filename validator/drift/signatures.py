@@ -1,0 +1,144 @@
+"""Functions whose parameters changed, and the calls that fitted before and fit no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import ClassDef, Method
+from validator.drift.calls import Site, misfit, params_of, sites
+from validator.drift.change import Change
+from validator.facts.model import Param
+from validator.flow.aside import is_test
+
+
+class Broken(NamedTuple):
+    """A call that a change broke: the definition as it was and as it is, and what is wrong.
+
+    `kind`: `refused`, `swallowed` (a keyword goes to `**kwargs` now), `shifted` (an argument by position goes to
+    another parameter now).
+    """
+
+    site: Site
+    old: Method | ClassDef
+    new: Method | ClassDef
+    kind: str
+    text: str
+
+
+class Signatures:
+    """The calls that the changed signatures of a change broke."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.before = change.before
+        self.after = change.after
+
+    @cached_property
+    def changed(self) -> dict[str, list[tuple[Method | ClassDef, Method | ClassDef]]]:
+        """By name of what is called: the definitions whose parameters are not what they were."""
+        found: dict[str, list[tuple[Method | ClassDef, Method | ClassDef]]] = {}
+        for old, new in self.change.modules:
+            if old is None or new is None:
+                continue
+            for qualname, method in old.functions.items():
+                other = new.functions.get(qualname)
+                if other is None or _plain(method.facts.params) == _plain(other.facts.params):
+                    continue
+                if method.name == "__init__" and method.cls is not None and other.cls is not None:
+                    for cls in (method.cls, *method.cls.descendants()):
+                        found.setdefault(cls.name, []).append((method.cls, other.cls))
+                found.setdefault(method.name, []).append((method, other))
+        return found
+
+    @cached_property
+    def broken(self) -> list[Broken]:
+        found: dict[tuple[str, int, str], Broken] = {}
+        for name, rows in sorted(self.changed.items()):
+            for site in sites(self.after, name):
+                for old, new in rows:
+                    broken = self._broken(site, old, new)
+                    if broken is not None and site.is_in(self.before):
+                        found.setdefault((site.unit.path, site.number, site.unit.code.key), broken)
+        return list(found.values())
+
+    def _broken(self, site: Site, old: Method | ClassDef, new: Method | ClassDef) -> Broken | None:
+        """Whether a call reaches a changed definition, fitted it before, and does not now."""
+        if not _reaches(site, new) or old.facts.decorators != new.facts.decorators:
+            return None
+        earlier, later = params_of(old, site), params_of(new, site)
+        if earlier is None or later is None or misfit(self.before, old, site) != "":
+            return None
+        text = misfit(self.after, new, site)
+        if text:
+            return Broken(site, old, new, "refused", text) if self._is_meant(site, new) else None
+        if text is None:
+            return None
+        kind, text = _otherwise(site, earlier, later)
+        return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
+
+    def _is_meant(self, site: Site, new: Method | ClassDef) -> bool:
+        """Whether the call is meant for this definition: none other takes it, or those that do stand in for it."""
+        if site.sure and len(site.reached) == 1:
+            return True
+        others = [each for each in site.reached if each is not new]
+        taking = [each for each in others if misfit(self.after, each, site) == ""]
+        if not taking:
+            return True
+        if is_test(site.unit.path):
+            return False  # what a test makes is of the one class that it is about
+        if not isinstance(new, Method) or new.cls is None:
+            return False
+        kin = _kin(new.cls)
+        alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
+        return 2 * len(alike) >= len(taking)
+
+
+def _reaches(site: Site, target: Method | ClassDef) -> bool:
+    if isinstance(target, Method):
+        return target in site.reached
+    return any(isinstance(each, ClassDef) and target in each.mro and _makes(each, target) for each in site.reached)
+
+
+def _makes(cls: ClassDef, base: ClassDef) -> bool:
+    """Whether objects of a class are made by the constructor of a base."""
+    found = cls.find("__init__")
+    return found is not None and found.cls is base
+
+
+def _kin(cls: ClassDef) -> frozenset[object]:
+    """What classes that stand in for each other have in common: a base class, in the project or outside."""
+    outside = {base for base in cls.external_bases if base.rpartition(".")[2] not in ("object", "ABC", "Module", "Enum")}
+    return frozenset({*cls.mro, *outside})
+
+
+def _plain(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((p.name, p.kind, p.default is None) for p in params)
+
+
+def _otherwise(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
+    """What becomes of the arguments of a call that still fits: (kind, text), empty where it means what it meant."""
+    named = {p.name for p in later if p.kind in ("any", "kw")}
+    before = {p.name for p in earlier if p.kind in ("any", "kw")}
+    for argument in site.call.args:
+        keyword = argument.keyword
+        if keyword in before and keyword not in named:
+            return "swallowed", f"passes `{keyword}`, which is no parameter any more and goes to `**`"
+    return _shifted(site, earlier, later)
+
+
+def _shifted(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
+    if any(a.keyword in ("*", "**") for a in site.call.args):
+        return "", ""
+    old = [p.name for p in earlier if p.kind in ("any", "pos")]
+    new = [p.name for p in later if p.kind in ("any", "pos")]
+    count = len(site.call.positional)
+    for place in range(min(count, len(old), len(new))):
+        if old[place] != new[place] and (old[place] in new or new[place] in old):
+            return "shifted", f"passes by position what was `{old[place]}` and is `{new[place]}` now"
+    return "", ""
+
+
+def described(broken: Broken) -> Iterator[str]:
+    yield broken.text

@@ -1,0 +1,92 @@
+"""What a change left without a reader: parameters and variables of a function, options and fields of the project.
+
+Whoever drops the last use of a value on purpose drops the value too. One that is still passed, computed or set, and
+that nothing reads since the change, shows that something else went with the lines that were taken out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair
+from validator.drift.edits import Edit, Statement, edits, node_of, similarity, statements
+from validator.facts.model import At
+from validator.flow.aside import is_foreign, is_test
+from validator.flow.program import Unit
+
+_SAME = 0.6  # of the statements that must be as they were: else the function was written anew
+_WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals"})
+
+
+class Unread(NamedTuple):
+    """A name of a function that was read before the change and is not now. `kind`: `parameter` or `variable`; `last`
+    is what read it."""
+
+    unit: Unit
+    name: str
+    kind: str
+    at: At
+    last: Statement
+
+
+class Unused:
+    """What the functions of a change read no longer."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def names(self) -> list[Unread]:
+        found: list[Unread] = []
+        for pair in self.change.pairs:
+            if not is_test(pair.new.path) and not is_foreign(pair.new.path):
+                found += self._of_pair(pair)
+        return found
+
+    def _of_pair(self, pair: Pair) -> Iterator[Unread]:
+        old, new = node_of(pair.old), node_of(pair.new)
+        if old is None or new is None or pair.new.method is None or pair.new.method.facts.stub:
+            return
+        gone = _read(old) - _read(new)
+        if not gone or _read(new) & _WHOLE:
+            return
+        params = {arg.arg: arg for arg in _parameters(new)}
+        stored = {n.id: n for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        rows = [name for name in sorted(gone) if name in params or name in stored]
+        if not rows:
+            return
+        before, after = statements(pair.old), statements(pair.new)
+        if similarity(before, after) < _SAME:
+            return
+        changed = edits(before, after)
+        for name in rows:
+            last = _last_reader(changed, name)
+            if last is None or name.startswith("_"):
+                continue
+            node = params.get(name) or stored[name]
+            kind = "parameter" if name in params else "variable"
+            at = pair.new.module.source_text.at(node)
+            yield Unread(pair.new, name, kind, at, last)
+
+
+def _last_reader(changed: list[Edit], name: str) -> Statement | None:
+    """The last statement that read a name and that the change took away or changed."""
+    found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
+    return found[-1] if found else None
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    args = node.args
+    return [*args.posonlyargs, *args.args, *args.kwonlyargs]
+
+
+def _read(node: ast.AST) -> set[str]:
+    """The names that are read in a part of the source; `x += 1` reads x."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+    for each in ast.walk(node):
+        if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
+            found.add(each.target.id)
+    return found
