@@ -62,7 +62,12 @@ def _add_report(group: Any) -> None:
     group.add_argument("--exit-zero", action="store_true", help="exit with 0 in spite of findings")
     group.add_argument("--baseline", metavar="FILE", help="leave out the findings that this file knows")
     group.add_argument("--update-baseline", action="store_true", help="write the present findings to the baseline")
-    group.add_argument("--changed-since", metavar="REV", help="report on files that changed since a git revision")
+    group.add_argument(
+        "--changed-since", metavar="REV", help="report on files that changed since a git revision, and what that broke"
+    )
+    group.add_argument("--staged", action="store_true", help="the same for what is staged, against the last commit")
+    group.add_argument("--against", metavar="DIR", help="the same against another copy of the project")
+    group.add_argument("--no-change-rules", action="store_true", help="compare nothing; report on changed files alone")
 
 
 def _add_changes(group: Any) -> None:
@@ -84,7 +89,7 @@ def _add_run(group: Any) -> None:
 
 def check_values(options: argparse.Namespace) -> None:
     """Raise UsageError for an option that was given nothing, as a script does whose variable is not set."""
-    for name in ("baseline", "changed_since", "explain", "output", "reason", "stdin_filename", "target_python", "why"):
+    for name in ("against", "baseline", "changed_since", "explain", "output", "reason", "stdin_filename", "target_python", "why"):
         if getattr(options, name) == "":
             raise UsageError(f"--{name.replace('_', '-')} was given an empty text")
 
@@ -102,8 +107,15 @@ def check_combinations(options: argparse.Namespace) -> None:
         raise UsageError("--reason may not hold a '#'")
     if options.add_ignore and (options.fix or options.diff):
         raise UsageError("--add-ignore goes with neither --fix nor --diff")
-    if "-" in options.paths and (options.fix or options.diff or options.add_ignore or options.changed_since):
+    compared = [bool(options.changed_since), options.staged, bool(options.against)]
+    if "-" in options.paths and (options.fix or options.diff or options.add_ignore or any(compared)):
         raise UsageError("standard input can only be checked, not changed or compared")
+    if sum(compared) > 1:
+        raise UsageError("--changed-since, --staged and --against: one of them")
+    if options.no_change_rules and not any(compared):
+        raise UsageError("--no-change-rules needs --changed-since, --staged or --against")
+    if options.staged and (options.fix or options.add_ignore):
+        raise UsageError("--staged reads the index, which --fix and --add-ignore do not change; use --changed-since HEAD")
     if options.jobs is not None and options.jobs < 1:
         raise UsageError("--jobs must be at least 1")
 

@@ -21,6 +21,7 @@ from validator.beside import Lifeline, Shared, beside, uninterrupted
 from validator.cache import Cache, digest
 from validator.config import Config
 from validator.discovery import Entry, Globs
+from validator.drift.revision import Older
 from validator.errors import UsageError, told
 from validator.facts.model import FileFacts, Problem
 from validator.finding import Finding, Fix, is_finding
@@ -54,7 +55,8 @@ class Check(NamedTuple):
     """What a run is about.
 
     `rules` are the enabled ones of `known`. `whole`: a folder was named, so that what no project rule reports
-    is not there (with single files its cause may not have been read). `errors`: from loading the rules.
+    is not there (with single files its cause may not have been read). `errors`: from loading the rules. `older`: the
+    revision that the run is compared with.
     """
 
     config: Config
@@ -63,10 +65,19 @@ class Check(NamedTuple):
     jobs: int = 1
     whole: bool = True
     errors: tuple[str, ...] = ()
+    older: Older | None = None
 
 
-def check(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None = None) -> Result:
-    """All findings of the files, sorted."""
+def check(
+    entries: list[Entry],
+    digests: list[bytes],
+    run: Check,
+    cache: Cache | None = None,
+    now: dict[str, bytes] | None = None,
+) -> Result:
+    """All findings of the files, sorted. `now`: by reported path contents that are not what lies on disk."""
+    if now:
+        return _with_contents(entries, run, now)
     with _patience():
         try:
             result = _checked(entries, digests, run, cache)
@@ -80,6 +91,12 @@ def check(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache |
         # What went wrong may have come out of the cache: only what goes wrong without it is an error.
         cache.forget_facts()
         return _checked(entries, digests, run, cache)
+
+
+def _with_contents(entries: list[Entry], run: Check, now: dict[str, bytes]) -> Result:
+    """The findings of files some of which are read from elsewhere."""
+    sources = [SourceFile(entry.path, entry.absolute, now.get(entry.path)) for entry in entries]
+    return check_sources(sources, run, problems={entry.path: entry.problem for entry in entries})
 
 
 def _checked(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None) -> Result:
@@ -324,6 +341,7 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, c
     errors = [*run.errors, *(error for source in sources for error in records[source.path].errors)]
     findings = [finding for source in sources for finding in records[source.path].findings]
     findings += _project_findings(sources, records, run, errors)
+    findings += _change_findings(sources, findings, run, errors)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
     for finding in dict.fromkeys(findings):
         by_path.setdefault(finding.path, []).append(finding)
@@ -402,6 +420,28 @@ def _project_findings(
     for _, failed in answers:
         errors += failed
     return [finding for found, _ in answers for finding in found]
+
+
+def _change_findings(
+    sources: list[SourceFile], known: list[Finding], run: Check, errors: list[str]
+) -> list[Finding]:
+    """What a change broke; where another rule has an error at the same line, that one says it."""
+    rules = [each for each in run.rules if each.check_change is not None]
+    if run.older is None or not rules or not run.older.files:
+        return []
+    from validator.drift.compared import compared
+
+    try:
+        change = compared(sources, run.older, run.config)
+    except Exception as error:
+        errors.append(f"internal error: the two revisions could not be compared: {told(error)}")
+        return []
+    said = {(each.path, each.span.line) for each in known if each.severity == "error"}
+    found: list[Finding] = []
+    for each in rules:
+        assert each.check_change is not None
+        found += _guarded(each, each.check_change, change, "the change", errors)
+    return [each for each in found if (each.path, each.span.line) not in said]
 
 
 def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:

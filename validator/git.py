@@ -2,7 +2,7 @@
 
 A repository's own `.git/config` is part of the tree that is read and may name programs: a file monitor,
 hooks, external diffs, text converters, clean filters, a transport for missing objects. Only commands are
-called that need none of them (`ls-files`, `ls-tree`, `rev-parse`, `merge-base`, `check-ignore`); what is
+called that need none of them (`ls-files`, `ls-tree`, `cat-file blob`, `rev-parse`, `merge-base`, `check-ignore`); what is
 left is switched off. In particular `git diff` and `git status` are never called: they run clean filters.
 
 Nor may it make git wait: a pipe in place of `.git/HEAD` or of a `.gitignore` would. Where the few files that git
@@ -160,39 +160,66 @@ def ignored(folder: str) -> bool:
     return run(parent, "check-ignore", "-q", "--", name)[0] == 0
 
 
-def changed_since(folder: str, revision: str, paths: list[str]) -> set[str]:
-    """Those of the absolute `paths` that differ from where this branch left `revision`. Raises UsageError.
+def tree(folder: str, revision: str, *, branched: bool = True) -> tuple[str, dict[str, str]]:
+    """The commit that a revision is (where this branch left it, if `branched`), and its files: blob ids by real path.
 
-    A file that git does not know counts as changed. Contents are compared by their blob ids, computed here.
+    Raises UsageError.
     """
-    status, output = run(folder, "rev-parse", "--show-toplevel") if inside_work_tree(folder) else (128, b"")
-    if status != 0:
-        raise UsageError(f"--changed-since: {folder} is not in a git work tree that git can read")
-    top = os.path.realpath(os.fsdecode(output.rstrip(b"\n")))
-    commit = _commit(folder, revision)
+    top = _top(folder)
+    commit = _commit(folder, revision, branched)
     status, listing = run(top, "ls-tree", "-r", "-z", "--full-tree", commit)
     if status != 0:
-        raise UsageError(f"--changed-since: git cannot list the files of {revision!r}")
+        raise UsageError(f"git cannot list the files of {revision!r}: the clone may lack them")
     blobs: dict[str, str] = {}
     for entry in listing.split(b"\0"):
         head, _, name = entry.partition(b"\t")
-        if name:
+        if name and head.split(b" ")[1] == b"blob":
             blobs[os.path.join(top, os.fsdecode(name))] = head.split(b" ")[2].decode("ascii")
-    return {path for path in paths if not _same(path, blobs.get(os.path.realpath(path)))}
+    return commit, blobs
 
 
-def _commit(folder: str, revision: str) -> str:
+def index(folder: str) -> dict[str, str]:
+    """What is staged: blob ids by real path. Raises UsageError."""
+    top = _top(folder)
+    status, listing = run(top, "ls-files", "-z", "--stage")
+    if status != 0:
+        raise UsageError("git cannot list what is staged")
+    found: dict[str, str] = {}
+    for entry in listing.split(b"\0"):
+        head, _, name = entry.partition(b"\t")
+        if name and head.endswith(b" 0"):  # not in the middle of a merge
+            found[os.path.join(top, os.fsdecode(name))] = head.split(b" ")[1].decode("ascii")
+    return found
+
+
+def blob(folder: str, name: str) -> bytes:
+    """The content of a blob. Raises UsageError where the clone lacks it (nothing is fetched)."""
+    status, output = run(folder, "cat-file", "blob", name)
+    if status != 0:
+        raise UsageError(f"this clone lacks the object {name[:12]}; fetch the revision with its files first")
+    return output
+
+
+def _top(folder: str) -> str:
+    status, output = run(folder, "rev-parse", "--show-toplevel") if inside_work_tree(folder) else (128, b"")
+    if status != 0:
+        raise UsageError(f"{folder} is not in a git work tree that git can read")
+    return os.path.realpath(os.fsdecode(output.rstrip(b"\n")))
+
+
+def _commit(folder: str, revision: str, branched: bool) -> str:
     status, output = run(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
     if status != 0:
-        raise UsageError(f"--changed-since: git knows no revision {revision!r}")
+        raise UsageError(f"git knows no revision {revision!r}")
     commit = output.decode("ascii", "replace").strip()
+    if not branched:
+        return commit
     status, output = run(folder, "merge-base", commit, "HEAD")
     return output.decode("ascii", "replace").strip() if status == 0 else commit
 
 
-def _same(path: str, blob: str | None) -> bool:
-    if blob is None:
-        return False
+def is_blob(path: str, blob: str) -> bool:
+    """Whether a file holds what a blob holds; its id is computed here."""
     import hashlib
 
     try:

@@ -15,7 +15,8 @@ from validator.errors import UsageError, nearest, told
 from validator.rule import FAMILIES, Later, LoadedRule, Rule
 
 ALL = "ALL"
-_HOOKS = ("check_file", "check_project", "check_suppressions", "fix", "about_line")
+_CHECKS = ("check_file", "check_project", "check_change", "check_suppressions")
+_HOOKS = (*_CHECKS, "fix", "about_line")
 _FIELDS = ("code", "name", "severity", "stable_since", "tokens", "languages", "fix", "solves")
 
 Row = tuple[str, str, tuple[str, ...], tuple[Any, ...]]  # family, module, its functions, the fields of its `Rule`
@@ -133,9 +134,9 @@ def _loaded(module: ModuleType, family: str) -> LoadedRule:
     rule = getattr(module, "RULE", None)
     if not isinstance(rule, Rule):
         raise UsageError(f"{module.__file__}: a rule module declares RULE = Rule(…); name a helper with a leading '_'")
-    hooks = {name: getattr(module, name, None) for name in ("check_file", "check_project", "check_suppressions")}
+    hooks = {name: getattr(module, name, None) for name in _CHECKS}
     if not any(hooks.values()):
-        raise UsageError(f"{module.__file__}: a rule module defines check_file or check_project")
+        raise UsageError(f"{module.__file__}: a rule module defines check_file, check_project or check_change")
     return LoadedRule(
         rule=rule,
         module=module,

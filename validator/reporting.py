@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from validator import config, streams
-from validator.arguments import common_folder
 from validator.errors import UsageError
 from validator.finding import Finding
 from validator.output import Report, render
@@ -46,9 +45,8 @@ def _update_baseline(options: argparse.Namespace, settings: config.Config, check
         )
     absolute = {entry.path: entry.absolute for entry in checked.files}
     names: Iterable[str] = absolute
-    if options.changed_since:
-        changed = _changed(options, checked)
-        names = [path for path in absolute if absolute[path] in changed]
+    if checked.changed is not None:
+        names = [path for path in absolute if absolute[path] in checked.changed]
     count = baseline.write(settings.baseline, shown(options, settings, checked), line_reader(checked), names)
     streams.say(f"{count} finding{'' if count == 1 else 's'} written to {settings.baseline}")
     return 0
@@ -56,14 +54,6 @@ def _update_baseline(options: argparse.Namespace, settings: config.Config, check
 
 def _inside(path: str, folder: str) -> bool:
     return os.path.realpath(path).startswith(os.path.realpath(folder).rstrip(os.sep) + os.sep)
-
-
-def _changed(options: argparse.Namespace, checked: Checked) -> set[str]:
-    """The absolute paths of the files that --changed-since reports on."""
-    from validator import git
-
-    paths = [entry.absolute for entry in checked.files]
-    return git.changed_since(common_folder(options.paths), options.changed_since, paths)
 
 
 def new_findings(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
@@ -81,10 +71,10 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
     findings = checked.findings
     if not settings.notes:
         findings = [finding for finding in findings if finding.severity != "note"]
-    if options.changed_since:
+    changed = checked.changed
+    if changed is not None:  # what a change broke is told wherever it stands
         absolute = {entry.path: entry.absolute for entry in checked.files}
-        changed = _changed(options, checked)
-        findings = [finding for finding in findings if absolute.get(finding.path) in changed]
+        findings = [each for each in findings if absolute.get(each.path) in changed or each.code.startswith("MP9")]
     return findings
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from validator import cache, config, discovery, streams
+from validator.arguments import common_folder
 from validator.errors import UsageError
 from validator.finding import Finding
 
@@ -27,6 +28,7 @@ class Checked(argparse.Namespace):
     suppressed: int
     errors: list[str]
     now: dict[str, bytes]
+    changed: frozenset[str] | None = None  # absolute paths, where the run compares two revisions
 
 
 def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
@@ -37,16 +39,39 @@ def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     marks = repr((settings.select, settings.ignore, settings.extend_select, settings.target_python))
     store = cache.Cache(cache.fingerprint(settings.rules) + marks, not options.no_cache)
     digests = store.digests(entries)
-    key = run_key(entries, digests, settings, whole)
+    before = older_of(options, settings, entries)
+    changed = frozenset(before.files) if before is not None else None
+    now = {entry.path: before.now[entry.absolute] for entry in entries if entry.absolute in before.now} if before else {}
+    if now:
+        digests = [
+            cache.digest(now[e.path]) if e.path in now else known for e, known in zip(entries, digests, strict=True)
+        ]
+    compared = before if before is not None and not options.no_change_rules else None
+    key = run_key(entries, digests, settings, whole, compared)
     known = store.run(key)
     if known is not None:
         store.save()
-        return Checked(findings=known.findings, files=entries, suppressed=known.suppressed, errors=[])
-    checked = analyse(entries, digests, settings, whole, store)
+        return Checked(
+            findings=known.findings, files=entries, suppressed=known.suppressed, errors=[], changed=changed, now=now
+        )
+    checked = analyse(entries, digests, settings, whole, store, compared, now)
+    checked.changed = changed
     if not checked.errors:
         store.remember(key, cache.Run(checked.findings, checked.suppressed))
     store.save()
     return checked
+
+
+def older_of(options: argparse.Namespace, settings: config.Config, entries: list[discovery.Entry]) -> Any:
+    """The other revision of a comparison (`drift.revision.Older`); None where the options name none."""
+    if not (options.changed_since or options.staged or options.against):
+        return None
+    from validator.drift import revision
+
+    folder = common_folder(options.paths)
+    found = revision.older(options, settings, entries, folder)
+    streams.say(found.said)
+    return found
 
 
 def tell_of_left_out(options: argparse.Namespace, settings: config.Config) -> None:
@@ -64,7 +89,9 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool) -> bytes:
+def run_key(
+    entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool, before: Any = None
+) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
     parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
     for table in (*settings.contracts, *settings.collectives):
@@ -75,6 +102,10 @@ def run_key(entries: list[discovery.Entry], digests: list[bytes], settings: conf
     parts += [os.fsencode(folder) for folder in _packages_above(entries)]
     for entry, content in zip(entries, digests, strict=True):
         parts += (os.fsencode(entry.path), content)
+    if before is not None:
+        parts.append(b"compared")
+        for path, data in sorted(before.files.items()):
+            parts += (os.fsencode(path), b"" if data is None else cache.digest(data))
     return cache.digest(b"\0".join(parts))
 
 
@@ -97,14 +128,18 @@ def analyse(
     settings: config.Config,
     whole: bool,
     store: cache.Cache | None = None,
+    before: Any = None,
+    now: dict[str, bytes] | None = None,
 ) -> Checked:
     """Run the rules. Raises UsageError for a selector that no rule answers to."""
     from validator import checker, tables
 
     tables.keep_in(store)
-    run = check_of(settings, whole, store)
-    result = checker.check(entries, digests, run, store)
-    return Checked(findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors)
+    run = check_of(settings, whole, store)._replace(older=before)
+    result = checker.check(entries, digests, run, store, now or {})
+    return Checked(
+        findings=result.findings, files=entries, suppressed=result.suppressed, errors=result.errors, now=now or {}
+    )
 
 
 def check_of(settings: config.Config, whole: bool, store: cache.Cache | None = None) -> Any:

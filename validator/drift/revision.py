@@ -1,0 +1,130 @@
+"""The other revision of a comparison: which files differ, and what was in them. Nothing is checked out or run."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from validator import config, discovery, git
+from validator.errors import UsageError
+from validator.languages import has_suffix
+from validator.reading import regular
+
+_MEASURED = ("changed_since", "staged", "against")
+
+
+class Older(NamedTuple):
+    """What the files of a run were before.
+
+    `name`: what people call the revision. `files`: by absolute path the content before, None where there was no such
+    file; only of files that differ. `gone`: reported paths of files that are there no longer, by absolute path. `now`:
+    contents that stand in for what lies on disk (of the index).
+    """
+
+    name: str
+    files: dict[str, bytes | None]
+    gone: dict[str, str]
+    now: dict[str, bytes]
+
+    @property
+    def said(self) -> str:
+        """What was compared, in one line."""
+        count = len(self.files)
+        return f"compared with {self.name}: {count} file{'' if count == 1 else 's'} changed"
+
+
+def is_asked(options: object) -> bool:
+    return any(getattr(options, name) for name in _MEASURED)
+
+
+def older(options: object, settings: config.Config, entries: list[discovery.Entry], folder: str) -> Older:
+    """The other revision that the options name. Raises UsageError."""
+    against = getattr(options, "against", None)
+    if against:
+        return _of_folder(str(against), entries, folder, settings)
+    if getattr(options, "staged", False):
+        return _staged(entries, folder, settings)
+    revision = str(getattr(options, "changed_since", ""))
+    commit, blobs = git.tree(folder, revision)
+    return _compared(f"{revision} ({commit[:10]})", blobs, entries, folder, settings, {})
+
+
+def _staged(entries: list[discovery.Entry], folder: str, settings: config.Config) -> Older:
+    """The index against the last commit; what is not staged stands as it is in the index."""
+    start = os.environ.get("PRE_COMMIT_FROM_REF", "")  # `pre-commit run --from-ref`: commits, nothing is staged
+    commit, blobs = git.tree(folder, start or "HEAD", branched=bool(start))
+    staged = git.index(folder)
+    now = {}
+    for entry in entries:
+        path = os.path.realpath(entry.absolute)
+        if path in staged and not git.is_blob(entry.absolute, staged[path]):
+            now[entry.absolute] = git.blob(folder, staged[path])
+        elif path not in staged and path not in blobs:
+            continue  # unknown to git: it is as it was
+    name = f"{start or 'HEAD'} ({commit[:10]}), what is staged"
+    return _compared(name, blobs, entries, folder, settings, now, staged)
+
+
+def _compared(
+    name: str,
+    blobs: dict[str, str],
+    entries: list[discovery.Entry],
+    folder: str,
+    settings: config.Config,
+    now: dict[str, bytes],
+    staged: dict[str, str] | None = None,
+) -> Older:
+    files: dict[str, bytes | None] = {}
+    for entry in entries:
+        path = os.path.realpath(entry.absolute)
+        before = blobs.get(path)
+        if staged is not None:
+            same = staged.get(path) == before
+        else:
+            same = before is not None and git.is_blob(entry.absolute, before)
+        if not same:
+            files[entry.absolute] = git.blob(folder, before) if before is not None else None
+    here = {os.path.realpath(entry.absolute) for entry in entries}
+    gone = {}
+    for path, blob in blobs.items():
+        if path not in here and not os.path.lexists(path) and _is_wanted(path, folder, settings):
+            files[path] = git.blob(folder, blob)
+            gone[path] = os.path.relpath(path).replace(os.sep, "/")
+    return Older(name, files, gone, now)
+
+
+def _of_folder(other: str, entries: list[discovery.Entry], folder: str, settings: config.Config) -> Older:
+    if not os.path.isdir(other):
+        raise UsageError(f"--against: {other} is no folder")
+    files: dict[str, bytes | None] = {}
+    seen = set()
+    for entry in entries:
+        relative = os.path.relpath(entry.absolute, folder)
+        path = os.path.join(other, relative)
+        seen.add(relative)
+        before = _content(path)
+        if before is None or before != _content(entry.absolute):
+            files[entry.absolute] = before
+    gone = {}
+    for entry in discovery.discover([other], settings):
+        relative = os.path.relpath(entry.absolute, os.path.abspath(other))
+        if relative not in seen:
+            path = os.path.join(folder, relative)
+            files[path] = _content(entry.absolute)
+            gone[path] = os.path.relpath(path).replace(os.sep, "/")
+    return Older(other, files, gone, {})
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        return regular(path)
+    except OSError:
+        return None
+
+
+def _is_wanted(path: str, folder: str, settings: config.Config) -> bool:
+    """Whether a file that is gone was one that a run reads."""
+    if not has_suffix(path) or os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder):
+        return False
+    excluded = discovery.exclusions(settings)
+    return excluded is None or not excluded.match(path)
