@@ -169,7 +169,7 @@ class Names:
     def _has_member(self, cls: ClassDef, name: str) -> bool:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
-            if _given_by_library(each, name) or each.is_open and not each.external_bases:
+            if _given_by_library(each, name) or each.is_open and not each.is_opaque:
                 return True
         names = {each.qualname for each in cls.relatives}
         for row in self.after.occurrences(name):
@@ -218,7 +218,7 @@ def _is_owned(row: Occurrence) -> bool:
 def _is_inherited(rows: list[Occurrence]) -> bool:
     """Whether all definitions stand in classes that a library may ask for the name."""
     owners = [row.unit.cls for row in rows if row.unit is not None]
-    return all(owner is not None and bool(owner.external_bases) for owner in owners)
+    return all(owner is not None and owner.is_opaque for owner in owners)
 
 
 def _is_common(name: str) -> bool:
@@ -271,7 +271,7 @@ def _is_own(row: Occurrence) -> bool:
 
 def _given_by_library(cls: ClassDef, name: str) -> bool:
     """Whether a base outside of the project may have what the project's classes lack."""
-    return bool(cls.external_bases) and (name in of_libraries() or not is_telling(name))
+    return cls.is_opaque and (name in of_libraries() or not is_telling(name))
 
 
 def _is_told_missing(row: Occurrence) -> bool:

@@ -1,0 +1,58 @@
+"""A call that is made for what it does, and that a change took out of a function or put under a condition.
+
+What it does
+    Compares each function before and after a change. Reports a call whose result nobody takes, a context, or a check of
+    sizes that went while all the rest of the function stayed as it was, or that only runs under a new condition now:
+    collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Silent
+    where the change makes the call elsewhere.
+
+Why is this bad
+    A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
+    reads what is not written yet, or trains on stale gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.drift.change import Change
+from validator.drift.effects import Effects, Lost
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP905", "effect-dropped", "warning", stable_since="0.2.0")
+
+_NAMES = {"call": "the call", "context": "the context", "check": "the check"}
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for lost in change.analysis(Effects).lost:
+        yield _report(lost)
+
+
+def _report(lost: Lost) -> Finding:
+    unit = lost.pair.new
+    text = short(lost.statement.text)
+    if lost.condition:
+        message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
+    else:
+        message = f"`{unit.qualname}` lost {_NAMES[lost.kind]} `{text}`, and the change makes it nowhere else"
+    line = max(lost.line, 1)
+    return RULE.finding(
+        unit.path,
+        (line, 1, line, 1),
+        message,
+        help="put it back, or move it to where it happens on every way",
+        related=[Related(unit.path, unit.code.at[0], f"`{unit.qualname}`")],
+        context=f"{unit.qualname}:{lost.name}",
+    )
+
+
+def short(text: str) -> str:
+    """A line of source that fits into a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else line[:97] + "…"
+
+
+INCORRECT = ()
+CORRECT = ()

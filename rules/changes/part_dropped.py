@@ -1,0 +1,56 @@
+"""A factor, an argument or an operand that a change took out of a formula that is else as it was.
+
+What it does
+    Compares each changed statement with what it was. Reports where the one difference is that something went: a factor
+    of a product or quotient; a keyword about groups, ranks and sizes that the function still takes; an operand of `and`
+    or `or` about them; one of several values handled alike that is used on; a call around or on a value.
+    Reports also where a size, rank or group of one axis stands in place of that of another.
+
+Why is this bad
+    A batch that is no longer divided by the data-parallel size, a reduction over the default group, a sampler that
+    counts in all ranks: the program runs and trains wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.changes.effect_dropped import short
+from validator.drift.change import Change
+from validator.drift.drops import Drop
+from validator.drift.weakened import Weakened
+from validator.finding import Finding
+from validator.rule import Rule
+
+RULE = Rule("MP906", "part-dropped", "warning", stable_since="0.2.0")
+
+_KINDS = {
+    "factor": "the factor", "term": "the term", "operand": "the condition", "keyword": "the argument",
+    "argument": "the argument", "element": "", "call": "the call", "guard": "the condition",
+}  # fmt: skip
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for drop in change.analysis(Weakened).drops:
+        yield _report(drop)
+
+
+def _report(drop: Drop) -> Finding:
+    unit = drop.pair.new
+    assert drop.edit.old is not None
+    before = short(drop.edit.old.text)
+    if drop.kind == "name":
+        message = f"`{short(drop.text)}` was here before the change, which is of other ranks than what stands here now"
+    else:
+        message = f"the change took {_KINDS[drop.kind]} `{short(drop.text)}` out, and left the rest".replace("  ", " ")
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(drop.new),
+        message,
+        help=f"before: `{before}`",
+        context=f"{unit.qualname}:{drop.text}",
+    )
+
+
+INCORRECT = ()
+CORRECT = ()

@@ -1,0 +1,207 @@
+"""Small edits: statements of which a change took away, or exchanged, one part while all the rest stayed as it was.
+
+Two syntax trees are walked together to the one place where they differ. What was there and is not is then a factor, an
+operand of `and` or `or`, an argument, an element, a call around a value, or a name in whose place another one stands.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair
+from validator.drift.edits import Edit, Statement, edits, similarity, statements
+from validator.flow.aside import is_foreign, is_test
+
+_SAME = 0.6
+
+
+class Drop(NamedTuple):
+    """One part that a change took out of a statement.
+
+    `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
+    `element`, `call` (around or on a value), `guard` (`x if c else y`), `name` (another one stands there), `number`.
+    `old` and `new` are the smallest expressions that differ, `part` is what went.
+    """
+
+    kind: str
+    pair: Pair
+    edit: Edit
+    old: ast.expr
+    new: ast.expr
+    part: ast.AST
+
+    @property
+    def text(self) -> str:
+        return self.part.arg or "" if isinstance(self.part, ast.keyword) else ast.unparse(self.part)
+
+
+class Drops:
+    """The small edits of a change, and the functions whose statements it changed."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def edited(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
+        """The functions that were edited and not written anew, with their statements before and after."""
+        found = []
+        for pair in self.change.pairs:
+            if is_test(pair.new.path) or is_foreign(pair.new.path):
+                continue
+            old, new = statements(pair.old), statements(pair.new)
+            if similarity(old, new) >= _SAME or len(old) < 4 and old and new:
+                found.append((pair, old, new, edits(old, new)))
+        return found
+
+    @cached_property
+    def drops(self) -> list[Drop]:
+        found = []
+        for pair, _, _, changed in self.edited:
+            for edit in changed:
+                if edit.old is not None and edit.new is not None:
+                    found += [Drop(kind, pair, edit, old, new, part) for kind, old, new, part in _between(edit)]
+        return found
+
+
+def _between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
+    """What went out of a statement; empty where more than that changed."""
+    assert edit.old is not None and edit.new is not None
+    found: list[tuple[str, ast.expr, ast.expr, ast.AST]] = []
+    for old, new in _different(_head(edit.old.node), _head(edit.new.node)):
+        if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
+            return []
+        row = _dropped(old, new)
+        if row is None:
+            return []
+        found.append((row[0], old, new, row[1]))
+    return found
+
+
+def _head(node: ast.stmt) -> list[ast.AST]:
+    """The parts of a statement that its own line holds."""
+    if isinstance(node, ast.If | ast.While):
+        return [node.test]
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.target, node.iter]
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return [part for item in node.items for part in (item.context_expr, item.optional_vars) if part is not None]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Try):
+        return []
+    return [node]
+
+
+def _different(old: list[ast.AST], new: list[ast.AST]) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """The smallest pairs of parts that differ."""
+    if len(old) != len(new):
+        yield ast.Pass(), ast.Pass()
+        return
+    for one, other in zip(old, new, strict=True):
+        if ast.dump(one) == ast.dump(other):
+            continue
+        if type(one) is not type(other) or _is_small(one, other):
+            yield one, other
+            continue
+        inner = list(_different(*_children(one, other)))
+        if inner and isinstance(one, ast.expr) and any(not isinstance(a, ast.expr) for a, _ in inner):
+            yield one, other
+        elif not inner:
+            yield one, other
+        else:
+            yield from inner
+
+
+def _children(one: ast.AST, other: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
+    return list(ast.iter_child_nodes(one)), list(ast.iter_child_nodes(other))
+
+
+def _is_small(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two parts of one type are compared as they are: names, numbers, calls with other arguments."""
+    if isinstance(one, ast.Name | ast.Constant | ast.Attribute):
+        return True
+    if isinstance(one, ast.Call) and isinstance(other, ast.Call):
+        return len(one.args) != len(other.args) or [k.arg for k in one.keywords] != [k.arg for k in other.keywords]
+    if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
+        return len(one.elts) != len(other.elts)
+    if isinstance(one, ast.BoolOp) and isinstance(other, ast.BoolOp):
+        return len(one.values) != len(other.values) or type(one.op) is not type(other.op)
+    if isinstance(one, ast.BinOp) and isinstance(other, ast.BinOp):
+        return type(one.op) is not type(other.op) or _dropped(one, other) is not None
+    return False
+
+
+def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
+    """What the new expression lacks of the old one; None where it is no part that went or was exchanged."""
+    if isinstance(old, ast.BinOp):
+        found = _of_chain(old, new)
+        if found is not None:
+            return found
+    if isinstance(old, ast.BoolOp):
+        rest = [v for v in old.values if not _same(v, new)]
+        if isinstance(new, ast.BoolOp) and type(new.op) is type(old.op):
+            rest = _missing(old.values, new.values)
+        if len(rest) == 1 and len(old.values) - 1 == (len(new.values) if isinstance(new, ast.BoolOp) else 1):
+            return "operand", rest[0]
+    if isinstance(old, ast.Call) and isinstance(new, ast.Call) and _same(old.func, new.func):
+        return _of_arguments(old, new)
+    if isinstance(old, ast.Tuple | ast.List | ast.Set) and type(new) is type(old):
+        rest = _missing(old.elts, new.elts)  # type: ignore[attr-defined]
+        if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:  # type: ignore[attr-defined]
+            return "element", rest[0]
+    if isinstance(old, ast.IfExp) and (_same(old.body, new) or _same(old.orelse, new)):
+        return "guard", old.test
+    if isinstance(old, ast.Call) and not isinstance(new, ast.Call):
+        inner = old.func.value if isinstance(old.func, ast.Attribute) else old.args[0] if len(old.args) == 1 else None
+        if inner is not None and _same(inner, new):
+            return "call", old
+    if isinstance(old, ast.Name | ast.Attribute) and isinstance(new, ast.Name | ast.Attribute):
+        return "name", old
+    if isinstance(old, ast.Constant) and isinstance(new, ast.Constant) and type(old.value) is type(new.value):
+        return "number" if isinstance(old.value, int | float) else "text", old
+    return None
+
+
+def _of_chain(old: ast.BinOp, new: ast.expr) -> tuple[str, ast.AST] | None:
+    """`a * b` that is `a` now, `a // b // c` that is `a // b`."""
+    kind = "factor" if isinstance(old.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod) else "term"
+    if not isinstance(old.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod | ast.Add | ast.Sub):
+        return None
+    if _same(old.left, new):
+        return kind, old.right
+    if _same(old.right, new):
+        return kind, old.left
+    if isinstance(new, ast.BinOp) and type(new.op) is type(old.op):
+        if _same(old.right, new.right) and isinstance(old.left, ast.BinOp):
+            return _of_chain(old.left, new.left)
+        if _same(old.left, new.left) and isinstance(old.right, ast.BinOp):
+            return _of_chain(old.right, new.right)
+    return None
+
+
+def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
+    keywords = [k for k in old.keywords if not any(_same(k, other) for other in new.keywords)]
+    arguments = _missing(old.args, new.args)
+    if len(keywords) == 1 and not arguments and len(new.keywords) == len(old.keywords) - 1:
+        return "keyword", keywords[0]
+    if not keywords and len(arguments) == 1 and len(new.args) == len(old.args) - 1:
+        return "argument", arguments[0]
+    return None
+
+
+def _missing(old: list[ast.expr], new: list[ast.expr]) -> list[ast.expr]:
+    """What the new row lacks; what it has in addition makes the answer empty."""
+    left = [ast.dump(each) for each in new]
+    missing = []
+    for each in old:
+        text = ast.dump(each)
+        if text in left:
+            left.remove(text)
+        else:
+            missing.append(each)
+    return missing if not left else []
+
+
+def _same(one: ast.AST, other: ast.AST) -> bool:
+    return ast.dump(one) == ast.dump(other)

@@ -1,0 +1,129 @@
+"""Small edits that take something away from a formula or a call, and that nothing else in the change explains."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from validator.definitions import ClassDef, Method
+from validator.domains.axes import axes_of, of_parallelism
+from validator.drift.change import Change, Pair
+from validator.drift.drops import Drop, Drops
+from validator.drift.effects import last_name
+from validator.drift.edits import node_of
+
+# Names of arguments by which libraries are told who takes part.
+_WHO = frozenset({
+    "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
+    "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
+    "synced_gpus", "with_context_parallel", "mesh_dim", "sync_module_states", "modifier_rank",
+})  # fmt: skip
+_WRAPPING = frozenset({
+    "detach", "clone", "contiguous", "item", "full_tensor", "to_local", "float", "cpu", "max", "min", "sorted", "int",
+    "unwrap_model", "ceil", "abs", "wait", "sum", "mean", "all_gather", "all_reduce", "exp", "log", "sqrt",
+})  # fmt: skip
+
+
+class Weakened:
+    """The small edits of a change that are worth a look."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def drops(self) -> list[Drop]:
+        found: dict[tuple[str, int, str, str], Drop] = {}
+        for drop in self.change.analysis(Drops).drops:
+            if self._counts(drop):
+                found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
+        return list(found.values())
+
+    def _counts(self, drop: Drop) -> bool:
+        kind, part = drop.kind, drop.part
+        if kind == "factor":
+            return self._is_size(drop)
+        if kind in ("keyword", "argument"):
+            return self._is_who(drop) and self._still_takes(drop)
+        if kind in ("operand", "guard"):
+            return _is_parallel(part)
+        if kind == "element":
+            return isinstance(part, ast.Name) and _is_read_after(drop.pair, part.id, drop.new)
+        if kind == "call":
+            return isinstance(part, ast.Call) and last_name(part.func) in _WRAPPING
+        return kind == "name" and _other_axes(drop)
+
+    def _is_size(self, drop: Drop) -> bool:
+        """Whether a formula is about counts: what went, or what is left, is a number or a name of a size."""
+        return not any(isinstance(node, ast.JoinedStr) for node in ast.walk(drop.old)) and not _is_text(drop.part)
+
+    def _is_who(self, drop: Drop) -> bool:
+        part = drop.part
+        if isinstance(part, ast.keyword):
+            return part.arg in _WHO or bool(part.arg and of_parallelism(part.arg)) or _is_parallel(part.value)
+        return _is_parallel(part)
+
+    def _still_takes(self, drop: Drop) -> bool:
+        """Whether what is called still takes the argument: nothing in the project says otherwise."""
+        if not isinstance(drop.new, ast.Call):
+            return False
+        name = last_name(drop.new.func)
+        keyword = drop.part.arg if isinstance(drop.part, ast.keyword) else None
+        before, after = (self._known(side, name) for side in (self.change.before, self.change.after))
+        if not after:
+            return True
+        if keyword is None:
+            return before == after
+        return any(keyword in names or "**" in names for names in after)
+
+    @staticmethod
+    def _known(side: object, name: str) -> list[frozenset[str]]:
+        """The parameters of the functions and classes of a name."""
+        found: list[Method | ClassDef] = list(side.methods.get(name, ()))  # type: ignore[attr-defined]
+        for cls in side.project.classes():  # type: ignore[attr-defined]
+            if cls.name == name and (made := cls.find("__init__")) is not None:
+                found.append(made)
+        rows = (m.facts.params for m in found if isinstance(m, Method))
+        return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+
+
+def _is_text(part: ast.AST) -> bool:
+    return isinstance(part, ast.Constant) and isinstance(part.value, str)
+
+
+def _is_parallel(part: ast.AST) -> bool:
+    """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
+    for node in ast.walk(part):
+        name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        if name and (of_parallelism(name) or name in _WHO - {"op"}):
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and axes_of(node.value) and len(node.value) < 20:
+            return True
+    return False
+
+
+def _other_axes(drop: Drop) -> bool:
+    """Whether a size, rank or group of some axes stands in place of that of others."""
+    if not isinstance(drop.old, ast.expr):
+        return False
+    old, new = last_name(drop.old), last_name(drop.new)
+    before, after = axes_of(old), axes_of(new)
+    if before == after or not (_is_count(old) and _is_count(new)):
+        return False
+    return bool(before) or bool(after)
+
+
+_COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh", "replicas", "pg"})
+
+
+def _is_count(name: str) -> bool:
+    return not _COUNTS.isdisjoint(name.strip("_").lower().split("_"))
+
+
+def _is_read_after(pair: Pair, name: str, place: ast.expr) -> bool:
+    """Whether a name is read further down in the new function."""
+    node = node_of(pair.new)
+    if node is None:
+        return False
+    last = place.end_lineno or place.lineno
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
+    return any(n.lineno > last for n in names)
