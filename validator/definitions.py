@@ -80,11 +80,10 @@ class Module:
         return Text(self.source.text)
 
     @cached_property
-    def functions_by_line(self) -> dict[tuple[int, str], ast.FunctionDef | ast.AsyncFunctionDef]:
-        """The syntax of its functions by line and name."""
-        nodes = ast.walk(self.source.tree)
-        functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-        return {(node.lineno, node.name): node for node in functions}
+    def definitions_by_line(self) -> dict[tuple[int, str], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+        """The syntax of its functions and classes by line and name."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        return {(node.lineno, node.name): node for node in ast.walk(self.source.tree) if isinstance(node, kinds)}
 
     @property
     def top(self) -> Method:

@@ -100,7 +100,7 @@ class Side:
 
 
 class Pair(NamedTuple):
-    """A function in both revisions."""
+    """A function, a class body or a module in both revisions."""
 
     old: Unit
     new: Unit
@@ -135,7 +135,7 @@ class Change:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """The functions of changed files that are there in both revisions and whose code is not the same."""
+        """The functions, class bodies and modules that are there in both revisions and whose code is not the same."""
         found = []
         for old, new in self.modules:
             if old is None or new is None:
@@ -143,7 +143,7 @@ class Change:
             units = self.after.units(new)
             for key, unit in self.before.units(old).items():
                 other = units.get(key)
-                if unit.code.kind == "function" and other is not None and not self.is_same(unit, other):
+                if unit.code.kind != "lambda" and other is not None and not self.is_same(unit, other):
                     found.append(Pair(unit, other))
         return found
 

@@ -31,16 +31,22 @@ class Edit(NamedTuple):
     new: Statement | None
 
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
+
+
 def statements(unit: Unit) -> list[Statement]:
-    """The statements of a function in their order, those of functions inside it too."""
+    """The statements of a function, a class body or the top level of a module in their order, without those of
+    functions and classes inside it."""
     node = node_of(unit)
     return list(_flat(node.body, ())) if node is not None else []
 
 
-def node_of(unit: Unit) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The syntax of a function."""
-    functions = unit.module.functions_by_line
-    return functions.get((unit.code.at[0], unit.code.name))
+def node_of(unit: Unit) -> Node | None:
+    """The syntax of a unit."""
+    if unit.code.kind == "module":
+        return unit.module.source.tree
+    return unit.module.definitions_by_line.get((unit.code.at[0], unit.code.name))
 
 
 def _flat(body: list[ast.stmt], inside: tuple[str, ...]) -> Iterator[Statement]:
@@ -49,6 +55,8 @@ def _flat(body: list[ast.stmt], inside: tuple[str, ...]) -> Iterator[Statement]:
             continue  # documentation
         head = header(node)
         yield Statement(head, node, inside)
+        if isinstance(node, _DEFINITIONS):
+            continue
         for name in ("body", "orelse", "finalbody"):
             inner = getattr(node, name, None)
             if isinstance(inner, list):
@@ -71,8 +79,8 @@ def header(node: ast.stmt) -> str:
         return f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
     if isinstance(node, ast.With | ast.AsyncWith):
         return f"with {', '.join(ast.unparse(item) for item in node.items)}"
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return f"def {node.name}({ast.unparse(node.args)})"
+    if isinstance(node, _DEFINITIONS):
+        return f"def {node.name}"
     return f"{type(node).__name__.lower()} {getattr(node, 'name', '')}".strip()
 
 

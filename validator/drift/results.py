@@ -71,7 +71,7 @@ class Results:
     def reckoned(self) -> list[Reckoned]:
         found: dict[tuple[str, At], Reckoned] = {}
         for pair in self.change.pairs:
-            if (methods := pair.methods) is None or is_foreign(pair.new.path):
+            if pair.new.code.kind != "function" or (methods := pair.methods) is None or is_foreign(pair.new.path):
                 continue
             for row in self._of_pair(pair, *methods):
                 found.setdefault((row.unit.path, row.at), row)

@@ -48,7 +48,10 @@ class Unused:
 
     def _of_pair(self, pair: Pair) -> Iterator[Unread]:
         old, new = node_of(pair.old), node_of(pair.new)
-        if old is None or new is None or pair.new.method is None or pair.new.method.facts.stub:
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        if not isinstance(old, functions) or not isinstance(new, functions):
+            return
+        if pair.new.method is None or pair.new.method.facts.stub:
             return
         gone = _read(old) - _read(new)
         if not gone or _read(new) & _WHOLE:

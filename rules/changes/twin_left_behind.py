@@ -1,0 +1,61 @@
+"""A formula, a guard or a call that a change altered in one of two functions that were alike.
+
+What it does
+    Compares what a change altered in a function with the functions of the same name (siblings of a family, versions of
+    a module, recipes) and those of the same file that share most of its statements. Reports a statement that one of
+    them still has as it was, and a parameter that one of several functions of one signature lost while callers that
+    choose among them pass it.
+
+Why is this bad
+    What is mended in one of two twins is still wrong in the other; what is broken in one of them makes two backends
+    train differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.changes.effect_dropped import short
+from validator.drift.change import Change
+from validator.drift.twins import Left, Twins, Untwinned
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP907", "twin-left-behind", "warning", stable_since="0.2.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    twins = change.analysis(Twins)
+    for left in twins.left:
+        yield _statement(left)
+    for row in twins.parameters:
+        yield _parameter(row)
+
+
+def _statement(left: Left) -> Finding:
+    unit, twin = left.pair.new, left.twin
+    now = f"`{short(left.now)}`" if left.now else "gone"
+    return RULE.finding(
+        unit.path,
+        (left.line, 1, left.line, 1),
+        f"`{short(left.before)}` is {now} here since the change, and still as it was in `{twin.qualname}`",
+        help="change both, or neither",
+        related=[Related(twin.path, left.twin_line, f"`{twin.qualname}` has it as it was")],
+        context=f"{unit.qualname}:{left.before[:80]}",
+    )
+
+
+def _parameter(row: Untwinned) -> Finding:
+    others = ", ".join(f"`{twin.module.name}`" for twin in row.twins[:3])
+    return RULE.finding(
+        row.new.path,
+        row.new.facts.name_at,
+        f"`{row.new.name}` no longer takes `{row.name}`, which those in {others} take and callers pass",
+        help="take it again, or change all of them and their callers",
+        related=[Related(twin.path, twin.facts.name_at[0], f"`{twin.name}` as it was here") for twin in row.twins[:3]],
+        context=f"{row.new.qualname}:{row.name}",
+    )
+
+
+INCORRECT = ()
+CORRECT = ()

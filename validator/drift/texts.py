@@ -1,0 +1,91 @@
+"""Texts and names by which places of a project find each other, replaced in some of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Side
+from validator.drift.drops import Drop, Drops
+from validator.drift.lost import is_telling
+from validator.facts.model import At
+from validator.flow.aside import is_foreign, is_test
+from validator.flow.program import Unit
+
+_TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces
+
+
+class Replaced(NamedTuple):
+    """A text or a name that stands for another one since the change; `others`: where the old one still stands."""
+
+    unit: Unit
+    at: At
+    old: str
+    new: str
+    others: tuple[tuple[str, int], ...]
+
+
+class Texts:
+    """The texts and names that a change replaced in one place alone."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def rows(self) -> list[Replaced]:
+        found = []
+        for drop in self.change.analysis(Drops).drops:
+            row = self._text(drop) if drop.kind == "text" else self._attribute(drop) if drop.kind == "name" else None
+            if row is not None:
+                found.append(row)
+        return found
+
+    def _text(self, drop: Drop) -> Replaced | None:
+        assert isinstance(drop.old, ast.Constant) and isinstance(drop.new, ast.Constant)
+        old, new = drop.old.value, drop.new.value
+        if not isinstance(old, str) or not isinstance(new, str) or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)):
+            return None
+        if len(_places(self.change.after, new)) != len(self._placed(new)):
+            return None
+        others = _places(self.change.after, old)
+        if not others or len(others) >= len(_places(self.change.before, old)):
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _placed(self, new: str) -> list[Drop]:
+        """The edits that put the same text somewhere."""
+        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text")
+        return [d for d in drops if isinstance(d.new, ast.Constant) and d.new.value == new]
+
+    def _attribute(self, drop: Drop) -> Replaced | None:
+        """An attribute that is asked for in place of another and that nothing defines."""
+        old, new = drop.old, drop.new
+        if not isinstance(old, ast.Attribute) or not isinstance(new, ast.Attribute) or not isinstance(new.ctx, ast.Load):
+            return None
+        if old.attr == new.attr or not is_telling(new.attr) or ast.dump(old.value) != ast.dump(new.value):
+            return None
+        rows = list(self.change.after.occurrences(new.attr))
+        if any(row.role in ("defines", "spells") for row in rows):
+            return None
+        if any(row.role == "asks" for row in self.change.before.occurrences(new.attr)):
+            return None  # it was asked for before: something that is not here has it
+        if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
+
+
+def _places(side: Side, text: str) -> list[tuple[str, int]]:
+    """Where a text stands between quotes, or in a part of a path between them."""
+    data = text.encode()
+    pattern = re.compile(rb"(?<![\w.-])" + re.escape(data) + rb"(?![\w-])")
+    found = []
+    for source in side.project.files.values():
+        if data in source.data and not is_test(source.path) and not is_foreign(source.path):
+            for match in pattern.finditer(source.data):
+                start = source.data.rfind(b"\n", 0, match.start()) + 1
+                before = source.data[start : match.start()]
+                if b"#" not in before and (b'"' in before or b"'" in before):
+                    found.append((source.path, source.data.count(b"\n", 0, match.start()) + 1))
+    return found

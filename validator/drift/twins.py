@@ -1,0 +1,151 @@
+"""Functions that were alike: a statement, a default or a parameter that a change altered in one of them alone.
+
+Twins are functions of one name (siblings of a family, versions of a module, recipes) and functions of one file that
+share most of their statements. Who mends a formula or a guard in one of them mostly means all.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import Method
+from validator.drift.change import Change, Pair, Side
+from validator.drift.drops import Drops
+from validator.drift.edits import Edit, Statement, similarity, statements
+from validator.facts.model import Param
+from validator.flow.aside import is_foreign, is_test
+from validator.flow.program import Unit
+
+_FEW = 3  # edits in a function, beyond which it is another one now
+_ALIKE = 0.5  # of the statements of two functions of one name, or of one file
+_WORTH = 4  # names and operators in a statement that says something
+
+
+class Left(NamedTuple):
+    """A statement (or default) that a twin still has as it was here before the change. `line`: where it is here now."""
+
+    pair: Pair
+    line: int
+    before: str
+    now: str
+    twin: Unit
+    twin_line: int
+
+
+class Untwinned(NamedTuple):
+    """A parameter that a function lost and that the others of its name still have."""
+
+    old: Method
+    new: Method
+    name: str
+    twins: tuple[Method, ...]
+
+
+class Twins:
+    """What a change altered in one of several that agreed."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self._statements: dict[Unit, list[Statement]] = {}
+
+    def statements(self, unit: Unit) -> list[Statement]:
+        known = self._statements.get(unit)
+        if known is None:
+            known = self._statements[unit] = statements(unit)
+        return known
+
+    @cached_property
+    def left(self) -> list[Left]:
+        found: list[Left] = []
+        for pair, old, _, edits in self.change.analysis(Drops).edited:
+            if pair.new.code.kind == "function" and len(edits) <= _FEW:
+                for edit in edits:
+                    if edit.old is not None and _says_something(edit.old.node):
+                        found += self._of_edit(pair, old, edit)
+        return found
+
+    def _of_edit(self, pair: Pair, old: list[Statement], edit: Edit) -> Iterator[Left]:
+        assert edit.old is not None
+        twins = [unit for unit in self._twins(pair) if similarity(old, self.statements(unit)) >= _ALIKE]
+        if edit.new is not None and any(edit.new.text == s.text for unit in twins for s in self.statements(unit)):
+            return  # the twins are of two kinds already, or were changed too
+        for unit in twins:
+            same = next((s for s in self.statements(unit) if s.text == edit.old.text), None)
+            if same is not None:
+                line = edit.new.node.lineno if edit.new is not None else pair.new.code.at[0]
+                now = edit.new.text if edit.new is not None else ""
+                yield Left(pair, line, edit.old.text, now, unit, same.node.lineno)
+                return
+
+    def _twins(self, pair: Pair) -> Iterator[Unit]:
+        """The other functions of the name of a changed one, and those of its class or module, as they are now."""
+        side = self.change.after
+        for method in side.methods.get(pair.new.name, ()):
+            unit = side.unit_of(method)
+            if unit is not None and unit is not pair.new and not is_test(unit.path) and not is_foreign(unit.path):
+                yield unit
+        for unit in side.units(pair.new.module).values():
+            if unit.code.kind == "function" and unit is not pair.new and unit.name != pair.new.name:
+                yield unit
+
+    # -- parameters ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def parameters(self) -> list[Untwinned]:
+        """Parameters that one of several functions of one name and one signature lost, while callers pass them."""
+        found = []
+        for pair in self.change.pairs:
+            methods = pair.methods
+            if pair.new.code.kind != "function" or methods is None or is_test(pair.new.path):
+                continue
+            old, new = methods
+            gone = [p.name for p in old.facts.params if p.name not in {q.name for q in new.facts.params}]
+            if len(gone) != 1 or any(p.kind == "**" for p in new.facts.params) or len(old.facts.params) < 2:
+                continue
+            twins = [
+                twin
+                for twin in self.change.after.methods.get(new.name, ())
+                if twin is not new and _names(twin.facts.params) == _names(old.facts.params) and not is_test(twin.path)
+            ]
+            if twins and _are_chosen(self.change.after, gone[0], new):
+                found.append(Untwinned(old, new, gone[0], tuple(twins)))
+        return found
+
+
+def _are_chosen(side: Side, keyword: str, new: Method) -> bool:
+    """Whether some call passes the keyword to a function that it only knows when it runs."""
+    for row in side.occurrences(keyword):
+        if row.kind != "keyword" or row.unit is None or is_test(row.path):
+            continue
+        for value in row.unit.code.values:
+            if value.op == "call" and keyword in value.data.names:
+                callee = row.unit.code.values[value.args[0]]
+                if callee.op in ("param", "free", "phi", "call") or callee.op == "attr" and callee.data == new.name:
+                    return True
+    return False
+
+
+def _names(params: tuple[Param, ...]) -> tuple[str, ...]:
+    return tuple(p.name for p in params)
+
+
+def _says_something(node: ast.stmt) -> bool:
+    """Whether a statement holds a formula, a condition or a call with arguments, and is no report to people."""
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Raise):
+        return False
+    parts = [n for n in ast.walk(_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
+    if len(parts) < _WORTH:
+        return False
+    texts = [n for n in ast.walk(_head(node)) if isinstance(n, ast.JoinedStr)]
+    names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
+    return not texts and not names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
+
+
+def _head(node: ast.stmt) -> ast.AST:
+    for name in ("test", "iter"):
+        if isinstance(part := getattr(node, name, None), ast.AST):
+            return part
+    return node if not hasattr(node, "body") else ast.Pass()
