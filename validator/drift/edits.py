@@ -97,8 +97,9 @@ def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:
 def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
     """Of a stretch that was replaced: which statement became which."""
     taken: set[int] = set()
+    alone = len(old) == len(new) == 1
     for each in old:
-        best, place = _LIKE, -1
+        best, place = 0.0 if alone else _LIKE, -1
         for index, other in enumerate(new):
             if index not in taken and type(other.node) is type(each.node) and (like := _like(each, other)) > best:
                 best, place = like, index

@@ -18,6 +18,7 @@ from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
 from validator.drift.edits import Edit, Statement
+from validator.flow.aside import is_test
 from validator.models import models
 from validator.tables import load_toml
 
@@ -38,12 +39,24 @@ class Lost(NamedTuple):
 
 
 @cache
+def _table() -> dict[str, list[str]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "effects.toml")
+    table: dict[str, list[str]] = load_toml(path)["effects"]
+    return table
+
+
+@cache
 def named() -> frozenset[str]:
     """The last names of calls of libraries that are made for what they do."""
-    table = load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), "effects.toml"))["effects"]
     rows = models().calls
     collective = {name.rpartition(".")[2] for name, row in rows.items() if row.is_collective}
-    return frozenset(name for names in table.values() for name in names) | collective
+    return frozenset(name for key in ("training", "state", "waiting") for name in _table()[key]) | collective
+
+
+def _collective() -> list[str]:
+    """The last names of collectives that no other library calls so."""
+    rows = models().calls
+    return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
 
 
 class Effects:
@@ -59,8 +72,23 @@ class Effects:
         for pair, old, new, edits in self.drops.edited:
             if len(edits) <= _FEW and all(edit.old is not None and edit.new is None for edit in edits):
                 found += self._removed(pair, old, new, edits)
+            else:
+                found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
         return found
+
+    def _uncovered(
+        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        """Contexts that went while all that stood in them is still there."""
+        here = {each.text for each in new}
+        for edit in edits:
+            if edit.old is None or edit.new is not None or not isinstance(edit.old.node, ast.With | ast.AsyncWith):
+                continue
+            kind, name = self._effect(edit.old)
+            inside = [each.text for each in old if edit.old.text in each.inside]
+            if name and inside and here.issuperset(inside) and not any(f"{name}(" in text for text in here):
+                yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
 
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
@@ -83,11 +111,48 @@ class Effects:
         return (kind, name) if self.is_effect(name) else ("", "")
 
     def is_effect(self, name: str) -> bool:
-        """Whether a call by this name does something: of the tables, or of a function of the project that is not
-        there for reports."""
+        """Whether a call by this name does something that is missed: of the tables, of a function of the project that
+        waits for other ranks, or of one that nothing calls any more."""
         if name in named():
             return True
-        return any(_does(method.name) for method in self.change.after.methods.get(name, ()))
+        methods = self.change.after.methods.get(name, ())
+        if not methods:
+            return False
+        says = not set(name.split("_")).isdisjoint(_table()["words"])
+        return says or name in self._waiting or self._is_uncalled(name)
+
+    def _is_uncalled(self, name: str) -> bool:
+        """Whether nothing but tests speaks of a function that is still there."""
+        if name.startswith("__"):
+            return False
+        rows = (row for row in self.change.after.occurrences(name) if not is_test(row.path))
+        return not any(row.role in ("asks", "spells", "tries") for row in rows) and not self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        """Whether a function is called or imported by its bare name."""
+        side = self.change.after
+        for source in side.mentioning(name):
+            module = side.project.modules.get(source.absolute)
+            for unit in side.units(module).values() if module is not None and not is_test(source.path) else ():
+                if any(unit.code.values[number].op in ("name", "import", "free") for number in unit.named.get(name, ())):
+                    return True
+        return False
+
+    @cached_property
+    def _waiting(self) -> frozenset[str]:
+        """The names of functions of the project from which calls lead to a collective, by the names of what they call."""
+        callers: dict[str, set[str]] = {}
+        for function in self.change.after.project.functions():
+            for call in function.facts.calls:
+                callers.setdefault(call.method, set()).add(function.name)
+        found: set[str] = set()
+        queue = list(_collective())
+        while queue:
+            for name in callers.get(queue.pop(), ()):
+                if name not in found and not name.startswith("<") and "_" in name.strip("_"):
+                    found.add(name)
+                    queue.append(name)
+        return frozenset(found)
 
     def _turns_up(self, name: str, pair: Pair) -> bool:
         """Whether the change calls it somewhere where it was not called before."""
@@ -113,11 +178,6 @@ def _names(unit: object) -> Counter[str]:
     code = unit.code  # type: ignore[attr-defined]
     callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
     return Counter(str(callee.data) for callee in callees if callee.op in ("attr", "name"))
-
-
-def _does(name: str) -> bool:
-    words = set(name.strip("_").split("_"))
-    return not words & {"log", "print", "report", "warn", "debug", "info", "trace", "metric", "metrics", "format"}
 
 
 def called(node: ast.stmt) -> ast.Call | None:
@@ -156,7 +216,7 @@ def _is_about_sizes(test: ast.expr) -> bool:
 
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
     """Effects that stand under a condition now and stood under none of it before."""
-    fresh = {edit.new.text for edit in edits if edit.new is not None and isinstance(edit.new.node, ast.If)}
+    fresh = {edit.new.text for edit in edits if edit.new is not None and edit.old is None and isinstance(edit.new.node, ast.If)}
     if not fresh or len(edits) > _FEW:
         return
     before = Counter(each.text for each in old)
@@ -166,7 +226,7 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         if not added or call is None or before[statement.text] != 1:
             continue
         name = last_name(call.func)
-        if name in named():
+        if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
 
 

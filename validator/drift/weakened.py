@@ -6,7 +6,7 @@ import ast
 from functools import cached_property
 
 from validator.definitions import ClassDef, Method
-from validator.domains.axes import axes_of, of_parallelism
+from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drop, Drops
 from validator.drift.effects import last_name
@@ -19,8 +19,7 @@ _WHO = frozenset({
     "synced_gpus", "with_context_parallel", "mesh_dim", "sync_module_states", "modifier_rank",
 })  # fmt: skip
 _WRAPPING = frozenset({
-    "detach", "clone", "contiguous", "item", "full_tensor", "to_local", "float", "cpu", "max", "min", "sorted", "int",
-    "unwrap_model", "ceil", "abs", "wait", "sum", "mean", "all_gather", "all_reduce", "exp", "log", "sqrt",
+    "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait", "all_gather", "all_reduce",
 })  # fmt: skip
 
 
@@ -109,7 +108,8 @@ def _other_axes(drop: Drop) -> bool:
     before, after = axes_of(old), axes_of(new)
     if before == after or not (_is_count(old) and _is_count(new)):
         return False
-    return bool(before) or bool(after)
+    # an axis more is mostly one that was forgotten; the number within a host in place of that of all is not
+    return bool(before - after) or LOCAL in after - before
 
 
 _COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh", "replicas", "pg"})
