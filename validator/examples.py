@@ -5,6 +5,9 @@ line that the rule must report ends in `# error: CODE` (`# error: CODE, CODE` fo
 cannot say stands behind the name: `size=60000000` makes the file that long, `link=other.py` makes it a symbolic
 link, `error=CODE` expects a finding on line 1. In files of other languages than Python the marks are taken out before
 they are read: a comment would end a continued command. A `pyproject.toml` among the files is the configuration.
+
+An example of a change has files as they were too, each begun by `# before: a/b.py`; one that stands only there is gone,
+one that stands only under `# file:` is as it was, or `new=yes`.
 """
 
 from __future__ import annotations
@@ -17,25 +20,28 @@ from typing import NamedTuple
 from validator.checker import Check, check_sources
 from validator.config import Config, load
 from validator.discovery import discover
+from validator.drift.revision import Older
 from validator.finding import Finding
 from validator.languages import language
 from validator.rule import LoadedRule
 from validator.source import SourceFile
 
-_FILE = re.compile(r"^# file: (\S+)((?: \w+=\S+)*)[ \t]*$", re.MULTILINE)
+_FILE = re.compile(r"^# (file|before): (\S+)((?: \w+=\S+)*)[ \t]*$", re.MULTILINE)
 _MARK = re.compile(r"# error: ([A-Z]+[0-9]+(?:, *[A-Z]+[0-9]+)*)[ \t]*$")
 
 Place = tuple[str, int]
 
 
 class File(NamedTuple):
-    """A file of an example; `size` 0 and `link` empty where nothing is said of them."""
+    """A file of an example; `size` 0 and `link` empty where nothing is said of them. `before`: as it was."""
 
     path: str
     text: str
     size: int
     link: str
     errors: tuple[str, ...]
+    before: bool = False
+    new: bool = False
 
 
 class Outcome(NamedTuple):
@@ -55,9 +61,10 @@ def files(example: str) -> list[File]:
     found = []
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         text = example[head.end() + 1 : following.start() if following else len(example)]
-        said = dict(part.split("=", 1) for part in head[2].split())
+        said = dict(part.split("=", 1) for part in head[3].split())
         errors = (said["error"],) if "error" in said else ()
-        found.append(File(head[1], text, int(said.get("size", 0)), said.get("link", ""), errors))
+        size, link = int(said.get("size", 0)), said.get("link", "")
+        found.append(File(head[2], text, size, link, errors, head[1] == "before", "new" in said))
     return found
 
 
@@ -65,6 +72,8 @@ def expected(example: str, code: str) -> Counter[Place]:
     """The places where an example expects findings of a rule."""
     places: Counter[Place] = Counter()
     for file in files(example):
+        if file.before:
+            continue
         places[file.path, 1] += file.errors.count(code)
         for number, line in enumerate(re.split("\r\n|\r|\n", file.text), 1):
             if match := _MARK.search(line):
@@ -75,6 +84,8 @@ def expected(example: str, code: str) -> Counter[Place]:
 def write(example: str, folder: str) -> None:
     """Make the files of an example in a folder."""
     for file in files(example):
+        if file.before:
+            continue
         path = os.path.join(folder, file.path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if file.link:
@@ -100,6 +111,26 @@ def run(rule: LoadedRule, example: str, folder: str) -> Outcome:
         path = os.path.relpath(entry.absolute, folder).replace(os.sep, "/")
         sources.append(SourceFile(path, entry.absolute))
         problems[path] = entry.problem
-    result = check_sources(sources, Check(config, [rule], [rule], 1), problems=problems)
+    check = Check(config, [rule], [rule], 1, older=_older(example, folder, sources))
+    result = check_sources(sources, check, problems=problems)
     found = Counter((finding.path, finding.span.line) for finding in result.findings)
     return Outcome(expected(example, rule.rule.code), found, result.findings, result.errors)
+
+
+def _older(example: str, folder: str, sources: list[SourceFile]) -> Older | None:
+    """What an example says of its files as they were; None where it says nothing."""
+    rows = files(example)
+    if not any(file.before for file in rows):
+        return None
+    absolute = {source.path: source.absolute for source in sources}
+    before: dict[str, bytes | None] = {}
+    gone = {}
+    for file in rows:
+        path = absolute.get(file.path, os.path.join(folder, file.path))
+        if file.before:
+            before[path] = file.text.encode()
+            if file.path not in absolute:
+                gone[path] = file.path
+        elif file.new:
+            before.setdefault(path, None)
+    return Older("the example", before, gone, {})

@@ -47,5 +47,107 @@ def _report(broken: Broken) -> Finding:
     )
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save_checkpoint(model, path, metric_value=None):
+    return model, path, metric_value
+# file: rl/saving.py
+def save_checkpoint(model, path, best_metric=None):
+    return model, path, best_metric
+# file: rl/train.py
+from rl.saving import save_checkpoint
+
+
+def fit(model):
+    save_checkpoint(model, "out", metric_value=1.0)  # error: MP902
+""",
+    """# file: rl/__init__.py
+# before: rl/tracking.py
+class Tracker:
+    def log(self, values, step=None, **kwargs):
+        self.run.add(values, step, **kwargs)
+# file: rl/tracking.py
+class Tracker:
+    def log(self, values, global_step=None, **kwargs):
+        self.run.add(values, global_step, **kwargs)
+# file: rl/train.py
+from rl.tracking import Tracker
+
+
+def fit(loss):
+    tracker = Tracker()
+    tracker.log({"loss": loss}, step=3)  # error: MP902
+""",
+    """# file: rl/__init__.py
+# before: rl/batches.py
+def get_batch(data, keys, pad_to, packed=False):
+    return data, keys, pad_to, packed
+# file: rl/batches.py
+def get_batch(data, keys, packed=False, pad_to=128):
+    return data, keys, pad_to, packed
+# file: rl/train.py
+from rl.batches import get_batch
+
+
+def step(data):
+    return get_batch(data, ["tokens"], 64)  # error: MP902
+""",
+    """# before: rl/actor.py
+class Actor:
+    def save(self, path, metric_value):
+        return path, metric_value
+# file: rl/actor.py
+class Actor:
+    def save(self, path, best_metric):
+        return path, best_metric
+# file: rl/controller.py
+def finish(group):
+    group.run_method(name="save", path="out", metric_value=1.0)
+
+
+def finish_all(group):
+    group.run_async("save_all")
+""".replace('name="save"', 'name="save_now"').replace("def save(", "def save_now(").replace(
+        'metric_value=1.0)', 'metric_value=1.0)  # error: MP902'
+    ),
+)
+CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save_checkpoint(model, path, metric_value=None):
+    return model, path, metric_value
+# file: rl/saving.py
+def save_checkpoint(model, path, best_metric=None):
+    return model, path, best_metric
+# before: rl/train.py
+from rl.saving import save_checkpoint
+
+
+def fit(model):
+    save_checkpoint(model, "out", metric_value=1.0)
+# file: rl/train.py
+from rl.saving import save_checkpoint
+
+
+def fit(model):
+    save_checkpoint(model, "out", best_metric=1.0)
+""",
+    """# before: rl/saving.py
+class Saver:
+    def save(self, path):
+        return path
+# file: rl/saving.py
+class Saver:
+    def save(self, path, tag):
+        return path, tag
+# file: rl/other.py
+class Writer:
+    def save(self, path):
+        return path
+
+
+def both(writer: Writer):
+    writer.save("out")
+""",
+)

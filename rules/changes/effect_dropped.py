@@ -54,5 +54,83 @@ def short(text: str) -> str:
     return line if len(line) <= 100 else line[:97] + "…"
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# before: rl/saving.py
+import torch.distributed as dist
+
+
+def save(model, path, rank):
+    if rank == 0:
+        model.write(path)
+    dist.barrier()
+    return path
+# file: rl/saving.py
+import torch.distributed as dist
+
+
+def save(model, path, rank):
+    if rank == 0:
+        model.write(path)
+    return path  # error: MP905
+""",
+    """# before: rl/train.py
+def epochs(loader, count):
+    for epoch in range(count):
+        loader.sampler.set_epoch(epoch)
+        yield from loader
+# file: rl/train.py
+def epochs(loader, count, resume):
+    for epoch in range(count):
+        if resume:
+            loader.sampler.set_epoch(epoch)  # error: MP905
+        yield from loader
+""",
+    """# before: rl/average.py
+import deepspeed
+
+
+def average(param, kept):
+    with deepspeed.zero.GatheredParameters([param, kept]):
+        data = param.data.clone()
+        kept.data.copy_(data)
+# file: rl/average.py
+import deepspeed
+
+
+def average(param, kept):
+    data = param.data.clone()  # error: MP905
+    kept.data.copy_(data)
+""",
+)
+CORRECT = (
+    """# before: rl/saving.py
+import torch.distributed as dist
+
+
+def save(model, path):
+    model.write(path)
+    dist.barrier()
+# file: rl/saving.py
+import torch.distributed as dist
+
+
+def save(model, path):
+    model.write(path)
+
+
+def save_all(models, path):
+    for model in models:
+        save(model, path)
+    dist.barrier()
+""",
+    """# before: rl/train.py
+def step(optimizer, loss, log):
+    loss.backward()
+    optimizer.step()
+    print("stepped")
+# file: rl/train.py
+def step(optimizer, loss, log):
+    loss.backward()
+    optimizer.step()
+""",
+)

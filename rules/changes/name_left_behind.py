@@ -57,5 +57,120 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
     return (line, column, end_line, end_column)
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# before: rl/engine.py
+class Engine:
+    def pause_generation(self):
+        self.paused = True
+# file: rl/engine.py
+class Engine:
+    def pause_requests(self):
+        self.paused = True
+# file: rl/trainer.py
+def sync(engines, call):
+    call(engines, "pause_generation")  # error: MP901
+    for engine in engines:
+        engine.pause_generation()  # error: MP901
+""",
+    """# file: rl/__init__.py
+# before: rl/trainer.py
+class Trainer:
+    def __init__(self, args):
+        self.top_quantile = args.quantile
+# file: rl/trainer.py
+class Trainer:
+    def __init__(self, args):
+        self.entropy_quantile = args.quantile
+# file: rl/masked.py
+from rl.trainer import Trainer
+
+
+class Masked(Trainer):
+    def loss(self):
+        return self.top_quantile  # error: MP901
+""",
+    """# before: rl/options.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--update-weights-interval", type=int, default=1)
+    return parser.parse_args()
+# file: rl/options.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--update-weight-interval", type=int, default=1)
+    return parser.parse_args()
+# file: rl/train.py
+def due(args, step):
+    return step % args.update_weights_interval == 0  # error: MP901
+# file: run.sh
+python train.py --update-weights-interval 4
+""",
+    """# before: rl/config.py
+from dataclasses import dataclass
+
+
+@dataclass
+class RolloutConfig:
+    bucket_megabytes: int = 512
+# file: rl/config.py
+from dataclasses import dataclass
+
+
+@dataclass
+class RolloutConfig:
+    bucket_mb: int = 512
+# file: rl/recipe.yaml
+rollout:
+  bucket_megabytes: 1024  # error: MP901
+""",
+)
+CORRECT = (
+    """# before: rl/engine.py
+class Engine:
+    def pause_generation(self):
+        self.paused = True
+# file: rl/engine.py
+class Engine:
+    def pause_requests(self):
+        self.paused = True
+# before: rl/trainer.py
+def sync(engines):
+    for engine in engines:
+        engine.pause_generation()
+# file: rl/trainer.py
+def sync(engines):
+    for engine in engines:
+        engine.pause_requests()
+""",
+    """# before: rl/engine.py
+class Engine:
+    def pause_generation(self):
+        self.paused = True
+# file: rl/engine.py
+class Engine:
+    pass
+# file: rl/base.py new=yes
+class Base:
+    def pause_generation(self):
+        self.paused = True
+# file: rl/trainer.py
+def sync(engines):
+    for engine in engines:
+        engine.pause_generation()
+""",
+    """# before: rl/wrapped.py
+class Wrapped:
+    def load_state_dict(self, state):
+        return self.module.load_state_dict(state)
+# file: rl/wrapped.py
+class Wrapped:
+    def load_weights(self, state):
+        return self.module.load_state_dict(state)
+""",
+)

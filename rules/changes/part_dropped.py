@@ -52,5 +52,60 @@ def _report(drop: Drop) -> Finding:
     )
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# before: rl/sizes.py
+def padded(length, tp_size, cp_size):
+    multiple = tp_size * cp_size * 2
+    return (length + multiple - 1) // multiple * multiple
+# file: rl/sizes.py
+def padded(length, tp_size, cp_size):
+    multiple = tp_size * cp_size  # error: MP906
+    return (length + multiple - 1) // multiple * multiple
+""",
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def mean(loss, group):
+    dist.all_reduce(loss, op=dist.ReduceOp.AVG, group=group)
+    return loss
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def mean(loss, group):
+    dist.all_reduce(loss, op=dist.ReduceOp.AVG)  # error: MP906
+    return loss
+""",
+    """# before: rl/data.py
+def sampler(kind, data, self):
+    return kind(data, num_replicas=self.dp_size, rank=self.dp_rank)
+# file: rl/data.py
+def sampler(kind, data, self):
+    return kind(data, num_replicas=self.world_size, rank=self.dp_rank)  # error: MP906
+""",
+)
+CORRECT = (
+    """# before: rl/sizes.py
+def samples(steps, micro_batch, dp_size):
+    return steps * micro_batch * dp_size
+# file: rl/sizes.py
+def samples(steps, micro_batch, dp_size):
+    return steps * micro_batch * dp_size + 1
+""",
+    """# before: rl/loss.py
+def reduce(loss, group=None):
+    return loss, group
+
+
+def mean(loss, group):
+    return reduce(loss, group=group)
+# file: rl/loss.py
+def reduce(loss):
+    return loss
+
+
+def mean(loss, group):
+    return reduce(loss)
+""",
+)

@@ -36,5 +36,113 @@ def check_change(change: Change) -> Iterator[Finding]:
         )
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/engines.py
+def engines_and_lock(pool):
+    return pool.engines, pool.lock, pool.size
+# file: rl/engines.py
+def engines_and_lock(pool):
+    return pool.engines, pool.lock
+# file: rl/train.py
+from rl.engines import engines_and_lock
+
+
+def update(pool):
+    engines, lock, size = engines_and_lock(pool)  # error: MP903
+    return engines, lock, size
+""",
+    """# before: rl/loop.py
+class Loop:
+    async def encode(self, text):
+        return [text]
+
+    async def turn(self, text):
+        ids = await self.encode(text)
+        return ids + [0]
+# file: rl/loop.py
+class Loop:
+    async def encode(self, text):
+        return [text]
+
+    async def turn(self, text):
+        ids = self.encode(text)  # error: MP903
+        return ids + [0]
+""",
+    """# file: rl/__init__.py
+# before: rl/metrics.py
+def metrics(loss):
+    return {"policy_loss": loss, "entropy": 0.0}
+# file: rl/metrics.py
+def metrics(loss):
+    return {"actor_loss": loss, "entropy": 0.0}
+# file: rl/train.py
+from rl.metrics import metrics
+
+
+def report(loss):
+    found = metrics(loss)
+    return found["policy_loss"]  # error: MP903
+""",
+    """# file: rl/__init__.py
+# before: rl/state.py
+class State:
+    @property
+    def world(self):
+        return 8
+# file: rl/state.py
+class State:
+    def world(self):
+        return 8
+# file: rl/train.py
+from rl.state import State
+
+
+def share(batch):
+    state = State()
+    return batch // state.world  # error: MP903
+""",
+)
+CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/engines.py
+def engines_and_lock(pool):
+    return pool.engines, pool.lock, pool.size
+# file: rl/engines.py
+def engines_and_lock(pool):
+    return pool.engines, pool.lock
+# before: rl/train.py
+from rl.engines import engines_and_lock
+
+
+def update(pool):
+    engines, lock, size = engines_and_lock(pool)
+    return engines, lock, size
+# file: rl/train.py
+from rl.engines import engines_and_lock
+
+
+def update(pool):
+    engines, lock = engines_and_lock(pool)
+    return engines, lock
+""",
+    """# before: rl/loop.py
+class Loop:
+    async def encode(self, text):
+        return [text]
+
+    async def turn(self, text):
+        return await self.encode(text)
+# file: rl/loop.py
+import asyncio
+
+
+class Loop:
+    async def encode(self, text):
+        return [text]
+
+    async def turn(self, text):
+        waiting = [self.encode(text), self.encode(text)]
+        return await asyncio.gather(*waiting)
+""",
+)

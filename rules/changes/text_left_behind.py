@@ -35,5 +35,69 @@ def check_change(change: Change) -> Iterator[Finding]:
         )
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# before: rl/saving.py
+import os
+
+
+def save(folder, tag):
+    with open(os.path.join(folder, "latest_checkpoint.txt"), "w") as file:
+        file.write(tag)
+# file: rl/saving.py
+import os
+
+
+def save(folder, tag):
+    with open(os.path.join(folder, "latest_step.txt"), "w") as file:  # error: MP908
+        file.write(tag)
+# file: rl/loading.py
+import os
+
+
+def load(folder):
+    with open(os.path.join(folder, "latest_checkpoint.txt")) as file:
+        return file.read()
+""",
+    """# before: rl/train.py
+class Config:
+    def __init__(self):
+        self.loss_mask = None
+
+
+def masked(config, loss):
+    return loss * config.loss_mask
+# file: rl/train.py
+class Config:
+    def __init__(self):
+        self.loss_mask = None
+
+
+def masked(config, loss):
+    return loss * config.loss_masks  # error: MP908
+""",
+)
+CORRECT = (
+    """# before: rl/saving.py
+def save(folder, tag):
+    return folder / "latest_checkpoint.txt", tag
+# file: rl/saving.py
+def save(folder, tag):
+    return folder / "latest_step.txt", tag
+# before: rl/loading.py
+def load(folder):
+    return folder / "latest_checkpoint.txt"
+# file: rl/loading.py
+def load(folder):
+    return folder / "latest_step.txt"
+""",
+    """# before: rl/report.py
+def report(log, loss):
+    log("the loss of this step", loss)
+# file: rl/report.py
+def report(log, loss):
+    log("the loss of each step", loss)
+# file: rl/other.py
+def report(log, loss):
+    log("the loss of this step", loss)
+""",
+)

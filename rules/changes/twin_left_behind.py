@@ -57,5 +57,81 @@ def _parameter(row: Untwinned) -> Finding:
     )
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# before: rl/actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + high) * advantage
+    return -first.minimum(second)
+# file: rl/actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + 2 * high) * advantage  # error: MP907
+    return -first.minimum(second)
+# file: rl/old_actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + high) * advantage
+    return -first.minimum(second)
+""",
+    """# file: rl/__init__.py
+# before: rl/sft.py
+def generate(args, data, evaluation=False):
+    return args, data, evaluation
+# file: rl/sft.py
+def generate(args, data):  # error: MP907
+    return args, data
+# file: rl/remote.py
+def generate(args, data, evaluation=False):
+    return args, data, evaluation
+# file: rl/train.py
+from rl.loading import load
+
+
+def roll(args, data):
+    function = load(args.generate_path)
+    return function(args, data, evaluation=True)
+# file: rl/loading.py
+import importlib
+
+
+def load(path):
+    return getattr(importlib.import_module(path), "generate")
+""",
+)
+CORRECT = (
+    """# before: rl/actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + high) * advantage
+    return -first.minimum(second)
+# file: rl/actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + 2 * high) * advantage
+    return -first.minimum(second)
+# before: rl/old_actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + high) * advantage
+    return -first.minimum(second)
+# file: rl/old_actor.py
+def clip(ratio, low, high, advantage):
+    first = ratio * advantage
+    second = ratio.clamp(1 - low, 1 + 2 * high) * advantage
+    return -first.minimum(second)
+""",
+    """# before: rl/actor.py
+def load(path):
+    print("reading", path)
+    return open(path).read()
+# file: rl/actor.py
+def load(path):
+    print("loading", path)
+    return open(path).read()
+# file: rl/other.py
+def load(path):
+    print("reading", path)
+    return open(path).read()
+""",
+)

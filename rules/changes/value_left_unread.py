@@ -43,5 +43,48 @@ def _short(text: str) -> str:
     return line if len(line) <= 100 else line[:97] + "…"
 
 
-INCORRECT = ()
-CORRECT = ()
+INCORRECT = (
+    """# before: rl/batches.py
+def micro_batches(global_batch, micro_batch, dp_size):
+    count = global_batch // (micro_batch * dp_size)
+    assert count
+    return count
+# file: rl/batches.py
+def micro_batches(global_batch, micro_batch, dp_size):  # error: MP904
+    count = global_batch // micro_batch
+    assert count
+    return count
+""",
+    """# before: rl/data.py
+def data_rank(mesh, rank):
+    tp = mesh["tp"].size()
+    cp = mesh["cp"].size()
+    return rank // (tp * cp)
+# file: rl/data.py
+def data_rank(mesh, rank):
+    tp = mesh["tp"].size()
+    cp = mesh["cp"].size()  # error: MP904
+    return rank // tp
+""",
+)
+CORRECT = (
+    """# before: rl/batches.py
+def micro_batches(global_batch, micro_batch, dp_size):
+    count = global_batch // (micro_batch * dp_size)
+    assert count
+    return count
+# file: rl/batches.py
+def micro_batches(global_batch, micro_batch):
+    count = global_batch // micro_batch
+    assert count
+    return count
+""",
+    """# before: rl/data.py
+def lengths(batch, mask):
+    total = mask.sum()
+    return batch, total
+# file: rl/data.py
+def lengths(batch, mask):
+    raise NotImplementedError
+""",
+)

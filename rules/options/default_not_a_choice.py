@@ -97,4 +97,11 @@ parser.add_argument("--stage", choices=[0, 1, 2, 3], default=None)
 parser.add_argument("--axes", choices=["dp", "tp"], default="dp,tp", nargs="*")
 parser.add_argument("--level", type=int, choices=[1, 2], default="1")
 """,
+    """from dataclasses import dataclass, field
+
+
+@dataclass
+class Weights:
+    mode: str = field(default="xccl", metadata={"choices": ["disk", "xccl"]})
+""",
 )

@@ -175,4 +175,5 @@ def _shape(unit: Unit) -> tuple[Any, ...]:
     code = unit.code
     values = tuple((v.op, v.args, repr(v.data)) for v in code.values)
     ends = tuple(block.end for block in code.blocks)
-    return (code.params, values, ends, tuple(code.defaults), code.is_async)
+    decorators = unit.method.facts.decorators if unit.method is not None else ()
+    return (code.params, values, ends, tuple(code.defaults), code.is_async, decorators)

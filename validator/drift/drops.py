@@ -62,11 +62,11 @@ class Drops:
         for pair, _, _, changed in self.edited:
             for edit in changed:
                 if edit.old is not None and edit.new is not None:
-                    found += [Drop(kind, pair, edit, old, new, part) for kind, old, new, part in _between(edit)]
+                    found += [Drop(kind, pair, edit, old, new, part) for kind, old, new, part in between(edit)]
         return found
 
 
-def _between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
+def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
     """What went out of a statement; empty where more than that changed."""
     assert edit.old is not None and edit.new is not None
     found: list[tuple[str, ast.expr, ast.expr, ast.AST]] = []

@@ -74,8 +74,11 @@ class Names:
     def _lost(self, name: str, rows: list[Occurrence]) -> Lost | None:
         kind = Counter(row.kind for row in rows).most_common(1)[0][0]
         now = list(self.after.occurrences(name))
-        if any(_defines(row, kind) for row in now if not is_test(row.path)):
+        code = [row for row in now if row.kind != "setting"]
+        if any(_defines(row, kind) for row in code if not is_test(row.path)):
             return None
+        if any(row.role == "asks" for row in code) and len(code) < len(now):
+            return None  # a file of settings may give it
         defined = any(_defines(row, kind) for row in now)  # by tests, for themselves
         stale = [row for row in now if not (defined and is_test(row.path)) and self._is_stale(row, name, rows)]
         if not stale and not any(row.role in ("asks", "tries", "spells") for row in now):

@@ -13,13 +13,15 @@ from typing import NamedTuple
 
 from validator.definitions import Method
 from validator.drift.change import Change, Pair, Side
-from validator.drift.drops import Drops
+from validator.drift.drops import Drops, between
 from validator.drift.edits import Edit, Statement, similarity, statements
 from validator.facts.model import Param
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 
-_FEW = 3  # edits in a function, beyond which it is another one now
+_FEW = 2  # edits in a function, beyond which it is another one now
+# What a formula, a guard or a call has more or less, or otherwise, where somebody mends or breaks it.
+_MENDED = frozenset({"factor", "term", "number", "operand", "guard", "keyword"})
 _ALIKE = 0.5  # of the statements of two functions of one name, or of one file
 _WORTH = 4  # names and operators in a statement that says something
 
@@ -63,7 +65,7 @@ class Twins:
         for pair, old, _, edits in self.change.analysis(Drops).edited:
             if pair.new.code.kind == "function" and len(edits) <= _FEW:
                 for edit in edits:
-                    if edit.old is not None and _says_something(edit.old.node):
+                    if edit.old is not None and _is_mend(edit) and _says_something(edit.old.node):
                         found += self._of_edit(pair, old, edit)
         return found
 
@@ -130,6 +132,14 @@ def _are_chosen(side: Side, keyword: str, new: Method) -> bool:
 
 def _names(params: tuple[Param, ...]) -> tuple[str, ...]:
     return tuple(p.name for p in params)
+
+
+def _is_mend(edit: Edit) -> bool:
+    """Whether one part of a statement came, went, or is another number."""
+    if edit.old is None or edit.new is None:
+        return False
+    rows = between(edit) or between(Edit(edit.new, edit.old))
+    return bool(rows) and all(kind in _MENDED for kind, *_ in rows)
 
 
 def _says_something(node: ast.stmt) -> bool:

@@ -46,10 +46,22 @@ class Weakened:
         if kind in ("operand", "guard"):
             return _is_parallel(part)
         if kind == "element":
-            return isinstance(part, ast.Name) and _is_read_after(drop.pair, part.id, drop.new)
+            if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
+                return False
+            return not self._is_made_otherwise(drop.pair, part.id)
         if kind == "call":
             return isinstance(part, ast.Call) and last_name(part.func) in _WRAPPING
         return kind == "name" and _other_axes(drop)
+
+    def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
+        """Whether the change gives a variable its value by a statement of its own."""
+        for each, _, _, edits in self.change.analysis(Drops).edited:
+            added = (edit.new for edit in edits if edit.old is None) if each is pair else ()
+            for statement in added:
+                nodes = ast.walk(statement.node) if statement is not None else ()
+                if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in nodes):
+                    return True
+        return False
 
     def _is_size(self, drop: Drop) -> bool:
         """Whether a formula is about counts: what went, or what is left, is a number or a name of a size."""
