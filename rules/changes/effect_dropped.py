@@ -22,7 +22,10 @@ from validator.rule import Rule
 
 RULE = Rule("MP905", "effect-dropped", "warning", stable_since="0.2.0")
 
-_NAMES = {"call": "the call", "context": "the context", "check": "the check"}
+_NAMES = {
+    "call": "the call", "context": "the context", "check": "the check", "decorator": "the decorator",
+    "guard": "the condition around what is still there,",
+}  # fmt: skip
 
 
 def check_change(change: Change) -> Iterator[Finding]:
@@ -33,10 +36,12 @@ def check_change(change: Change) -> Iterator[Finding]:
 def _report(lost: Lost) -> Finding:
     unit = lost.pair.new
     text = short(lost.statement.text)
-    if lost.condition:
+    if lost.kind == "order":
+        message = f"`{unit.qualname}` makes the call `{text}` {lost.condition} since the change, not the other way round"
+    elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
     else:
-        message = f"`{unit.qualname}` lost {_NAMES[lost.kind]} `{text}`, and the change makes it nowhere else"
+        message = f"`{unit.qualname}` lost {_NAMES[lost.kind]} `{text}`, and the change puts it nowhere else"
     line = max(lost.line, 1)
     return RULE.finding(
         unit.path,

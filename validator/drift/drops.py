@@ -22,7 +22,8 @@ class Drop(NamedTuple):
     """One part that a change took out of a statement.
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
-    `element`, `call` (around or on a value), `guard` (`x if c else y`), `name` (another one stands there), `number`.
+    `element`, `call` (around or on a value), `guard` (`x if c else y`), `name` (another one stands there), `number`, `sign` (a minus
+    or a `not`), `comparison` (another operator), `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
 
@@ -150,6 +151,12 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         rest = _missing(old.elts, new.elts)  # type: ignore[attr-defined]
         if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:  # type: ignore[attr-defined]
             return "element", rest[0]
+    if isinstance(old, ast.UnaryOp) and _same(old.operand, new):
+        return "sign", old
+    if isinstance(old, ast.Compare) and isinstance(new, ast.Compare):
+        same = _same(old.left, new.left) and len(old.comparators) == len(new.comparators)
+        if same and all(_same(a, b) for a, b in zip(old.comparators, new.comparators, strict=True)):
+            return "comparison", old
     if isinstance(old, ast.IfExp) and (_same(old.body, new) or _same(old.orelse, new)):
         return "guard", old.test
     if isinstance(old, ast.Call) and not isinstance(new, ast.Call):

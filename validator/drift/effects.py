@@ -27,8 +27,11 @@ _BRANCHES = ("if ", "orelse of if ", "except ", "case ")
 
 
 class Lost(NamedTuple):
-    """An effect that a function has no longer on some way. `kind`: `call`, `context`, `check`; `condition`: under which
-    it still happens, or an empty text."""
+    """An effect that a function has no longer on some way, or in another order.
+
+    `kind`: `call`, `context`, `decorator`, `check`, `guard` (a condition that stood around what is there still),
+    `order`. `condition`: under which it still happens; of `order` the call that it now comes before or after.
+    """
 
     pair: Pair
     statement: Statement
@@ -50,7 +53,7 @@ def named() -> frozenset[str]:
     """The last names of calls of libraries that are made for what they do."""
     rows = models().calls
     collective = {name.rpartition(".")[2] for name, row in rows.items() if row.is_collective}
-    return frozenset(name for key in ("training", "state", "waiting") for name in _table()[key]) | collective
+    return frozenset(name for key in ("training", "state", "waiting", "contexts") for name in _table()[key]) | collective
 
 
 def _collective() -> list[str]:
@@ -70,25 +73,34 @@ class Effects:
     def lost(self) -> list[Lost]:
         found: list[Lost] = []
         for pair, old, new, edits in self.drops.edited:
-            if len(edits) <= _FEW and all(edit.old is not None and edit.new is None for edit in edits):
-                found += self._removed(pair, old, new, edits)
-            else:
-                found += self._uncovered(pair, old, new, edits)
+            gone = [edit for edit in edits if edit.old is not None and edit.new is None]
+            if len(edits) <= _FEW and len(gone) == len(edits):
+                plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, ast.With | ast.AsyncWith)]
+                found += self._removed(pair, old, new, plain)
+            found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
+            found += _reordered(pair, old, new, edits)
+            found += _undecorated(pair, new)
         return found
 
     def _uncovered(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
     ) -> Iterator[Lost]:
-        """Contexts that went while all that stood in them is still there."""
+        """Contexts and guards that went while all that stood in them is still there."""
         here = {each.text for each in new}
         for edit in edits:
-            if edit.old is None or edit.new is not None or not isinstance(edit.old.node, ast.With | ast.AsyncWith):
+            if edit.old is None or edit.new is not None:
                 continue
-            kind, name = self._effect(edit.old)
             inside = [each.text for each in old if edit.old.text in each.inside]
-            if name and inside and here.issuperset(inside) and not any(f"{name}(" in text for text in here):
-                yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
+            if not inside or not here.issuperset(inside):
+                continue
+            if isinstance(edit.old.node, ast.With | ast.AsyncWith):
+                kind, name = self._effect(edit.old)
+                if name and not any(f"{name}(" in text for text in here):
+                    yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
+            elif isinstance(edit.old.node, ast.If) and len(edits) <= _FEW and not edit.old.node.orelse:
+                if _is_about_ranks(edit.old.node.test):
+                    yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
@@ -212,6 +224,60 @@ def _is_about_sizes(test: ast.expr) -> bool:
         if isinstance(node, ast.Name | ast.Attribute) and of_parallelism(last_name(node)):
             return True
     return False
+
+
+_RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
+
+
+def _is_about_ranks(test: ast.expr) -> bool:
+    """Whether a condition asks which process this is, or whether there are others."""
+    names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
+    return any(not _RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
+
+
+def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
+    """Decorators under which a function computed otherwise, and which it lost."""
+    methods = pair.methods
+    if methods is None or pair.new.code.kind != "function" or not new:
+        return
+    names = set(_table()["contexts"])
+    left = {d.removesuffix("()").rpartition(".")[2] for d in methods[1].facts.decorators}
+    for decorator in methods[0].facts.decorators:
+        name = decorator.removesuffix("()").rpartition(".")[2]
+        inside = any(f"{name}(" in each.text for each in new)
+        if name in names and name not in left and not inside:
+            statement = Statement(f"@{decorator}", new[0].node, ())
+            yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
+
+
+def _reordered(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+    """Effects that come before or after another one with which they changed places."""
+    if len(edits) > _FEW + 1:
+        return
+    gone = {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+    came = {edit.new.text: edit.new for edit in edits if edit.new is not None and edit.old is None}
+    for text in sorted(gone & set(came)):
+        call = called(came[text].node)
+        if call is None or last_name(call.func) not in named():
+            continue
+        before, after = _around(old, text), _around(new, text)
+        for other in sorted(before[0] & after[1] | before[1] & after[0]):
+            place = "before" if other in after[1] else "after"
+            yield Lost(pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`")
+            break
+
+
+def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
+    """The effects before and after a statement that stands once."""
+    place = [index for index, each in enumerate(rows) if each.text == text]
+    if len(place) != 1:
+        return set(), set()
+
+    def effects(part: list[Statement]) -> set[str]:
+        calls = ((each.text, called(each.node)) for each in part)
+        return {text for text, call in calls if call is not None and last_name(call.func) in named()}
+
+    return effects(rows[: place[0]]), effects(rows[place[0] + 1 :])
 
 
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:

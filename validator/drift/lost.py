@@ -8,7 +8,7 @@ asked for it before and still does was left behind.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from validator.flow.program import Unit
 
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
 _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
+_LIKE = 0.6  # of the letters of two names
 _CALLABLE = frozenset({"function", "class"})
 _SET = frozenset({"setting", "flag", "override", "environment"})
 
@@ -97,7 +98,9 @@ class Names:
         if row.kind == "attribute":
             owned = [each for each in rows if each.kind not in ("key", "setting")]
             return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
-        return is_telling(name) and any(each.kind == "key" for each in rows)
+        if not any(each.kind == "key" for each in rows):
+            return False
+        return is_telling(name) or self.renamed(rows[0]) is not None and len(name) > 3 and name not in of_libraries()
 
     def _is_dispatched(self, row: Occurrence) -> bool:
         """Whether a text is passed to a call of the project as the name of what it is to call."""
@@ -199,11 +202,15 @@ class Names:
         here = self.after.of_file(source)
         fresh = [name for name, rows in here.items() if name not in gone and _has(rows, old.kind)]
         words = set(old.name.split("_"))
-        near = [name for name in fresh if words & set(name.split("_"))]
-        chosen = near if len(near) == 1 else fresh
+        near = [name for name in fresh if words & set(name.split("_")) or _are_like(name, old.name)]
+        chosen = near if len(near) == 1 else fresh if is_telling(old.name) else []
         if len(chosen) != 1:
             return None
         return next(row for row in here[chosen[0]] if row.role == "defines" and row.kind == old.kind)
+
+
+def _are_like(one: str, other: str) -> bool:
+    return SequenceMatcher(None, one, other).ratio() > _LIKE
 
 
 def is_telling(name: str) -> bool:

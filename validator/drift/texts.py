@@ -86,6 +86,7 @@ def _places(side: Side, text: str) -> list[tuple[str, int]]:
             for match in pattern.finditer(source.data):
                 start = source.data.rfind(b"\n", 0, match.start()) + 1
                 before = source.data[start : match.start()]
-                if b"#" not in before and (b'"' in before or b"'" in before):
+                quoted = b'"' in before or b"'" in before or source.facts.language != "python"
+                if b"#" not in before and quoted:
                     found.append((source.path, source.data.count(b"\n", 0, match.start()) + 1))
     return found

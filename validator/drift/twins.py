@@ -21,7 +21,7 @@ from validator.flow.program import Unit
 
 _FEW = 2  # edits in a function, beyond which it is another one now
 # What a formula, a guard or a call has more or less, or otherwise, where somebody mends or breaks it.
-_MENDED = frozenset({"factor", "term", "number", "operand", "guard", "keyword"})
+_MENDED = frozenset({"factor", "term", "number", "operand", "guard", "keyword", "sign", "comparison"})
 _ALIKE = 0.5  # of the statements of two functions of one name, or of one file
 _WORTH = 4  # names and operators in a statement that says something
 

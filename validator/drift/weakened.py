@@ -42,7 +42,9 @@ class Weakened:
         if kind == "factor":
             return self._is_size(drop)
         if kind in ("keyword", "argument"):
-            return self._is_who(drop) and self._still_takes(drop)
+            return (self._is_who(drop) or self._all_pass(drop)) and self._still_takes(drop)
+        if kind == "sign":
+            return True
         if kind in ("operand", "guard"):
             return _is_parallel(part)
         if kind == "element":
@@ -72,6 +74,24 @@ class Weakened:
         if isinstance(part, ast.keyword):
             return part.arg in _WHO or bool(part.arg and of_parallelism(part.arg)) or _is_parallel(part.value)
         return _is_parallel(part)
+
+    def _all_pass(self, drop: Drop) -> bool:
+        """Whether every other call by that name, of which there are several, passes the keyword."""
+        if not isinstance(drop.part, ast.keyword) or drop.part.arg is None or not isinstance(drop.new, ast.Call):
+            return False
+        name, keyword, passing = last_name(drop.new.func), drop.part.arg, 0
+        for source in self.change.after.mentioning(name):
+            module = self.change.after.project.modules.get(source.absolute)
+            for unit in self.change.after.units(module).values() if module is not None else ():
+                for value in unit.code.values:
+                    callee = unit.code.values[value.args[0]] if value.op == "call" else value
+                    if value.op != "call" or callee.op not in ("attr", "name") or callee.data != name:
+                        continue
+                    if keyword in value.data.names:
+                        passing += 1
+                    elif unit.at(value.at)[:2] != drop.pair.new.module.source_text.at(drop.new)[:2]:
+                        return False
+        return passing >= 2
 
     def _still_takes(self, drop: Drop) -> bool:
         """Whether what is called still takes the argument: nothing in the project says otherwise."""
