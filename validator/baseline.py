@@ -60,8 +60,9 @@ def write(path: str, findings: list[Finding], lines: Lines, read: Iterable[str] 
     counts = Counter(_key(finding, folder, lines) for finding in findings)
     if os.path.exists(path):  # what is not a baseline of ours is not overwritten: reading it raises
         seen = {os.path.relpath(os.path.abspath(name), folder).replace(os.sep, "/") for name in read}
-        known = _read(path).items()
-        counts.update({k: n for k, n in known if k[0] not in seen and os.path.exists(os.path.join(folder, k[0]))})
+        for key, count in _read(path).items():  # a rule about changes may report on a file that is not among them
+            if key[0] not in seen and os.path.exists(os.path.join(folder, key[0])):
+                counts[key] = max(counts[key], count)
     document: dict[str, dict[str, dict[str, int]]] = {}
     for (name, code, context), count in sorted(counts.items()):
         document.setdefault(name, {}).setdefault(code, {})[context] = count

@@ -20,7 +20,7 @@ from validator.output import clean
 from validator.reading import regular
 from validator.records import Record
 from validator.reporting import new_findings, report
-from validator.running import Checked, check_of
+from validator.running import Checked, check_of, older_of
 from validator.source import SourceFile
 
 _ROUNDS = 10  # a fix may uncover another; two that undo each other must end
@@ -31,7 +31,10 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     paths = options.paths or ["."]
     entries = discovery.discover(paths, settings, options.output)
     check = check_of(settings, any(os.path.isdir(path) for path in paths))
-    tree = _Tree(entries, check, discovery.roots(paths))
+    before = older_of(options, settings, entries)
+    if not options.no_change_rules:
+        check = check._replace(older=before)
+    tree = _Tree(entries, check, discovery.roots(paths), frozenset(before.files) if before is not None else None)
     if options.add_ignore:
         _silence(options, settings, tree)
     else:
@@ -57,9 +60,18 @@ def _number(count: int, one: str, many: str = "") -> str:
 
 
 class _Tree:
-    """The files of a run as they are changed, and what is found in them. `count`: of changes, by path."""
+    """The files of a run as they are changed, and what is found in them. `count`: of changes, by path.
 
-    def __init__(self, entries: list[discovery.Entry], check: Check, roots: tuple[str, ...] = ()) -> None:
+    `differing`: the files that are not as in the other revision, where there is one.
+    """
+
+    def __init__(
+        self,
+        entries: list[discovery.Entry],
+        check: Check,
+        roots: tuple[str, ...] = (),
+        differing: frozenset[str] | None = None,
+    ) -> None:
         self.entries = entries
         self.check = check
         self.before: dict[str, bytes] = {}
@@ -67,6 +79,7 @@ class _Tree:
         self.records: dict[str, Record] = {}
         self.absolute = {entry.path: entry.absolute for entry in entries}
         self.roots = roots
+        self.differing = differing
         self.count: Counter[str] = Counter()
 
     def checked(self) -> Checked:
@@ -80,6 +93,7 @@ class _Tree:
             suppressed=result.suppressed,
             errors=result.errors,
             now=self.now,
+            changed=self.differing,
         )
 
     def data(self, path: str) -> bytes:

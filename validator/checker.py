@@ -517,8 +517,11 @@ def _outcome(comment: Suppression, used: frozenset[str], run: Check) -> Outcome:
 
 
 def _would_show(rule: LoadedRule, run: Check) -> bool:
-    """Whether the run would have reported what the rule has to say."""
-    return run.whole or rule.check_project is None
+    """Whether the run would have reported what the rule has to say.
+
+    What a change broke is found as long as the other revision is compared with: in one run and not in the next.
+    """
+    return rule.check_change is None and (run.whole or rule.check_project is None)
 
 
 def _not_ignored(findings: list[Finding], config: Config) -> Iterator[Finding]:

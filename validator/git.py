@@ -2,8 +2,8 @@
 
 A repository's own `.git/config` is part of the tree that is read and may name programs: a file monitor,
 hooks, external diffs, text converters, clean filters, a transport for missing objects. Only commands are
-called that need none of them (`ls-files`, `ls-tree`, `cat-file blob`, `rev-parse`, `merge-base`, `check-ignore`); what is
-left is switched off. In particular `git diff` and `git status` are never called: they run clean filters.
+called that need none of them (`ls-files`, `ls-tree`, `cat-file blob`, `rev-parse`, `merge-base`, `check-ignore`); what
+is left is switched off. In particular `git diff` and `git status` are never called: they run clean filters.
 
 Nor may it make git wait: a pipe in place of `.git/HEAD` or of a `.gitignore` would. Where the few files that git
 opens first are no files git is not asked; else it has a time-out, and after the first one it is not asked again.
@@ -36,7 +36,7 @@ def _program() -> str | None:
     return _found[0]
 
 
-def _environment() -> dict[str, str]:
+def _environment(index: str = "") -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     kept.update(
         LC_ALL="C",
@@ -46,22 +46,32 @@ def _environment() -> dict[str, str]:
         GIT_ALLOW_PROTOCOL="none",  # an unknown one: no transport at all, whatever the configuration says
         GIT_NO_REPLACE_OBJECTS="1",
     )
+    if index:
+        kept["GIT_INDEX_FILE"] = index
     return kept
 
 
-def run(folder: str, *arguments: str) -> tuple[int, bytes]:
-    """Exit status and standard output of a git command in a folder; status 127 where there is no git that answers."""
+def run(folder: str, *arguments: str, index: str = "") -> tuple[int, bytes]:
+    """Exit status and standard output of a git command in a folder; status 127 where there is no git that answers.
+
+    `index`: the file of the index, where it is not the usual one.
+    """
     program = _program()
     if program is None:
         return 127, b""
     command = [program, "--no-pager", *_OFF, "-C", folder, *arguments]
     if hasattr(os, "posix_spawn"):
-        return _spawn(command)
+        return _spawn(command, _environment(index))
     import subprocess
 
     try:
         done = subprocess.run(
-            command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE
+            command,
+            env=_environment(index),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PATIENCE,
         )
     except subprocess.TimeoutExpired:
         return _given_up()
@@ -75,7 +85,7 @@ def _given_up() -> tuple[int, bytes]:
     return 127, b""
 
 
-def _spawn(command: list[str]) -> tuple[int, bytes]:
+def _spawn(command: list[str], environment: dict[str, str]) -> tuple[int, bytes]:
     """As `subprocess.run`, whose import alone would cost a warm run a quarter of its time."""
     reader, writer = os.pipe()
     actions = [
@@ -84,7 +94,7 @@ def _spawn(command: list[str]) -> tuple[int, bytes]:
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
     try:
-        process = os.posix_spawn(command[0], command, _environment(), file_actions=actions)
+        process = os.posix_spawn(command[0], command, environment, file_actions=actions)
     except OSError:
         os.close(reader)
         return 127, b""
@@ -181,7 +191,7 @@ def tree(folder: str, revision: str, *, branched: bool = True) -> tuple[str, dic
 def index(folder: str) -> dict[str, str]:
     """What is staged: blob ids by real path. Raises UsageError."""
     top = _top(folder)
-    status, listing = run(top, "ls-files", "-z", "--stage")
+    status, listing = run(top, "ls-files", "-z", "--stage", index=_index_in_use(top))
     if status != 0:
         raise UsageError("git cannot list what is staged")
     found: dict[str, str] = {}
@@ -190,6 +200,22 @@ def index(folder: str) -> dict[str, str]:
         if name and head.endswith(b" 0"):  # not in the middle of a merge
             found[os.path.join(top, os.fsdecode(name))] = head.split(b" ")[1].decode("ascii")
     return found
+
+
+def _index_in_use(top: str) -> str:
+    """The index of the commit that a hook is run for, empty for the usual one: `git commit -a` fills one of its own."""
+    given = os.environ.get("GIT_INDEX_FILE", "")
+    if not given:
+        return ""
+    path = os.path.join(top, given)
+    status, output = run(top, "rev-parse", "--absolute-git-dir")
+    inside = os.path.realpath(os.fsdecode(output.rstrip(b"\n"))) == os.path.realpath(os.path.dirname(path))
+    return path if status == 0 and inside and os.path.isfile(path) else ""
+
+
+def has_commit(folder: str) -> bool:
+    """Whether the branch that is checked out has a commit. Raises UsageError."""
+    return run(_top(folder), "rev-parse", "--verify", "--quiet", "HEAD")[0] == 0
 
 
 def blob(folder: str, name: str) -> bytes:

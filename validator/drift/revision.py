@@ -18,19 +18,21 @@ class Older(NamedTuple):
 
     `name`: what people call the revision. `files`: by absolute path the content before, None where there was no such
     file; only of files that differ. `gone`: reported paths of files that are there no longer, by absolute path. `now`:
-    contents that stand in for what lies on disk (of the index).
+    contents that stand in for what lies on disk (of the index). `what`: what is compared, where it is not the disk.
     """
 
     name: str
     files: dict[str, bytes | None]
     gone: dict[str, str]
     now: dict[str, bytes]
+    what: str = ""
 
     @property
     def said(self) -> str:
         """What was compared, in one line."""
         count = len(self.files)
-        return f"compared with {self.name}: {count} file{'' if count == 1 else 's'} changed"
+        what = f"{self.what}, " if self.what else ""
+        return f"{what}compared with {self.name}: {count} file{'' if count == 1 else 's'} changed"
 
 
 def is_asked(options: object) -> bool:
@@ -52,17 +54,19 @@ def older(options: object, settings: config.Config, entries: list[discovery.Entr
 def _staged(entries: list[discovery.Entry], folder: str, settings: config.Config) -> Older:
     """The index against the last commit; what is not staged stands as it is in the index."""
     start = os.environ.get("PRE_COMMIT_FROM_REF", "")  # `pre-commit run --from-ref`: commits, nothing is staged
-    commit, blobs = git.tree(folder, start or "HEAD", branched=bool(start))
+    if start or git.has_commit(folder):
+        commit, blobs = git.tree(folder, start or "HEAD", branched=bool(start))
+        name = f"{start or 'HEAD'} ({commit[:10]})"
+    else:
+        name, blobs = "nothing (there is no commit yet)", {}
     staged = git.index(folder)
     now = {}
     for entry in entries:
         path = os.path.realpath(entry.absolute)
         if path in staged and not git.is_blob(entry.absolute, staged[path]):
             now[entry.absolute] = git.blob(folder, staged[path])
-        elif path not in staged and path not in blobs:
-            continue  # unknown to git: it is as it was
-    name = f"{start or 'HEAD'} ({commit[:10]}), what is staged"
-    return _compared(name, blobs, entries, folder, settings, now, staged)
+    found = _compared(name, blobs, entries, folder, settings, now, staged)
+    return found._replace(what="what is staged")
 
 
 def _compared(
@@ -84,7 +88,7 @@ def _compared(
             same = before is not None and git.is_blob(entry.absolute, before)
         if not same:
             files[entry.absolute] = git.blob(folder, before) if before is not None else None
-    here = {os.path.realpath(entry.absolute) for entry in entries}
+    here = {os.path.realpath(entry.absolute) for entry in entries} | set(staged or ())
     gone = {}
     for path, blob in blobs.items():
         if path not in here and not os.path.lexists(path) and _is_wanted(path, folder, settings):
@@ -108,8 +112,8 @@ def _of_folder(other: str, entries: list[discovery.Entry], folder: str, settings
     gone = {}
     for entry in discovery.discover([other], settings):
         relative = os.path.relpath(entry.absolute, os.path.abspath(other))
-        if relative not in seen:
-            path = os.path.join(folder, relative)
+        path = os.path.join(folder, relative)
+        if relative not in seen and not os.path.lexists(path) and _is_wanted(os.path.realpath(path), folder, settings):
             files[path] = _content(entry.absolute)
             gone[path] = os.path.relpath(path).replace(os.sep, "/")
     return Older(other, files, gone, {})
