@@ -9,12 +9,15 @@ import argparse
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from validator import cache, config, discovery, streams
 from validator.arguments import common_folder
 from validator.errors import UsageError
 from validator.finding import Finding
+
+if TYPE_CHECKING:
+    from validator.drift.revision import Older
 
 
 class Checked(argparse.Namespace):
@@ -33,15 +36,20 @@ class Checked(argparse.Namespace):
 
 def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     """The findings of the paths, out of the cache where it knows the whole run."""
-    paths = options.paths or ["."]
-    entries = discovery.discover(paths, settings, options.output)
-    whole = any(os.path.isdir(path) for path in paths)
+    entries = discovery.discover(options.paths or ["."], settings, options.output)
+    return _findings(options, settings, entries, older_of(options, settings, entries))
+
+
+def _findings(
+    options: argparse.Namespace, settings: config.Config, entries: list[discovery.Entry], before: Older | None
+) -> Checked:
+    whole = any(os.path.isdir(path) for path in options.paths or ["."])
     marks = repr((settings.select, settings.ignore, settings.extend_select, settings.target_python))
     store = cache.Cache(cache.fingerprint(settings.rules) + marks, not options.no_cache)
     digests = store.digests(entries)
-    before = older_of(options, settings, entries)
     changed = frozenset(before.files) if before is not None else None
-    now = {entry.path: before.now[entry.absolute] for entry in entries if entry.absolute in before.now} if before else {}
+    staged = before.now if before is not None else {}
+    now = {entry.path: staged[entry.absolute] for entry in entries if entry.absolute in staged}
     if now:
         digests = [
             cache.digest(now[e.path]) if e.path in now else known for e, known in zip(entries, digests, strict=True)
@@ -62,8 +70,8 @@ def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     return checked
 
 
-def older_of(options: argparse.Namespace, settings: config.Config, entries: list[discovery.Entry]) -> Any:
-    """The other revision of a comparison (`drift.revision.Older`); None where the options name none."""
+def older_of(options: argparse.Namespace, settings: config.Config, entries: list[discovery.Entry]) -> Older | None:
+    """The other revision of a comparison; None where the options name none."""
     if not (options.changed_since or options.staged or options.against):
         return None
     from validator.drift import revision
@@ -90,7 +98,11 @@ def _listed(paths: list[str]) -> str:
 
 
 def run_key(
-    entries: list[discovery.Entry], digests: list[bytes], settings: config.Config, whole: bool, before: Any = None
+    entries: list[discovery.Entry],
+    digests: list[bytes],
+    settings: config.Config,
+    whole: bool,
+    before: Older | None = None,
 ) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
     parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
@@ -128,7 +140,7 @@ def analyse(
     settings: config.Config,
     whole: bool,
     store: cache.Cache | None = None,
-    before: Any = None,
+    before: Older | None = None,
     now: dict[str, bytes] | None = None,
 ) -> Checked:
     """Run the rules. Raises UsageError for a selector that no rule answers to."""
@@ -178,7 +190,10 @@ def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     entries = discovery.discover(options.paths or ["."], settings, options.output)
     same = [e.path for e in entries if e.absolute == os.path.abspath(path).replace(os.sep, "/")]
     place = same[0] if same else os.path.normpath(path).replace(os.sep, "/")
-    project = Project([SourceFile(e.path, e.absolute) for e in entries if e.problem is None], settings)
+    before = older_of(options, settings, entries)
+    staged = before.now if before is not None else {}
+    sources = [SourceFile(e.path, e.absolute, staged.get(e.absolute)) for e in entries if e.problem is None]
+    project = Project(sources, settings)
     try:
         if place in project.files and language(place) != "python":
             known = [*why_launch(project, place, int(line)), *_by_rules(project, place, int(line), settings)]
@@ -189,9 +204,15 @@ def told_of(options: argparse.Namespace, settings: config.Config) -> str:
         if not parsed and language(place) == "python" and place in (entry.path for entry in entries):
             raise UsageError(f"--why: {place} cannot be parsed; checking it tells why") from error
         raise UsageError(f"--why: {error}") from error
-    checked = findings(options, settings)
+    checked = _findings(options, settings, entries, before)
     reported = [f for f in checked.findings if f.path == place and f.span.line <= int(line) <= max(f.span[::2])]
     told = [f"  {f.severity} {f.code} ({f.name}): {f.message}" for f in reported]
+    if before is not None and not options.no_change_rules:
+        from validator.drift.compared import compared
+        from validator.drift.why import why as why_changed
+
+        change = compared(sources, before, settings)
+        known += why_changed(change, check_of(settings, whole=True).rules, place, int(line), reported)
     return _clean_lines([*known, "reported at this line:", *(told or ["  nothing"])])
 
 
