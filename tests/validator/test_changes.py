@@ -1,0 +1,341 @@
+"""Two revisions compared from the command line: which files count, what is said, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from validator import cli
+
+ENGINE = """\
+import torch.distributed as dist
+
+
+class Engine:
+    def pause_generation(self, reason):
+        self.paused = reason
+"""
+RENAMED = ENGINE.replace("pause_generation", "pause_requests")
+TRAINER = """\
+def sync(engines):
+    for engine in engines:
+        engine.pause_generation("weights")
+"""
+MENDED = TRAINER.replace("pause_generation", "pause_requests")
+CONCISE = ("--format", "concise", "--no-cache")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    command = ["git", *identity, *arguments]
+    return subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True, timeout=60, env=environment
+    ).stdout
+
+
+def write(folder: Path, **files: str) -> None:
+    """Write Python files; `rl__engine` is `rl/engine.py`."""
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with one commit: a class, and a caller in another file."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    write(folder, rl__engine=ENGINE, rl__trainer=TRAINER)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "one")
+    for name in [name for name in os.environ if name.startswith(("GIT_", "PRE_COMMIT"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = cli.main(list(arguments))
+    output = capsys.readouterr()
+    return status, output.out, output.err
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[tuple[str, int, str]]:
+    """The findings as (path, line, code)."""
+    status, out, err = run(capsys, *arguments, "--format", "json")
+    assert status in (0, 1), err
+    return [(each["path"], each["line"], each["code"]) for each in json.loads(out)["findings"]]
+
+
+LEFT_BEHIND = [("rl/trainer.py", 3, "MP901")]
+
+
+# -- which revisions ---------------------------------------------------------------------------------------
+
+
+def test_changed_since_finds_what_was_left_behind(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    commit = git(repository, "rev-parse", "HEAD")[:10]
+    status, out, err = run(capsys, "--changed-since", "HEAD", *CONCISE)
+    assert (status, out.splitlines()[0][:30]) == (1, "rl/trainer.py:3:16: warning MP")
+    assert err == f"meshproof: compared with HEAD ({commit}): 1 file changed\n"
+    write(repository, rl__trainer=MENDED)
+    assert run(capsys, "--changed-since", "HEAD", *CONCISE)[0] == 0
+
+
+def test_the_comparison_is_with_where_the_branch_began(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(repository, "checkout", "-qb", "work")
+    write(repository, rl__engine=RENAMED)
+    git(repository, "commit", "-qam", "rename")
+    git(repository, "checkout", "-q", "main")
+    write(repository, other="x = 1\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "meanwhile")
+    git(repository, "checkout", "-q", "work")
+    assert found(capsys, "--changed-since", "main") == LEFT_BEHIND
+    assert ": 1 file changed" in run(capsys, "--changed-since", "main")[2], "what came to main is no change of ours"
+
+
+def test_no_change_rules_reports_on_changed_files_alone(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED + "\n\nx = (\n", old="y = (\n")
+    git(repository, "add", "old.py")
+    git(repository, "commit", "-qm", "old", "old.py")
+    assert found(capsys, "--changed-since", "HEAD", "--no-change-rules") == [("rl/engine.py", 9, "MP001")]
+    assert run(capsys, "--no-change-rules", ".")[0] == 2
+
+
+def test_staged_is_the_index_and_not_the_disk(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    assert found(capsys, "--staged") == [], "nothing is staged"
+    git(repository, "add", ".")
+    write(repository, rl__trainer=MENDED)  # mended on the disk, not in the commit
+    assert found(capsys, "--staged") == LEFT_BEHIND
+    git(repository, "add", ".")
+    write(repository, rl__engine=ENGINE, rl__trainer="x = (\n")  # the disk has what the commit has not
+    status, _, err = run(capsys, "--staged", *CONCISE)
+    assert (status, err.partition(" (")[0]) == (0, "meshproof: what is staged, compared with HEAD")
+    assert err.endswith(": 2 files changed\n")
+
+
+def test_a_line_of_the_report_is_one_of_the_index(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    git(repository, "add", ".")
+    write(repository, rl__trainer="# pushed down\n" * 5 + TRAINER)
+    out = run(capsys, "--staged", "--format", "full", "--no-cache")[1]
+    assert '3 |         engine.pause_generation("weights")' in out
+
+
+def test_staged_before_the_first_commit(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    write(folder, a="x = (\n", b="y = (\n")
+    git(folder, "add", "a.py")
+    monkeypatch.chdir(folder)
+    status, out, err = run(capsys, "--staged", *CONCISE)
+    assert (status, err) == (
+        1,
+        "meshproof: what is staged, compared with nothing (there is no commit yet): 1 file changed\n",
+    )
+    assert out.startswith("a.py:1:5: error MP001")
+    assert "b.py" not in out
+    assert run(capsys, "--changed-since", "HEAD")[2] == "meshproof: error: git knows no revision 'HEAD'\n"
+
+
+def test_staged_in_a_hook_of_pre_commit_for_pushed_commits(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(repository, rl__engine=RENAMED)
+    git(repository, "commit", "-qam", "rename")
+    assert found(capsys, "--staged") == []
+    monkeypatch.setenv("PRE_COMMIT_FROM_REF", git(repository, "rev-parse", "HEAD^").strip())
+    assert found(capsys, "--staged") == LEFT_BEHIND
+
+
+@pytest.mark.parametrize("arguments", [("-am", "rename"), ("-m", "rename", "rl/engine.py"), ("-m", "rename")])
+def test_a_hook_of_git_sees_the_index_of_its_commit(repository: Path, arguments: tuple[str, ...]) -> None:
+    """`git commit -a` and `git commit FILE` fill an index of their own and name it to the hook."""
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    root = Path(cli.__file__).resolve().parents[1]
+    hook.write_text(f'#!/bin/sh\nPYTHONPATH="{root}" exec "{sys.executable}" -m validator --staged --no-cache\n')
+    hook.chmod(0o755)
+    write(repository, rl__engine=RENAMED)
+    if arguments == ("-m", "rename"):
+        git(repository, "add", ".")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        git(repository, "commit", *arguments)
+    assert "MP901" in refused.value.stdout + refused.value.stderr
+    assert git(repository, "rev-list", "--count", "HEAD").strip() == "1"
+
+
+def test_against_another_copy_without_git(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(repository / ".git")
+    shutil.copytree(repository, tmp_path / "before")
+    write(repository, rl__engine=RENAMED)
+    assert found(capsys, "--against", "../before") == LEFT_BEHIND
+    err = run(capsys, "--against", "../before", *CONCISE)[2]
+    assert err == "meshproof: compared with ../before: 1 file changed\n"
+    assert run(capsys, "--against", "../nowhere")[2] == "meshproof: error: --against: ../nowhere is no folder\n"
+
+
+def test_against_leaves_out_what_a_run_does_not_read(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(repository, third_party__old="def one():\n    pass\n")
+    (repository / "pyproject.toml").write_text('[tool.validator]\nextend-exclude = ["third_party"]\n')
+    shutil.copytree(repository, tmp_path / "before", ignore=shutil.ignore_patterns(".git"))
+    assert ": 0 files changed" in run(capsys, "--against", "../before", ".")[2]
+    shutil.rmtree(repository / "third_party")
+    assert ": 0 files changed" in run(capsys, "--against", "../before", ".")[2]
+    assert ": 0 files changed" in run(capsys, "--against", "../before/rl", "rl/engine.py")[2], "others are not gone"
+
+
+# -- files that came, went and moved -----------------------------------------------------------------------
+
+
+def test_a_renamed_file_takes_its_names_along(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(repository, "mv", "rl/engine.py", "rl/engines.py")
+    assert found(capsys, "--changed-since", "HEAD") == []
+    assert ": 2 files changed" in run(capsys, "--staged")[2], "one that is gone and one that is new"
+    write(repository, rl__engines=RENAMED)
+    git(repository, "add", ".")
+    assert found(capsys, "--changed-since", "HEAD") == LEFT_BEHIND
+    assert found(capsys, "--staged") == LEFT_BEHIND
+
+
+def test_a_removed_file_leaves_its_callers(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "rl" / "engine.py").unlink()
+    assert found(capsys, "--staged") == [], "the removal is not staged"
+    assert found(capsys, "--changed-since", "HEAD") == LEFT_BEHIND
+    git(repository, "rm", "-q", "rl/engine.py")
+    assert found(capsys, "--staged") == LEFT_BEHIND
+
+
+def test_a_file_that_could_not_be_read_before(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = (b"def f(:\n", b"x = '\xff'\n", b"x = 1\0\n", b"x = " + b"(" * 5000 + b")" * 5000, b"")
+    for number, text in enumerate(texts):
+        (repository / f"odd{number}.py").write_bytes(text)
+    (repository / "odd.yaml").write_bytes(b"a: [\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "odd")
+    for number in range(len(texts)):
+        write(repository, **{f"odd{number}": "def f():\n    return 1\n"})
+    (repository / "odd.yaml").write_text("a: 1\n")
+    write(repository, rl__engine=RENAMED)
+    assert found(capsys, "--changed-since", "HEAD") == LEFT_BEHIND
+
+
+def test_only_the_paths_that_are_named_are_read(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED, tools__x="x = (\n")
+    assert found(capsys, "--changed-since", "HEAD", "tools") == [("tools/x.py", 1, "MP001")]
+    assert found(capsys, "--changed-since", "HEAD", "rl") == LEFT_BEHIND
+
+
+# -- what cannot be compared -------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_compared_is_one_line(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for revision in ("none", "HEAD^", "--all", "HEAD:rl"):
+        status, out, err = run(capsys, f"--changed-since={revision}")
+        assert (status, out, err) == (2, "", f"meshproof: error: git knows no revision '{revision}'\n")
+    assert run(capsys, "--changed-since", "")[0] == 2
+    assert run(capsys, "--changed-since", "HEAD", "--staged")[0] == 2
+    assert run(capsys, "--staged", "--fix")[0] == 2
+    assert run(capsys, "--staged", "-")[0] == 2
+    (tmp_path / "plain").mkdir()
+    monkeypatch.chdir(tmp_path / "plain")
+    for arguments in (("--changed-since", "HEAD"), ("--staged",)):
+        status, out, err = run(capsys, *arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert "is not in a git work tree" in err
+
+
+@pytest.mark.parametrize("kind", ["HEAD:rl/engine.py", "HEAD:rl", "HEAD"])
+def test_a_clone_that_lacks_an_object(repository: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    name = git(repository, "rev-parse", kind).strip()
+    (repository / ".git" / "objects" / name[:2] / name[2:]).unlink()
+    status, out, err = run(capsys, "--changed-since", "HEAD")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert {"HEAD:rl/engine.py": "lacks the object", "HEAD:rl": "cannot list", "HEAD": "no revision"}[kind] in err
+
+
+# -- what is made of the findings --------------------------------------------------------------------------
+
+
+def test_the_formats_of_continuous_integration(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    since = ("--changed-since", "HEAD", "--format")
+    document = json.loads(run(capsys, *since, "sarif")[1])
+    result = document["runs"][0]["results"][0]
+    place = result["locations"][0]["physicalLocation"]
+    assert (result["ruleId"], place["region"]["startLine"]) == ("MP901", 3)
+    assert place["artifactLocation"]["uri"] == "rl/trainer.py"
+    assert "MP901" in [rule["id"] for rule in document["runs"][0]["tool"]["driver"]["rules"]]
+    assert run(capsys, *since, "github")[1].startswith(
+        "::warning title=MP901 name-left-behind,file=rl/trainer.py,line=3,"
+    )
+    assert json.loads(run(capsys, *since, "gitlab")[1])[0]["location"]["path"] == "rl/trainer.py"
+    assert "rl/trainer.py" in run(capsys, *since, "junit")[1]
+
+
+def test_a_baseline_knows_what_a_change_broke(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    since = ("--changed-since", "HEAD", "--baseline", "known.json")
+    for _ in range(2):
+        assert run(capsys, *since, "--update-baseline")[0] == 0
+    assert json.loads((repository / "known.json").read_text())["findings"]["rl/trainer.py"]["MP901"].popitem()[1] == 1
+    assert found(capsys, *since) == []
+    write(repository, rl__trainer=TRAINER + '        engine.pause_generation("again")\n')
+    assert found(capsys, *since) == [("rl/trainer.py", 4, "MP901")]
+
+
+def test_a_comment_about_a_change_is_never_unused(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = 'engine.pause_generation("weights")'
+    write(
+        repository,
+        rl__engine=RENAMED,
+        rl__trainer=TRAINER.replace(line, line + "  # validator: ignore[MP901] engines of another package too"),
+    )
+    assert found(capsys, "--changed-since", "HEAD") == []
+    git(repository, "commit", "-qam", "two")
+    assert found(capsys, ".") == [], "without a comparison the comment has nothing to silence"
+    assert found(capsys, "--changed-since", "HEAD") == []
+
+
+def test_add_ignore_and_fixes_keep_to_the_change(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unused = "x = 1  # validator: ignore[MP001] nothing here\n"
+    write(repository, old=unused)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    write(repository, new=unused, rl__engine=RENAMED)
+    assert run(capsys, "--changed-since", "HEAD", "--fix")[0] == 1
+    assert (repository / "old.py").read_text() == unused
+    assert (repository / "new.py").read_text() == "x = 1\n"
+    assert run(capsys, "--changed-since", "HEAD", "--add-ignore", "--reason", "engines of old")[0] == 0
+    assert "# validator: ignore[MP901] engines of old" in (repository / "rl" / "trainer.py").read_text()
+
+
+def test_a_second_run_says_the_same(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    git(repository, "add", ".")
+    first = run(capsys, "--staged", "--format", "full")
+    assert run(capsys, "--staged", "--format", "full") == first
+    write(repository, rl__trainer=MENDED)
+    assert run(capsys, "--staged", "--format", "full") == first, "the disk is not what is staged"
+    assert found(capsys, "--changed-since", "HEAD") == [], "nor is what is staged the disk"
+    assert found(capsys, ".") == []
+    git(repository, "add", ".")
+    assert found(capsys, "--staged") == []
