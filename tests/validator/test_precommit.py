@@ -15,10 +15,17 @@ SHIPPED = ("validator", "rules", "bench", "pyproject.toml", "README.md", "LICENS
 FIXABLE = "x = 1  # validator: ignore[MP001] nothing here\n"
 
 
-def git(folder: Path, *arguments: str) -> None:
+def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, env=environment)
+    command = ["git", *identity, *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """What pre-commit runs in, with a store of its own."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "PYTHONPATH"))}
+    return {**kept, "PRE_COMMIT_HOME": str(home)}
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +60,41 @@ def project(tmp_path: Path) -> Path:
 
 
 def try_repo(project: Path, hooks: Path, hook: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "PYTHONPATH"))}
-    environment["PRE_COMMIT_HOME"] = str(home)
+    environment = clean_environment(home)
     command = [sys.executable, "-m", "pre_commit", "try-repo", str(hooks), hook, "--verbose"]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=280)
+
+
+@pytest.mark.slow
+def test_a_commit_that_forgets_a_caller_is_refused(hooks: Path, tmp_path: Path) -> None:
+    """A method is renamed in one file and still called by its old name in another, which the commit does not touch."""
+    project = tmp_path / "project"
+    project.mkdir()
+    git(project, "init")
+    engine, trainer = project / "engine.py", project / "trainer.py"
+    engine.write_text("class Engine:\n    def pause_generation(self):\n        self.paused = True\n")
+    trainer.write_text("def sync(engines):\n    for engine in engines:\n        engine.pause_generation()\n")
+    revision = git(hooks, "rev-parse", "HEAD").strip()
+    (project / ".pre-commit-config.yaml").write_text(
+        f"repos:\n  - repo: {hooks}\n    rev: {revision}\n    hooks:\n      - id: meshproof\n"
+    )
+    git(project, "add", ".")
+    git(project, "commit", "-m", "one")
+    environment = clean_environment(tmp_path / "pre-commit")
+    subprocess.run([sys.executable, "-m", "pre_commit", "install"], cwd=project, env=environment, check=True)
+
+    def commit() -> subprocess.CompletedProcess[str]:
+        command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-am", "rename"]
+        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=280)
+
+    engine.write_text(engine.read_text().replace("pause_generation", "pause_requests"))
+    refused = commit()
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    assert "trainer.py:3:16" in refused.stdout + refused.stderr
+    assert git(project, "rev-list", "--count", "HEAD").strip() == "1"
+    trainer.write_text(trainer.read_text().replace("pause_generation", "pause_requests"))
+    done = commit()
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
