@@ -241,6 +241,27 @@ def test_only_the_paths_that_are_named_are_read(repository: Path, capsys: pytest
     assert found(capsys, "--changed-since", "HEAD", "rl") == LEFT_BEHIND
 
 
+def test_a_call_that_is_gone_is_told_at_the_line_that_followed_it(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        "import torch.distributed as dist",
+        "def update(rank, engines):",
+        "    if rank == 0:",
+        "        engines.pause()",
+        "    engines.send()",
+        "    dist.barrier()",
+        "    if rank == 0:",
+        "        engines.go_on()",
+        "    return engines",
+    ]
+    write(repository, rl__sync="\n".join(lines) + "\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    write(repository, rl__sync="\n".join(line for line in lines if "barrier" not in line) + "\n")
+    assert found(capsys, "--changed-since", "HEAD") == [("rl/sync.py", 6, "MP905")]
+
+
 # -- what cannot be compared -------------------------------------------------------------------------------
 
 

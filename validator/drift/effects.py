@@ -11,6 +11,7 @@ import ast
 import os
 from collections import Counter
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -299,9 +300,8 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
 def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:
     """The line of the new function before which what went would stand: of the statement that followed it."""
     place = next(index for index, each in enumerate(old) if each is gone)
-    following = [each.text for each in old[place + 1 :]]
-    for text in following:
-        for each in new:
-            if each.text == text:
-                return each.node.lineno
+    matcher = SequenceMatcher(None, [each.text for each in old], [each.text for each in new], autojunk=False)
+    for start, where, size in matcher.get_matching_blocks():
+        if size and start > place:
+            return new[where].node.lineno
     return new[-1].node.end_lineno or new[-1].node.lineno if new else 0
