@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from validator import config
+from validator import arguments, config
 from validator.examples import run
 from validator.registry import load_rules
 from validator.rule import FAMILIES
@@ -20,6 +20,8 @@ from validator.rule import FAMILIES
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGE = ROOT / "rules" / "changes" / "what-a-change-breaks.md"
+CHANGES = PAGE.read_text(encoding="utf-8")
 SKIPPED = "…"
 
 
@@ -34,11 +36,10 @@ def snippet(text: str, name: str) -> str:
     return found[1]
 
 
-def sessions() -> list[tuple[str, str, str]]:
+def sessions(text: str = README, folder: str = ".") -> list[tuple[str, str, str]]:
     """Each command of the console blocks as (folder, command, printed output)."""
     found = []
-    for block in blocks(README, "console"):
-        folder = "."
+    for block in blocks(text, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             if command.startswith("cd "):
@@ -88,9 +89,9 @@ def test_the_make_targets_that_are_named_exist():
 
 
 def test_links_lead_to_files():
-    for text in (README, CONTRIBUTING):
+    for text, folder in ((README, ROOT), (CONTRIBUTING, ROOT), (CHANGES, PAGE.parent)):
         for target in re.findall(r"\]\(([^)#]+)\)", text):
-            assert "://" in target or (ROOT / target).exists(), target
+            assert "://" in target or (folder / target).exists(), target
 
 
 def test_the_table_of_rules_has_every_family():
@@ -112,6 +113,35 @@ def test_the_hooks_shown_exist():
     offered = {hook["id"] for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
     assert {hook["id"] for repo in shown["repos"] for hook in repo["hooks"]} <= offered
     assert all(f"`{name}`" in README for name in offered)
+
+
+def test_what_a_change_breaks_is_found_as_its_page_says(tmp_path):
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "saving.py").write_text(snippet(CHANGES, f"{folder}/saving.py"))
+        (tmp_path / folder / "trainer.py").write_text(snippet(CHANGES, "trainer.py"))
+    shown = sessions(CHANGES, "after")
+    assert len(shown) == 3
+    for folder, command, printed in shown:
+        done = subprocess.run(
+            [sys.executable, *shlex.split(command)[1:]], cwd=tmp_path / folder, text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert in_order(printed.splitlines(), done.stdout.splitlines()) is None, f"{command}:\n{done.stdout}"
+
+
+def test_the_page_about_changes_tells_of_every_rule_and_option():
+    codes = [each.rule.code for each in load_rules() if each.check_change is not None]
+    assert codes
+    assert all(f"**{code}**" in CHANGES for code in codes)
+    assert all(f"`{option}`" in CHANGES for option in ("--staged", "--no-change-rules", "--against DIR"))
+    hooks = yaml.safe_load(snippet(CHANGES, ".pre-commit-config.yaml"))
+    assert hooks["repos"][0]["hooks"] == [{"id": "meshproof"}]
+    steps = yaml.safe_load(snippet(CHANGES, ".github/workflows/meshproof.yml"))["jobs"]["changes"]["steps"]
+    (command,) = (step["run"] for step in steps if step.get("run", "").startswith("meshproof "))
+    options = arguments.parser().parse_args(shlex.split(command)[1:])
+    arguments.check_combinations(options)
+    assert options.output == steps[-1]["with"]["sarif_file"]
 
 
 def test_the_suppression_shown_silences_and_is_used(tmp_path):
