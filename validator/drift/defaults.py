@@ -21,9 +21,10 @@ _TRIVIAL = (None, True, False, 0, 1, "", 0.0, 1.0)
 
 
 class Default(NamedTuple):
-    """A place that states the default of a name."""
+    """A place that states the default of a name; `flag` is the option as it is written."""
 
     name: str
+    flag: str
     value: object
     kind: str  # option, field, parameter, read
     path: str
@@ -50,9 +51,9 @@ class Defaults:
         for old, new in self.change.modules:
             if old is None or new is None or is_test(new.path) or is_foreign(new.path):
                 continue
-            before = {(d.name, d.kind, scope): d for scope, d in _of_module(self.change.before, old)}
+            before = {(d.flag, d.kind, scope): d for scope, d in _of_module(self.change.before, old)}
             for scope, now in _of_module(self.change.after, new):
-                was = before.get((now.name, now.kind, scope))
+                was = before.get((now.flag, now.kind, scope))
                 if was is None or _same(was.value, now.value) or was.value in _TRIVIAL or not is_telling(now.name):
                     continue
                 others = tuple(d for d in self._others(now) if not _same(d.value, now.value))
@@ -66,7 +67,9 @@ class Defaults:
             if module is None or is_test(source.path) or is_foreign(source.path):
                 continue
             for _, each in _of_module(self.change.after, module):
-                if each.name == now.name and (each.path, each.at) != (now.path, now.at) and each.value is not None:
+                if each.name != now.name or (each.path, each.at) == (now.path, now.at) or each.value is None:
+                    continue
+                if each.kind != now.kind or each.flag == now.flag:  # `--eval.n` and `--train.n` are two options
                     yield each
 
     def _agrees(self, now: Default) -> bool:
@@ -91,24 +94,24 @@ def _of_unit(unit: Unit) -> Iterator[Default]:
             held = values[inner.args[0]]
             value = held.data if held.op == "const" else _keyword(unit, held, "default")
             if value is not None:
-                yield Default(str(inner.data), value, "field", unit.path, unit.at(held.at))
+                yield Default(str(inner.data), str(inner.data), value, "field", unit.path, unit.at(held.at))
         elif inner.op == "call":
             callee = values[inner.args[0]]
             first = values[inner.args[1]] if len(inner.args) > 1 else None
             if callee.op == "attr" and callee.data == "add_argument" and first is not None:
                 value = _keyword(unit, inner, "default")
                 if value is not None and isinstance(first.data, str) and first.data.startswith("--"):
-                    yield Default(option_name(first.data), value, "option", unit.path, unit.at(inner.at))
+                    yield Default(option_name(first.data), first.data, value, "option", unit.path, unit.at(inner.at))
             elif callee.op == "name" and callee.data == "getattr" and len(inner.args) == 4:
                 name, given = values[inner.args[2]], values[inner.args[3]]
                 if name.op == given.op == "const" and given.data is not None:
-                    yield Default(str(name.data), given.data, "read", unit.path, unit.at(given.at))
+                    yield Default(str(name.data), str(name.data), given.data, "read", unit.path, unit.at(given.at))
     outer = unit.outer
     if outer is not None:
         for name, number in unit.code.defaults.items():
             held = outer.code.values[number]
             if held.op == "const" and held.data is not None:
-                yield Default(name, held.data, "parameter", unit.path, unit.at(held.at))
+                yield Default(name, name, held.data, "parameter", unit.path, unit.at(held.at))
 
 
 def _keyword(unit: Unit, call: object, keyword: str) -> object:

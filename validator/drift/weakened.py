@@ -43,8 +43,6 @@ class Weakened:
             return self._is_size(drop)
         if kind in ("keyword", "argument"):
             return (self._is_who(drop) or self._all_pass(drop)) and self._still_takes(drop)
-        if kind == "sign":
-            return True
         if kind in ("operand", "guard"):
             return _is_parallel(part)
         if kind == "element":
@@ -53,7 +51,12 @@ class Weakened:
             return not self._is_made_otherwise(drop.pair, part.id)
         if kind == "call":
             return isinstance(part, ast.Call) and last_name(part.func) in _WRAPPING
-        return kind == "name" and _other_axes(drop)
+        return kind == "name" and _other_axes(drop) and not self._is_renamed(drop)
+
+    def _is_renamed(self, drop: Drop) -> bool:
+        """Whether the statement gives its value to another name too: then it is another statement."""
+        drops = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
+        return any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops)
 
     def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
         """Whether the change gives a variable its value by a statement of its own."""
@@ -127,7 +130,7 @@ def _is_parallel(part: ast.AST) -> bool:
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
         if name and (of_parallelism(name) or name in _WHO - {"op"}):
             return True
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and axes_of(node.value) and len(node.value) < 20:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
     return False
 
