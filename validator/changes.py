@@ -14,13 +14,14 @@ from collections import Counter
 from validator import discovery, fixes, ignoring, streams, writing
 from validator.checker import Check, check_sources
 from validator.config import Config
+from validator.drift.revision import Older
 from validator.errors import UsageError
 from validator.finding import Finding
 from validator.output import clean
 from validator.reading import regular
 from validator.records import Record
 from validator.reporting import new_findings, report
-from validator.running import Checked, check_of
+from validator.running import Checked, check_of, older_of
 from validator.source import SourceFile
 
 _ROUNDS = 10  # a fix may uncover another; two that undo each other must end
@@ -30,8 +31,11 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     """Do what was asked for and report what is left; the exit status."""
     paths = options.paths or ["."]
     entries = discovery.discover(paths, settings, options.output)
+    older = older_of(options, settings, entries)
     check = check_of(settings, any(os.path.isdir(path) for path in paths))
-    tree = _Tree(entries, check, discovery.roots(paths))
+    if not options.no_change_rules:
+        check = check._replace(older=older)
+    tree = _Tree(entries, check, discovery.roots(paths), older)
     if options.add_ignore:
         _silence(options, settings, tree)
     else:
@@ -59,9 +63,12 @@ def _number(count: int, one: str, many: str = "") -> str:
 class _Tree:
     """The files of a run as they are changed, and what is found in them. `count`: of changes, by path."""
 
-    def __init__(self, entries: list[discovery.Entry], check: Check, roots: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, entries: list[discovery.Entry], check: Check, roots: tuple[str, ...] = (), older: Older | None = None
+    ) -> None:
         self.entries = entries
         self.check = check
+        self.older = older
         self.before: dict[str, bytes] = {}
         self.now: dict[str, bytes] = {}
         self.records: dict[str, Record] = {}
@@ -73,14 +80,22 @@ class _Tree:
         """The findings as the files stand."""
         sources = [SourceFile(entry.path, entry.absolute, self.now.get(entry.path)) for entry in self.entries]
         problems = {entry.path: entry.problem for entry in self.entries}
-        result = check_sources(sources, self.check, self.records, problems)
+        result = check_sources(sources, self._compared(), self.records, problems)
         return Checked(
             findings=result.findings,
             files=self.entries,
             suppressed=result.suppressed,
             errors=result.errors,
             now=self.now,
+            changed=frozenset(self.older.files) if self.older is not None else None,
         )
+
+    def _compared(self) -> Check:
+        """What is checked, where two revisions are compared with the files that a fix has changed among them."""
+        if self.check.older is None:
+            return self.check
+        mended = {self.absolute[path]: data for path, data in self.before.items() if data != self.now[path]}
+        return self.check._replace(older=self.check.older._replace(files={**mended, **self.check.older.files}))
 
     def data(self, path: str) -> bytes:
         if path not in self.now:
