@@ -24,7 +24,7 @@ RULE = Rule("MP905", "effect-dropped", "warning", stable_since="0.2.0")
 
 _NAMES = {
     "call": "the call", "context": "the context", "check": "the check", "decorator": "the decorator",
-    "guard": "the condition around what is still there,",
+    "guard": "the condition around what is still there,", "store": "the statement",
 }  # fmt: skip
 
 

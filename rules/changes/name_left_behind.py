@@ -33,7 +33,7 @@ _KINDS = {
 
 def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
-    for lost in (*names.lost, *names.members):
+    for lost in (*names.lost, *names.members, *names.imports):
         for place in lost.stale:
             yield _report(change, lost, place)
 
@@ -91,6 +91,39 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/norms.py
+from rl.tensors import total_norm
+
+
+def clip(grads):
+    return total_norm(grads)
+# file: rl/norms.py
+from rl import tensors
+
+
+def clip(grads):
+    return tensors.total_norm(grads)
+# file: rl/tensors.py
+def total_norm(grads):
+    return sum(grads)
+# file: rl/train.py
+def step(grads):
+    from rl.norms import total_norm  # error: MP901
+
+    return total_norm(grads)
+""",
+    """# file: rl/__init__.py
+# before: rl/data.py
+def make_audio_dataset(path):
+    return path
+# file: rl/data.py
+def make_sound_dataset(path):
+    return path
+# file: recipe.yaml
+dataset:
+  _target_: rl.data.make_audio_dataset  # error: MP901
+""",
     """# before: rl/engine.py
 class Engine:
     def pause_generation(self):

@@ -27,6 +27,7 @@ RULE = Rule("MP906", "part-dropped", "warning", stable_since="0.2.0")
 _KINDS = {
     "factor": "the factor", "term": "the term", "operand": "the condition", "keyword": "the argument",
     "argument": "the argument", "element": "", "call": "the call", "guard": "the condition",
+    "index": "the look-up",
 }  # fmt: skip
 
 

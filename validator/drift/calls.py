@@ -158,12 +158,12 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if mention.cls is not None:
         found = [m for m in mention.cls.find_below(name).values() if m is not None]
         return tuple(dict.fromkeys(found)), bool(found)
-    if _is_wrapped(unit, number, name):
-        return (), False
     classes = side.classes_of(unit, number)
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
         return tuple(dict.fromkeys(typed)), False
+    if _is_wrapped(unit, number, name):
+        return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None), False
 
 

@@ -79,7 +79,7 @@ class Effects:
                 found += self._removed(pair, old, new, plain)
             found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
-            found += _reordered(pair, old, new, edits)
+            found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
         return found
 
@@ -102,17 +102,40 @@ class Effects:
                 if _is_about_ranks(edit.old.node.test):
                     yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
+    def _reordered(
+        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        """Effects that come before or after another one with which they changed places."""
+        if len(edits) > _FEW + 1:
+            return
+        gone = {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+        came = {edit.new.text: edit.new for edit in edits if edit.new is not None and edit.old is None}
+        for text in sorted(gone & set(came)):
+            call = called(came[text].node)
+            if call is None or not self.is_effect(last_name(call.func)):
+                continue
+            before, after = _around(old, text), _around(new, text)
+            for other in sorted(before[0] & after[1] | before[1] & after[0]):
+                place = "before" if other in after[1] else "after"
+                yield Lost(pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`")
+                break
+
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
     ) -> Iterator[Lost]:
         for edit in edits:
             assert edit.old is not None
             kind, name = self._effect(edit.old)
+            call = called(edit.old.node)
+            if not name and call is not None and self._is_missed(pair, last_name(call.func)):
+                kind, name = "call", last_name(call.func)
             if name and not self._turns_up(name, pair):
                 yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
 
     def _effect(self, statement: Statement) -> tuple[str, str]:
         node = statement.node
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
+            return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
         if isinstance(node, ast.Assert):
             return ("check", statement.text) if _is_about_sizes(node.test) else ("", "")
         call = called(node)
@@ -121,6 +144,32 @@ class Effects:
         name = last_name(call.func)
         kind = "context" if isinstance(node, ast.With | ast.AsyncWith) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
+
+    def _is_reset(self, node: ast.Assign) -> bool:
+        """Whether a statement sets back what is counted or noted on an object, and others still read it."""
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or not isinstance(node.value, ast.Constant | ast.List | ast.Dict):
+            return False
+        rows = [row for row in self.change.after.occurrences(target.attr) if not is_test(row.path)]
+        return any(row.role == "asks" for row in rows) and any(row.role == "defines" for row in rows)
+
+    def _is_missed(self, pair: Pair, name: str) -> str:
+        """A call of the function with which all others that make it call this one too; an empty text if there is none."""
+        known = self._callees
+        here = known.get((pair.new.path, pair.new.qualname), frozenset())
+        for other in sorted(here):
+            if "_" not in other.strip("_") or other not in self.change.after.methods:
+                continue
+            rows = [names for key, names in known.items() if other in names and key != (pair.new.path, pair.new.qualname)]
+            if len(rows) >= 2 and all(name in names for names in rows):
+                return other
+        return ""
+
+    @cached_property
+    def _callees(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By function the names of what it calls."""
+        functions = self.change.after.project.functions()
+        return {(f.path, f.qualname): frozenset(call.method for call in f.facts.calls) for f in functions}
 
     def is_effect(self, name: str) -> bool:
         """Whether a call by this name does something that is missed: of the tables, of a function of the project that
@@ -248,23 +297,6 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
         if name in names and name not in left and not inside:
             statement = Statement(f"@{decorator}", new[0].node, ())
             yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
-
-
-def _reordered(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
-    """Effects that come before or after another one with which they changed places."""
-    if len(edits) > _FEW + 1:
-        return
-    gone = {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
-    came = {edit.new.text: edit.new for edit in edits if edit.new is not None and edit.old is None}
-    for text in sorted(gone & set(came)):
-        call = called(came[text].node)
-        if call is None or last_name(call.func) not in named():
-            continue
-        before, after = _around(old, text), _around(new, text)
-        for other in sorted(before[0] & after[1] | before[1] & after[0]):
-            place = "before" if other in after[1] else "after"
-            yield Lost(pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`")
-            break
 
 
 def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:

@@ -47,17 +47,12 @@ class Texts:
         old, new = drop.old.value, drop.new.value
         if not isinstance(old, str) or not isinstance(new, str) or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)):
             return None
-        if len(_places(self.change.after, new)) != len(self._placed(new)):
+        if _places(self.change.before, new):
             return None
         others = _places(self.change.after, old)
         if not others or len(others) >= len(_places(self.change.before, old)):
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
-
-    def _placed(self, new: str) -> list[Drop]:
-        """The edits that put the same text somewhere."""
-        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text")
-        return [d for d in drops if isinstance(d.new, ast.Constant) and d.new.value == new]
 
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""
