@@ -89,7 +89,17 @@ def _add_run(group: Any) -> None:
 
 def check_values(options: argparse.Namespace) -> None:
     """Raise UsageError for an option that was given nothing, as a script does whose variable is not set."""
-    for name in ("against", "baseline", "changed_since", "explain", "output", "reason", "stdin_filename", "target_python", "why"):
+    for name in (
+        "against",
+        "baseline",
+        "changed_since",
+        "explain",
+        "output",
+        "reason",
+        "stdin_filename",
+        "target_python",
+        "why",
+    ):
         if getattr(options, name) == "":
             raise UsageError(f"--{name.replace('_', '-')} was given an empty text")
 
@@ -115,7 +125,9 @@ def check_combinations(options: argparse.Namespace) -> None:
     if options.no_change_rules and not any(compared):
         raise UsageError("--no-change-rules needs --changed-since, --staged or --against")
     if options.staged and (options.fix or options.add_ignore):
-        raise UsageError("--staged reads the index, which --fix and --add-ignore do not change; use --changed-since HEAD")
+        raise UsageError(
+            "--staged reads the index, which --fix and --add-ignore do not change; use --changed-since HEAD"
+        )
     if options.jobs is not None and options.jobs < 1:
         raise UsageError("--jobs must be at least 1")
 

@@ -422,9 +422,7 @@ def _project_findings(
     return [finding for found, _ in answers for finding in found]
 
 
-def _change_findings(
-    sources: list[SourceFile], known: list[Finding], run: Check, errors: list[str]
-) -> list[Finding]:
+def _change_findings(sources: list[SourceFile], known: list[Finding], run: Check, errors: list[str]) -> list[Finding]:
     """What a change broke; where another rule has an error at the same line, that one says it."""
     rules = [each for each in run.rules if each.check_change is not None]
     if run.older is None or not rules or not run.older.files:

@@ -2,8 +2,9 @@
 
 A repository's own `.git/config` is part of the tree that is read and may name programs: a file monitor,
 hooks, external diffs, text converters, clean filters, a transport for missing objects. Only commands are
-called that need none of them (`ls-files`, `ls-tree`, `cat-file blob`, `rev-parse`, `merge-base`, `check-ignore`); what is
-left is switched off. In particular `git diff` and `git status` are never called: they run clean filters.
+called that need none of them (`ls-files`, `ls-tree`, `cat-file blob`, `rev-parse`, `merge-base`,
+`check-ignore`); what is left is switched off. In particular `git diff` and `git status` are never called:
+they run clean filters.
 
 Nor may it make git wait: a pipe in place of `.git/HEAD` or of a `.gitignore` would. Where the few files that git
 opens first are no files git is not asked; else it has a time-out, and after the first one it is not asked again.

@@ -41,7 +41,9 @@ def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     digests = store.digests(entries)
     before = older_of(options, settings, entries)
     changed = frozenset(before.files) if before is not None else None
-    now = {entry.path: before.now[entry.absolute] for entry in entries if entry.absolute in before.now} if before else {}
+    now = (
+        {entry.path: before.now[entry.absolute] for entry in entries if entry.absolute in before.now} if before else {}
+    )
     if now:
         digests = [
             cache.digest(now[e.path]) if e.path in now else known for e, known in zip(entries, digests, strict=True)

@@ -126,9 +126,9 @@ def finish(group):
 
 def finish_all(group):
     group.run_async("save_all")
-""".replace('name="save"', 'name="save_now"').replace("def save(", "def save_now(").replace(
-        'metric_value=1.0)', 'metric_value=1.0)  # error: MP902'
-    ),
+""".replace('name="save"', 'name="save_now"')
+    .replace("def save(", "def save_now(")
+    .replace("metric_value=1.0)", "metric_value=1.0)  # error: MP902"),
 )
 CORRECT = (
     """# file: rl/__init__.py

@@ -37,7 +37,9 @@ def _report(lost: Lost) -> Finding:
     unit = lost.pair.new
     text = short(lost.statement.text)
     if lost.kind == "order":
-        message = f"`{unit.qualname}` makes the call `{text}` {lost.condition} since the change, not the other way round"
+        message = (
+            f"`{unit.qualname}` makes the call `{text}` {lost.condition} since the change, not the other way round"
+        )
     elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
     else:

@@ -32,7 +32,8 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 def _override(row: LeftOverride) -> Finding:
     override, base = row.override, row.base
-    assert override.cls is not None and base.cls is not None
+    assert override.cls is not None
+    assert base.cls is not None
     return RULE.finding(
         override.path,
         override.facts.name_at,

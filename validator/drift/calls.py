@@ -219,4 +219,6 @@ def constructor(cls: ClassDef) -> tuple[Param, ...] | None:
 
 def _assigned(cls: ClassDef) -> frozenset[str]:
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
-    return frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()
+    return (
+        frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()
+    )

@@ -105,5 +105,3 @@ def _in_settings(source: SourceFile, option: Choices, value: str) -> Iterator[St
     for each in settings.settings if settings is not None else ():
         if each.path[-1].replace("-", "_") == option.name and each.value == value:
             yield Stale(option, value, source.path, each.value_at, ".".join(each.path))
-
-

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.definitions import Module
 from validator.drift.change import Change, Side
 from validator.drift.lost import is_telling
 from validator.drift.occurrences import option_name
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.ir.model import Value
 
 _TRIVIAL = (None, True, False, 0, 1, "", 0.0, 1.0)
 
@@ -81,8 +83,8 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _of_module(side: Side, module: object) -> Iterator[tuple[str, Default]]:
-    for unit in side.units(module).values():  # type: ignore[arg-type]
+def _of_module(side: Side, module: Module) -> Iterator[tuple[str, Default]]:
+    for unit in side.units(module).values():
         for each in _of_unit(unit):
             yield unit.qualname, each
 
@@ -103,9 +105,9 @@ def _of_unit(unit: Unit) -> Iterator[Default]:
                 if value is not None and isinstance(first.data, str) and first.data.startswith("--"):
                     yield Default(option_name(first.data), first.data, value, "option", unit.path, unit.at(inner.at))
             elif callee.op == "name" and callee.data == "getattr" and len(inner.args) == 4:
-                name, given = values[inner.args[2]], values[inner.args[3]]
-                if name.op == given.op == "const" and given.data is not None:
-                    yield Default(str(name.data), str(name.data), given.data, "read", unit.path, unit.at(given.at))
+                key, given = values[inner.args[2]], values[inner.args[3]]
+                if key.op == given.op == "const" and given.data is not None:
+                    yield Default(str(key.data), str(key.data), given.data, "read", unit.path, unit.at(given.at))
     outer = unit.outer
     if outer is not None:
         for name, number in unit.code.defaults.items():
@@ -114,11 +116,11 @@ def _of_unit(unit: Unit) -> Iterator[Default]:
                 yield Default(name, name, held.data, "parameter", unit.path, unit.at(held.at))
 
 
-def _keyword(unit: Unit, call: object, keyword: str) -> object:
+def _keyword(unit: Unit, call: Value, keyword: str) -> object:
     """The constant that a call passes under a keyword."""
-    if call.op != "call":  # type: ignore[attr-defined]
+    if call.op != "call":
         return None
-    for name, number in zip(call.data.names, call.args[1:], strict=True):  # type: ignore[attr-defined]
+    for name, number in zip(call.data.names, call.args[1:], strict=True):
         if name == keyword and unit.code.values[number].op == "const":
             return unit.code.values[number].data
     return None

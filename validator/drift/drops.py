@@ -22,8 +22,9 @@ class Drop(NamedTuple):
     """One part that a change took out of a statement.
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
-    `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else y`), `name` (another one stands there), `number`, `sign` (a minus
-    or a `not`), `comparison` (another operator), `text`.
+    `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
+    y`), `name` (another one stands there), `number`, `sign` (a minus or a `not`), `comparison` (another operator),
+    `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
 
@@ -69,7 +70,8 @@ class Drops:
 
 def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
     """What went out of a statement; empty where more than that changed."""
-    assert edit.old is not None and edit.new is not None
+    assert edit.old is not None
+    assert edit.new is not None
     found: list[tuple[str, ast.expr, ast.expr, ast.AST]] = []
     for old, new in _different(_head(edit.old.node), _head(edit.new.node)):
         if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
@@ -106,9 +108,7 @@ def _different(old: list[ast.AST], new: list[ast.AST]) -> Iterator[tuple[ast.AST
             yield one, other
             continue
         inner = list(_different(*_children(one, other)))
-        if inner and isinstance(one, ast.expr) and any(not isinstance(a, ast.expr) for a, _ in inner):
-            yield one, other
-        elif not inner:
+        if inner and isinstance(one, ast.expr) and any(not isinstance(a, ast.expr) for a, _ in inner) or not inner:
             yield one, other
         else:
             yield from inner
@@ -127,7 +127,11 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
         return len(one.elts) != len(other.elts)
     if isinstance(one, ast.BoolOp) and isinstance(other, ast.BoolOp):
-        return len(one.values) != len(other.values) or type(one.op) is not type(other.op) or _dropped(one, other) is not None
+        return (
+            len(one.values) != len(other.values)
+            or type(one.op) is not type(other.op)
+            or _dropped(one, other) is not None
+        )
     if isinstance(one, ast.BinOp) and isinstance(other, ast.BinOp):
         return type(one.op) is not type(other.op) or _dropped(one, other) is not None
     return False
@@ -152,8 +156,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
     if isinstance(old, ast.Call) and isinstance(new, ast.Call) and _same(old.func, new.func):
         return _of_arguments(old, new)
     if isinstance(old, ast.Tuple | ast.List | ast.Set) and type(new) is type(old):
-        rest = _missing(old.elts, new.elts)  # type: ignore[attr-defined]
-        if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:  # type: ignore[attr-defined]
+        rest = _missing(old.elts, new.elts)
+        if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:
             return "element", rest[0]
     if isinstance(old, ast.UnaryOp) and _same(old.operand, new):
         return "sign", old

@@ -124,7 +124,10 @@ class Names:
         classes = side.classes_of(row.unit, row.number)
         if not classes:
             owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
-            foreign = owner.op == "param" and owner.data == (0, "self")  # of a function that replaces a library's method
+            foreign = owner.op == "param" and owner.data == (
+                0,
+                "self",
+            )  # of a function that replaces a library's method
             renamed = self.renamed(rows[0])
             return is_telling(row.name) and not foreign and (renamed is not None or not _is_inherited(rows))
         owners = {_owner(each) for each in rows}
@@ -152,7 +155,7 @@ class Names:
                 continue
             kept = new.facts.names if new is not None else {}
             for name in sorted(set(old.facts.names) - set(kept)):
-                stale = [row for row in self._importing(name)]
+                stale = list(self._importing(name))
                 if stale:
                     was = Occurrence(name, "defines", "variable", None, -1, old.path, (1, 1, 1, 1))
                     found.append(Lost(name, "variable", was, "", None, tuple(stale)))

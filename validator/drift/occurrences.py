@@ -104,7 +104,9 @@ def _of_call(unit: Unit, value: Value) -> Iterator[Occurrence]:
             yield _row(unit, -1, str(keyword), "defines", "keyword", values[value.args[place + 1]].at)
     if callee.op == "attr" and callee.data in _KEYED and len(value.args) > 1 and (key := _text(values, value.args[1])):
         yield _row(unit, value.args[1], key, _KEYED[callee.data], "key", values[value.args[1]].at)
-    elif callee.op == "name" and callee.data in _NAMED and len(value.args) > 2 and (key := _text(values, value.args[2])):
+    elif (
+        callee.op == "name" and callee.data in _NAMED and len(value.args) > 2 and (key := _text(values, value.args[2]))
+    ):
         role = "asks" if callee.data == "getattr" and len(value.args) == 3 else "tries"
         role = "defines" if callee.data == "setattr" else role
         yield _row(unit, value.args[2], key, role, _NAMED[callee.data], values[value.args[2]].at)

@@ -19,7 +19,7 @@ _WAITING = frozenset({
     "gather", "create_task", "ensure_future", "run", "wait_for", "run_until_complete", "as_completed", "append",
     "extend", "wait", "run_coroutine_threadsafe", "put", "shield", "submit", "run_async", "add", "start_soon",
 })  # fmt: skip
-_USING = frozenset({"attr", "item", "binary", "unary", "iter", "unpack", "store_item", "enter"})
+_USING = frozenset({"attr", "item", "binary", "unary", "iter", "unpack", "store_item", "store_attr", "enter"})
 
 
 class Shape(NamedTuple):
@@ -161,10 +161,10 @@ class Results:
                 first = site.reached[0]
                 if not all(isinstance(each, Method) and each.facts.is_async for each in site.reached):
                     continue
-                if isinstance(first, Method) and not _awaited(pair.new, site.number):
-                    if _is_used(pair.new, site.number):
-                        text = "no longer awaits the coroutine"
-                        yield Reckoned(pair.new, site.call.at, first, first, text, site.sure)
+                awaited = _awaited(pair.new, site.number)
+                if isinstance(first, Method) and not awaited and _is_used(pair.new, site.number):
+                    text = "no longer awaits the coroutine"
+                    yield Reckoned(pair.new, site.call.at, first, first, text, site.sure)
 
 
 def _awaits(unit: Unit) -> set[str]:
@@ -225,7 +225,12 @@ def _misread(site: Site, before: Shape, after: Shape) -> Iterator[tuple[At, str]
                     yield site.call.at, f"unpacks {wanted} values, it gives none now"
             elif value.op == "item":
                 key = code.values[value.args[1]]
-                if key.op == "const" and before.keys and after.keys is not None and key.data in before.keys - after.keys:
+                if (
+                    key.op == "const"
+                    and before.keys
+                    and after.keys is not None
+                    and key.data in before.keys - after.keys
+                ):
                     yield unit.at(value.at), f"asks for the key {key.data!r}, which the result no longer has"
                 elif key.op == "const" and isinstance(key.data, int) and 0 < after.length <= key.data < before.length:
                     yield unit.at(value.at), f"asks for item {key.data}, it gives {after.length} values now"
@@ -243,5 +248,3 @@ def _carried(unit: Unit, number: int) -> Iterator[int]:
             owner = unit.code.values[callee.args[0]] if callee.op == "attr" else callee
             if callee.op == "attr" and callee.data == "get" and owner.op == "name" and owner.data == "ray":
                 yield from _carried(unit, user)
-
-

@@ -122,7 +122,9 @@ def _makes(cls: ClassDef, base: ClassDef) -> bool:
 
 def _kin(cls: ClassDef) -> frozenset[object]:
     """What classes that stand in for each other have in common: a base class, in the project or outside."""
-    outside = {base for base in cls.external_bases if base.rpartition(".")[2] not in ("object", "ABC", "Module", "Enum")}
+    outside = {
+        base for base in cls.external_bases if base.rpartition(".")[2] not in ("object", "ABC", "Module", "Enum")
+    }
     return frozenset({*cls.mro, *outside})
 
 

@@ -43,9 +43,14 @@ class Texts:
         return found
 
     def _text(self, drop: Drop) -> Replaced | None:
-        assert isinstance(drop.old, ast.Constant) and isinstance(drop.new, ast.Constant)
+        assert isinstance(drop.old, ast.Constant)
+        assert isinstance(drop.new, ast.Constant)
         old, new = drop.old.value, drop.new.value
-        if not isinstance(old, str) or not isinstance(new, str) or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)):
+        if (
+            not isinstance(old, str)
+            or not isinstance(new, str)
+            or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new))
+        ):
             return None
         if _places(self.change.before, new):
             return None
@@ -57,7 +62,11 @@ class Texts:
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""
         old, new = drop.old, drop.new
-        if not isinstance(old, ast.Attribute) or not isinstance(new, ast.Attribute) or not isinstance(new.ctx, ast.Load):
+        if (
+            not isinstance(old, ast.Attribute)
+            or not isinstance(new, ast.Attribute)
+            or not isinstance(new.ctx, ast.Load)
+        ):
             return None
         if old.attr == new.attr or not is_telling(new.attr) or ast.dump(old.value) != ast.dump(new.value):
             return None

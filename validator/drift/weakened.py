@@ -7,16 +7,17 @@ from functools import cached_property
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
-from validator.drift.change import Change, Pair
+from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.effects import last_name
 from validator.drift.edits import node_of
+from validator.drift.effects import last_name
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
     "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
     "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
-    "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel", "mesh_dim", "sync_module_states", "modifier_rank",
+    "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
+    "mesh_dim", "sync_module_states", "modifier_rank",
 })  # fmt: skip
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait", "all_gather", "all_reduce",
@@ -79,7 +80,9 @@ class Weakened:
         part = drop.part
         if isinstance(part, ast.keyword):
             name = part.arg or ""
-            return name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or _is_parallel(part.value)
+            return (
+                name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or _is_parallel(part.value)
+            )
         return _is_parallel(part)
 
     def _is_alone(self, drop: Drop) -> bool:
@@ -123,10 +126,10 @@ class Weakened:
         return any(keyword in names or "**" in names for names in after)
 
     @staticmethod
-    def _known(side: object, name: str) -> list[frozenset[str]]:
+    def _known(side: Side, name: str) -> list[frozenset[str]]:
         """The parameters of the functions and classes of a name."""
-        found: list[Method | ClassDef] = list(side.methods.get(name, ()))  # type: ignore[attr-defined]
-        for cls in side.project.classes():  # type: ignore[attr-defined]
+        found: list[Method | ClassDef] = list(side.methods.get(name, ()))
+        for cls in side.project.classes():
             if cls.name == name and (made := cls.find("__init__")) is not None:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
@@ -150,8 +153,6 @@ def _is_parallel(part: ast.AST) -> bool:
 
 def _other_axes(drop: Drop) -> bool:
     """Whether a size, rank or group of some axes stands in place of that of others."""
-    if not isinstance(drop.old, ast.expr):
-        return False
     old, new = last_name(drop.old), last_name(drop.new)
     before, after = axes_of(old), axes_of(new)
     if before == after or not (_is_count(old) and _is_count(new)):
