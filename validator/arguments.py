@@ -90,8 +90,16 @@ def _add_run(group: Any) -> None:
 def check_values(options: argparse.Namespace) -> None:
     """Raise UsageError for an option that was given nothing, as a script does whose variable is not set."""
     for name in (
-        "against", "baseline", "changed_since", "explain", "output", "reason", "stdin_filename", "target_python", "why",
-    ):  # fmt: skip
+        "against",
+        "baseline",
+        "changed_since",
+        "explain",
+        "output",
+        "reason",
+        "stdin_filename",
+        "target_python",
+        "why",
+    ):
         if getattr(options, name) == "":
             raise UsageError(f"--{name.replace('_', '-')} was given an empty text")
 

@@ -14,6 +14,7 @@ from collections import Counter
 from validator import discovery, fixes, ignoring, streams, writing
 from validator.checker import Check, check_sources
 from validator.config import Config
+from validator.drift.revision import Older
 from validator.errors import UsageError
 from validator.finding import Finding
 from validator.output import clean
@@ -30,11 +31,11 @@ def run(options: argparse.Namespace, settings: Config) -> int:
     """Do what was asked for and report what is left; the exit status."""
     paths = options.paths or ["."]
     entries = discovery.discover(paths, settings, options.output)
+    older = older_of(options, settings, entries)
     check = check_of(settings, any(os.path.isdir(path) for path in paths))
-    before = older_of(options, settings, entries)
     if not options.no_change_rules:
-        check = check._replace(older=before)
-    tree = _Tree(entries, check, discovery.roots(paths), frozenset(before.files) if before is not None else None)
+        check = check._replace(older=older)
+    tree = _Tree(entries, check, discovery.roots(paths), older)
     if options.add_ignore:
         _silence(options, settings, tree)
     else:
@@ -60,41 +61,41 @@ def _number(count: int, one: str, many: str = "") -> str:
 
 
 class _Tree:
-    """The files of a run as they are changed, and what is found in them. `count`: of changes, by path.
-
-    `differing`: the files that are not as in the other revision, where there is one.
-    """
+    """The files of a run as they are changed, and what is found in them. `count`: of changes, by path."""
 
     def __init__(
-        self,
-        entries: list[discovery.Entry],
-        check: Check,
-        roots: tuple[str, ...] = (),
-        differing: frozenset[str] | None = None,
+        self, entries: list[discovery.Entry], check: Check, roots: tuple[str, ...] = (), older: Older | None = None
     ) -> None:
         self.entries = entries
         self.check = check
+        self.older = older
         self.before: dict[str, bytes] = {}
         self.now: dict[str, bytes] = {}
         self.records: dict[str, Record] = {}
         self.absolute = {entry.path: entry.absolute for entry in entries}
         self.roots = roots
-        self.differing = differing
         self.count: Counter[str] = Counter()
 
     def checked(self) -> Checked:
         """The findings as the files stand."""
         sources = [SourceFile(entry.path, entry.absolute, self.now.get(entry.path)) for entry in self.entries]
         problems = {entry.path: entry.problem for entry in self.entries}
-        result = check_sources(sources, self.check, self.records, problems)
+        result = check_sources(sources, self._compared(), self.records, problems)
         return Checked(
             findings=result.findings,
             files=self.entries,
             suppressed=result.suppressed,
             errors=result.errors,
             now=self.now,
-            changed=self.differing,
+            changed=frozenset(self.older.files) if self.older is not None else None,
         )
+
+    def _compared(self) -> Check:
+        """What is checked, where two revisions are compared with the files that a fix has changed among them."""
+        if self.check.older is None:
+            return self.check
+        mended = {self.absolute[path]: data for path, data in self.before.items() if data != self.now[path]}
+        return self.check._replace(older=self.check.older._replace(files={**mended, **self.check.older.files}))
 
     def data(self, path: str) -> bytes:
         if path not in self.now:

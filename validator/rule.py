@@ -5,10 +5,11 @@ A rule is one module below `rules/` (or below a folder named in the configuratio
 - its docstring: a first sentence, then the sections `What it does`, `Why is this bad`, `References`
   (each a line of that text followed by indented or plain prose);
 - `RULE = Rule(code=…, name=…, …)`;
-- one of the functions `check_file(source)`, `check_project(project)` or `check_change(change)` (asked where two
-  revisions are compared, see `validator.drift`), each yielding `RULE.finding(…)` values; `check_file` must depend on nothing but the `SourceFile` it is given, because its findings are
-  cached under the content of that file (a rule about suppressions has `check_suppressions(path, comments)`,
-  which is asked last: see `validator.suppressions`);
+- one of the functions `check_file(source)`, `check_project(project)` or `check_change(change)` (asked where
+  two revisions are compared, see `validator.drift`), each yielding `RULE.finding(…)` values; `check_file` must
+  depend on nothing but the `SourceFile` it is given, because its findings are cached under the content of that
+  file (a rule about suppressions has `check_suppressions(path, comments)`, which is asked last: see
+  `validator.suppressions`);
 - optionally `fix(node, finding)`, which gets the LibCST node at the finding's place and returns its
   replacement (see `validator.fixes`);
 - optionally `about_line(project, path, line)`, which yields what `--why` tells of a line that is no Python;

@@ -14,6 +14,7 @@ Why is this bad
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from validator.analysis.binding import signature, written
 from validator.definitions import ClassDef
@@ -23,7 +24,10 @@ from validator.drift.signatures import Broken, Signatures
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
-RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0")
+if TYPE_CHECKING:
+    import libcst as cst
+
+RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", fix="unsafe")
 
 
 def check_change(change: Change) -> Iterator[Finding]:
@@ -42,9 +46,23 @@ def _report(broken: Broken) -> Finding:
         f"{text}; before the change the call fitted",
         help=f"it is `{now}` now",
         related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
-        context=f"{site.unit.qualname}:{shown}",
+        context=f"{site.unit.qualname}:{shown}:{'>'.join(broken.renamed or ())}",
         severity="error" if site.sure and len(site.reached) == 1 and broken.kind == "refused" else "warning",
     )
+
+
+def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
+    """The keyword under its new name."""
+    import libcst as cst
+
+    old, _, new = finding.context.rpartition(":")[2].partition(">")
+    if not new or not isinstance(node, cst.Call):
+        return None
+    args = [
+        arg.with_changes(keyword=cst.Name(new)) if arg.keyword is not None and arg.keyword.value == old else arg
+        for arg in node.args
+    ]
+    return node.with_changes(args=args)
 
 
 INCORRECT = (
@@ -108,9 +126,9 @@ def finish(group):
 
 def finish_all(group):
     group.run_async("save_all")
-""".replace('name="save"', 'name="save_now"').replace("def save(", "def save_now(").replace(
-        'metric_value=1.0)', 'metric_value=1.0)  # error: MP902'
-    ),
+""".replace('name="save"', 'name="save_now"')
+    .replace("def save(", "def save_now(")
+    .replace("metric_value=1.0)", "metric_value=1.0)  # error: MP902"),
 )
 CORRECT = (
     """# file: rl/__init__.py

@@ -24,7 +24,7 @@ RULE = Rule("MP905", "effect-dropped", "warning", stable_since="0.2.0")
 
 _NAMES = {
     "call": "the call", "context": "the context", "check": "the check", "decorator": "the decorator",
-    "guard": "the condition around what is still there,",
+    "guard": "the condition around what is still there,", "store": "the statement",
 }  # fmt: skip
 
 
@@ -37,7 +37,9 @@ def _report(lost: Lost) -> Finding:
     unit = lost.pair.new
     text = short(lost.statement.text)
     if lost.kind == "order":
-        message = f"`{unit.qualname}` makes the call `{text}` {lost.condition} since the change, not the other way round"
+        message = (
+            f"`{unit.qualname}` makes the call `{text}` {lost.condition} since the change, not the other way round"
+        )
     elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
     else:

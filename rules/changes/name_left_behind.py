@@ -12,14 +12,18 @@ Why is this bad
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from validator.drift.change import Change
 from validator.drift.lost import Lost, Names
 from validator.drift.occurrences import Occurrence
-from validator.finding import Finding, Related
+from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 
-RULE = Rule("MP901", "name-left-behind", "warning", stable_since="0.2.0")
+if TYPE_CHECKING:
+    import libcst as cst
+
+RULE = Rule("MP901", "name-left-behind", "warning", stable_since="0.2.0", fix="unsafe")
 
 _KINDS = {
     "function": "function", "class": "class", "variable": "name", "attribute": "attribute", "key": "key",
@@ -29,12 +33,12 @@ _KINDS = {
 
 def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
-    for lost in (*names.lost, *names.members):
+    for lost in (*names.lost, *names.members, *names.imports):
         for place in lost.stale:
-            yield _report(lost, place)
+            yield _report(change, lost, place)
 
 
-def _report(lost: Lost, place: Occurrence) -> Finding:
+def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
     new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
     related = [Related(lost.old.path, lost.old.at[0], f"`{lost.name}` was defined here before the change")]
     if lost.new is not None:
@@ -45,8 +49,37 @@ def _report(lost: Lost, place: Occurrence) -> Finding:
         f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for{new}",
         help=f"ask for `{lost.renamed}`" if lost.renamed else "ask for what takes its place, or define it again",
         related=related,
-        context=f"{place.unit.qualname if place.unit else ''}:{lost.name}",
+        fix=_setting_fix(change, lost, place) if place.unit is None and lost.renamed else None,
+        context=f"{place.unit.qualname if place.unit else ''}:{lost.name}>{lost.renamed}",
     )
+
+
+def _setting_fix(change: Change, lost: Lost, place: Occurrence) -> Fix | None:
+    """The new name in a recipe or a script, spelled with dashes where the old one is."""
+    line, column, _, _ = place.at
+    text = change.after.project.files[place.path].text.split("\n")[line - 1]
+    for joint in ("_", "-"):
+        old, new = lost.name.replace("_", joint), lost.renamed.replace("_", joint)
+        at = text.find(old, column - 1)
+        if at >= 0:
+            return Fix("unsafe", f"write `{new}`", (Edit(Span(line, at + 1, line, at + 1 + len(old)), new),))
+    return None
+
+
+def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
+    """The name that takes its place: of an attribute, or in a text."""
+    import libcst as cst
+
+    old, _, new = finding.context.rpartition(":")[2].partition(">")
+    if not new:
+        return None
+    if isinstance(node, cst.Name) and node.value == old:
+        return node.with_changes(value=new)
+    if isinstance(node, cst.Attribute) and node.attr.value == old:
+        return node.with_changes(attr=cst.Name(new))
+    if isinstance(node, cst.SimpleString) and node.raw_value == old:
+        return node.with_changes(value=node.value.replace(old, new))
+    return None
 
 
 def name_span(place: Occurrence) -> tuple[int, int, int, int]:
@@ -58,6 +91,39 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/norms.py
+from rl.tensors import total_norm
+
+
+def clip(grads):
+    return total_norm(grads)
+# file: rl/norms.py
+from rl import tensors
+
+
+def clip(grads):
+    return tensors.total_norm(grads)
+# file: rl/tensors.py
+def total_norm(grads):
+    return sum(grads)
+# file: rl/train.py
+def step(grads):
+    from rl.norms import total_norm  # error: MP901
+
+    return total_norm(grads)
+""",
+    """# file: rl/__init__.py
+# before: rl/data.py
+def make_audio_dataset(path):
+    return path
+# file: rl/data.py
+def make_sound_dataset(path):
+    return path
+# file: recipe.yaml
+dataset:
+  _target_: rl.data.make_audio_dataset  # error: MP901
+""",
     """# before: rl/engine.py
 class Engine:
     def pause_generation(self):

@@ -27,7 +27,7 @@ RULE = Rule("MP906", "part-dropped", "warning", stable_since="0.2.0")
 _KINDS = {
     "factor": "the factor", "term": "the term", "operand": "the condition", "keyword": "the argument",
     "argument": "the argument", "element": "", "call": "the call", "guard": "the condition",
-    "sign": "the sign or the negation of",
+    "index": "the look-up",
 }  # fmt: skip
 
 

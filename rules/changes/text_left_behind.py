@@ -3,7 +3,8 @@
 What it does
     Reports a text without spaces (a key, the name of a file, of a variable of the environment or of a registered class)
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
-    else; and an attribute or key that is asked for since the change and that nothing in the project defines.
+    else; an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
+    option that is given although the change took it away.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
+from validator.drift.choices import Removed
 from validator.drift.texts import Texts
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -33,9 +35,28 @@ def check_change(change: Change) -> Iterator[Finding]:
             related=[Related(path, line, f"`{row.old}`") for path, line in row.others[:3]],
             context=f"{row.unit.qualname}:{row.new}",
         )
+    for stale in change.analysis(Removed).stale:
+        option = stale.option
+        yield RULE.finding(
+            stale.path,
+            stale.at,
+            f"`{stale.value}` is no choice of `{option.name}` any more since the change",
+            help=f"the choices are {', '.join(map(repr, sorted(option.values)))} now",
+            related=[Related(option.unit.path, option.at[0], f"the choices of `{option.name}`")],
+            context=f"{stale.where}:{option.name}:{stale.value}",
+        )
 
 
 INCORRECT = (
+    """# before: rl/options.py
+def add(parser):
+    parser.add_argument("--dataloader-type", choices=["single", "cyclic"])
+# file: rl/options.py
+def add(parser):
+    parser.add_argument("--dataloader-type", choices=["single", "random"])
+# file: rl/vision.py
+DEFAULTS = {"dataloader_type": "cyclic", "other": 1}  # error: MP908
+""",
     """# before: rl/saving.py
 import os
 

@@ -14,7 +14,7 @@ from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.change import Side
 from validator.facts.model import Argument, At, Call, Param
-from validator.flow.aside import is_foreign
+from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 
 _WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
@@ -114,7 +114,7 @@ def _root(unit: Unit, number: int) -> int:
 
 def _dispatched(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
     """A call that is given the name of a method as a text and passes its keywords on."""
-    methods = tuple(m for m in side.methods.get(name, ()) if m.cls is not None)
+    methods = tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m))
     if not methods or "_" not in name.strip("_"):
         return
     for user in unit.users.get(number, ()):
@@ -156,15 +156,20 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if isinstance(mention.symbol, Method):
         return (mention.symbol,), True
     if mention.cls is not None:
-        found = [m for m in mention.cls.find_below(name).values() if m is not None]
+        found = [m for m in mention.cls.find_below(name).values() if m is not None and _may_serve(unit, m)]
         return tuple(dict.fromkeys(found)), bool(found)
-    if _is_wrapped(unit, number, name):
-        return (), False
     classes = side.classes_of(unit, number)
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
-        return tuple(dict.fromkeys(typed)), False
-    return tuple(m for m in side.methods.get(name, ()) if m.cls is not None), False
+        return tuple(dict.fromkeys(m for m in typed if _may_serve(unit, m))), False
+    if _is_wrapped(unit, number, name):
+        return (), False
+    return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
+
+
+def _may_serve(unit: Unit, method: Method) -> bool:
+    """Whether a method may be reached from a unit: what tests define is for tests."""
+    return is_test(unit.path) or not is_test(method.path)
 
 
 def _is_wrapped(unit: Unit, number: int, name: str) -> bool:
@@ -214,4 +219,6 @@ def constructor(cls: ClassDef) -> tuple[Param, ...] | None:
 
 def _assigned(cls: ClassDef) -> frozenset[str]:
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
-    return frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()
+    return (
+        frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()
+    )

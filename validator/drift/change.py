@@ -18,7 +18,6 @@ from validator.flow.program import Flow, Unit
 from validator.project import Project
 from validator.source import SourceFile
 
-
 _PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 

@@ -10,20 +10,23 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.definitions import Module
 from validator.drift.change import Change, Side
 from validator.drift.lost import is_telling
 from validator.drift.occurrences import option_name
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.ir.model import Value
 
 _TRIVIAL = (None, True, False, 0, 1, "", 0.0, 1.0)
 
 
 class Default(NamedTuple):
-    """A place that states the default of a name."""
+    """A place that states the default of a name; `flag` is the option as it is written."""
 
     name: str
+    flag: str
     value: object
     kind: str  # option, field, parameter, read
     path: str
@@ -50,9 +53,9 @@ class Defaults:
         for old, new in self.change.modules:
             if old is None or new is None or is_test(new.path) or is_foreign(new.path):
                 continue
-            before = {(d.name, d.kind, scope): d for scope, d in _of_module(self.change.before, old)}
+            before = {(d.flag, d.kind, scope): d for scope, d in _of_module(self.change.before, old)}
             for scope, now in _of_module(self.change.after, new):
-                was = before.get((now.name, now.kind, scope))
+                was = before.get((now.flag, now.kind, scope))
                 if was is None or _same(was.value, now.value) or was.value in _TRIVIAL or not is_telling(now.name):
                     continue
                 others = tuple(d for d in self._others(now) if not _same(d.value, now.value))
@@ -66,7 +69,9 @@ class Defaults:
             if module is None or is_test(source.path) or is_foreign(source.path):
                 continue
             for _, each in _of_module(self.change.after, module):
-                if each.name == now.name and (each.path, each.at) != (now.path, now.at) and each.value is not None:
+                if each.name != now.name or (each.path, each.at) == (now.path, now.at) or each.value is None:
+                    continue
+                if each.kind != now.kind or each.flag == now.flag:  # `--eval.n` and `--train.n` are two options
                     yield each
 
     def _agrees(self, now: Default) -> bool:
@@ -78,8 +83,8 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _of_module(side: Side, module: object) -> Iterator[tuple[str, Default]]:
-    for unit in side.units(module).values():  # type: ignore[arg-type]
+def _of_module(side: Side, module: Module) -> Iterator[tuple[str, Default]]:
+    for unit in side.units(module).values():
         for each in _of_unit(unit):
             yield unit.qualname, each
 
@@ -91,31 +96,31 @@ def _of_unit(unit: Unit) -> Iterator[Default]:
             held = values[inner.args[0]]
             value = held.data if held.op == "const" else _keyword(unit, held, "default")
             if value is not None:
-                yield Default(str(inner.data), value, "field", unit.path, unit.at(held.at))
+                yield Default(str(inner.data), str(inner.data), value, "field", unit.path, unit.at(held.at))
         elif inner.op == "call":
             callee = values[inner.args[0]]
             first = values[inner.args[1]] if len(inner.args) > 1 else None
             if callee.op == "attr" and callee.data == "add_argument" and first is not None:
                 value = _keyword(unit, inner, "default")
                 if value is not None and isinstance(first.data, str) and first.data.startswith("--"):
-                    yield Default(option_name(first.data), value, "option", unit.path, unit.at(inner.at))
+                    yield Default(option_name(first.data), first.data, value, "option", unit.path, unit.at(inner.at))
             elif callee.op == "name" and callee.data == "getattr" and len(inner.args) == 4:
-                name, given = values[inner.args[2]], values[inner.args[3]]
-                if name.op == given.op == "const" and given.data is not None:
-                    yield Default(str(name.data), given.data, "read", unit.path, unit.at(given.at))
+                key, given = values[inner.args[2]], values[inner.args[3]]
+                if key.op == given.op == "const" and given.data is not None:
+                    yield Default(str(key.data), str(key.data), given.data, "read", unit.path, unit.at(given.at))
     outer = unit.outer
     if outer is not None:
         for name, number in unit.code.defaults.items():
             held = outer.code.values[number]
             if held.op == "const" and held.data is not None:
-                yield Default(name, held.data, "parameter", unit.path, unit.at(held.at))
+                yield Default(name, name, held.data, "parameter", unit.path, unit.at(held.at))
 
 
-def _keyword(unit: Unit, call: object, keyword: str) -> object:
+def _keyword(unit: Unit, call: Value, keyword: str) -> object:
     """The constant that a call passes under a keyword."""
-    if call.op != "call":  # type: ignore[attr-defined]
+    if call.op != "call":
         return None
-    for name, number in zip(call.data.names, call.args[1:], strict=True):  # type: ignore[attr-defined]
+    for name, number in zip(call.data.names, call.args[1:], strict=True):
         if name == keyword and unit.code.values[number].op == "const":
             return unit.code.values[number].data
     return None

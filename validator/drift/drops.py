@@ -22,8 +22,9 @@ class Drop(NamedTuple):
     """One part that a change took out of a statement.
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
-    `element`, `call` (around or on a value), `guard` (`x if c else y`), `name` (another one stands there), `number`, `sign` (a minus
-    or a `not`), `comparison` (another operator), `text`.
+    `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
+    y`), `name` (another one stands there), `number`, `sign` (a minus or a `not`), `comparison` (another operator),
+    `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
 
@@ -69,7 +70,8 @@ class Drops:
 
 def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
     """What went out of a statement; empty where more than that changed."""
-    assert edit.old is not None and edit.new is not None
+    assert edit.old is not None
+    assert edit.new is not None
     found: list[tuple[str, ast.expr, ast.expr, ast.AST]] = []
     for old, new in _different(_head(edit.old.node), _head(edit.new.node)):
         if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
@@ -106,9 +108,7 @@ def _different(old: list[ast.AST], new: list[ast.AST]) -> Iterator[tuple[ast.AST
             yield one, other
             continue
         inner = list(_different(*_children(one, other)))
-        if inner and isinstance(one, ast.expr) and any(not isinstance(a, ast.expr) for a, _ in inner):
-            yield one, other
-        elif not inner:
+        if inner and isinstance(one, ast.expr) and any(not isinstance(a, ast.expr) for a, _ in inner) or not inner:
             yield one, other
         else:
             yield from inner
@@ -127,7 +127,11 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
         return len(one.elts) != len(other.elts)
     if isinstance(one, ast.BoolOp) and isinstance(other, ast.BoolOp):
-        return len(one.values) != len(other.values) or type(one.op) is not type(other.op)
+        return (
+            len(one.values) != len(other.values)
+            or type(one.op) is not type(other.op)
+            or _dropped(one, other) is not None
+        )
     if isinstance(one, ast.BinOp) and isinstance(other, ast.BinOp):
         return type(one.op) is not type(other.op) or _dropped(one, other) is not None
     return False
@@ -140,6 +144,10 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         if found is not None:
             return found
     if isinstance(old, ast.BoolOp):
+        if isinstance(new, ast.BoolOp) and type(new.op) is type(old.op) and len(new.values) == len(old.values):
+            changed = [(v, w) for v, w in zip(old.values, new.values, strict=True) if not _same(v, w)]
+            if len(changed) == 1 and not (set(_loaded(changed[0][0])) & set(_loaded(changed[0][1]))):
+                return "operand", changed[0][0]
         rest = [v for v in old.values if not _same(v, new)]
         if isinstance(new, ast.BoolOp) and type(new.op) is type(old.op):
             rest = _missing(old.values, new.values)
@@ -148,8 +156,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
     if isinstance(old, ast.Call) and isinstance(new, ast.Call) and _same(old.func, new.func):
         return _of_arguments(old, new)
     if isinstance(old, ast.Tuple | ast.List | ast.Set) and type(new) is type(old):
-        rest = _missing(old.elts, new.elts)  # type: ignore[attr-defined]
-        if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:  # type: ignore[attr-defined]
+        rest = _missing(old.elts, new.elts)
+        if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:
             return "element", rest[0]
     if isinstance(old, ast.UnaryOp) and _same(old.operand, new):
         return "sign", old
@@ -163,11 +171,19 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         inner = old.func.value if isinstance(old.func, ast.Attribute) else old.args[0] if len(old.args) == 1 else None
         if inner is not None and _same(inner, new):
             return "call", old
+    if isinstance(old, ast.Subscript) and _same(old.slice, new):
+        return "index", old
     if isinstance(old, ast.Name | ast.Attribute) and isinstance(new, ast.Name | ast.Attribute):
         return "name", old
     if isinstance(old, ast.Constant) and isinstance(new, ast.Constant) and type(old.value) is type(new.value):
         return "number" if isinstance(old.value, int | float) else "text", old
     return None
+
+
+def _loaded(node: ast.expr) -> list[str]:
+    """The names and attributes that an expression reads."""
+    nodes = ast.walk(node)
+    return [n.id if isinstance(n, ast.Name) else n.attr for n in nodes if isinstance(n, ast.Name | ast.Attribute)]
 
 
 def _of_chain(old: ast.BinOp, new: ast.expr) -> tuple[str, ast.AST] | None:

@@ -20,6 +20,7 @@ from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
 from validator.drift.edits import Edit, Statement
 from validator.flow.aside import is_test
+from validator.flow.program import Unit
 from validator.models import models
 from validator.tables import load_toml
 
@@ -54,7 +55,9 @@ def named() -> frozenset[str]:
     """The last names of calls of libraries that are made for what they do."""
     rows = models().calls
     collective = {name.rpartition(".")[2] for name, row in rows.items() if row.is_collective}
-    return frozenset(name for key in ("training", "state", "waiting", "contexts") for name in _table()[key]) | collective
+    return (
+        frozenset(name for key in ("training", "state", "waiting", "contexts") for name in _table()[key]) | collective
+    )
 
 
 def _collective() -> list[str]:
@@ -80,13 +83,11 @@ class Effects:
                 found += self._removed(pair, old, new, plain)
             found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
-            found += _reordered(pair, old, new, edits)
+            found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
         return found
 
-    def _uncovered(
-        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
-    ) -> Iterator[Lost]:
+    def _uncovered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         """Contexts and guards that went while all that stood in them is still there."""
         here = {each.text for each in new}
         for edit in edits:
@@ -99,21 +100,41 @@ class Effects:
                 kind, name = self._effect(edit.old)
                 if name and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
-            elif isinstance(edit.old.node, ast.If) and len(edits) <= _FEW and not edit.old.node.orelse:
-                if _is_about_ranks(edit.old.node.test):
-                    yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
+            elif len(edits) <= _FEW and _is_guard(edit.old.node):
+                yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
-    def _removed(
-        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
-    ) -> Iterator[Lost]:
+    def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Effects that come before or after another one with which they changed places."""
+        if len(edits) > _FEW + 1:
+            return
+        gone = {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+        came = {edit.new.text: edit.new for edit in edits if edit.new is not None and edit.old is None}
+        for text in sorted(gone & set(came)):
+            call = called(came[text].node)
+            if call is None or not self.is_effect(last_name(call.func)):
+                continue
+            before, after = _around(old, text), _around(new, text)
+            for other in sorted(before[0] & after[1] | before[1] & after[0]):
+                place = "before" if other in after[1] else "after"
+                yield Lost(
+                    pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`"
+                )
+                break
+
+    def _removed(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         for edit in edits:
             assert edit.old is not None
             kind, name = self._effect(edit.old)
+            call = called(edit.old.node)
+            if not name and call is not None and self._is_missed(pair, last_name(call.func)):
+                kind, name = "call", last_name(call.func)
             if name and not self._turns_up(name, pair):
                 yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
 
     def _effect(self, statement: Statement) -> tuple[str, str]:
         node = statement.node
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
+            return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
         if isinstance(node, ast.Assert):
             return ("check", statement.text) if _is_about_sizes(node.test) else ("", "")
         call = called(node)
@@ -122,6 +143,34 @@ class Effects:
         name = last_name(call.func)
         kind = "context" if isinstance(node, ast.With | ast.AsyncWith) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
+
+    def _is_reset(self, node: ast.Assign) -> bool:
+        """Whether a statement sets back what is counted or noted on an object, and others still read it."""
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or not isinstance(node.value, ast.Constant | ast.List | ast.Dict):
+            return False
+        rows = [row for row in self.change.after.occurrences(target.attr) if not is_test(row.path)]
+        return any(row.role == "asks" for row in rows) and any(row.role == "defines" for row in rows)
+
+    def _is_missed(self, pair: Pair, name: str) -> str:
+        """A call of the function such that all others that make it call this one too; empty if there is none."""
+        known = self._callees
+        here = known.get((pair.new.path, pair.new.qualname), frozenset())
+        for other in sorted(here):
+            if "_" not in other.strip("_") or other not in self.change.after.methods:
+                continue
+            rows = [
+                names for key, names in known.items() if other in names and key != (pair.new.path, pair.new.qualname)
+            ]
+            if len(rows) >= 2 and all(name in names for names in rows):
+                return other
+        return ""
+
+    @cached_property
+    def _callees(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By function the names of what it calls."""
+        functions = self.change.after.project.functions()
+        return {(f.path, f.qualname): frozenset(call.method for call in f.facts.calls) for f in functions}
 
     def is_effect(self, name: str) -> bool:
         """Whether a call by this name does something that is missed: of the tables, of a function of the project that
@@ -147,13 +196,15 @@ class Effects:
         for source in side.mentioning(name):
             module = side.project.modules.get(source.absolute)
             for unit in side.units(module).values() if module is not None and not is_test(source.path) else ():
-                if any(unit.code.values[number].op in ("name", "import", "free") for number in unit.named.get(name, ())):
+                if any(
+                    unit.code.values[number].op in ("name", "import", "free") for number in unit.named.get(name, ())
+                ):
                     return True
         return False
 
     @cached_property
     def _waiting(self) -> frozenset[str]:
-        """The names of functions of the project from which calls lead to a collective, by the names of what they call."""
+        """The names of functions of the project from which calls lead to a collective."""
         callers: dict[str, set[str]] = {}
         for function in self.change.after.project.functions():
             for call in function.facts.calls:
@@ -187,8 +238,9 @@ class Effects:
         return counts
 
 
-def _names(unit: object) -> Counter[str]:
-    code = unit.code  # type: ignore[attr-defined]
+def _names(unit: Unit) -> Counter[str]:
+    """How often a unit calls something by each name."""
+    code = unit.code
     callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
     return Counter(str(callee.data) for callee in callees if callee.op in ("attr", "name"))
 
@@ -230,6 +282,11 @@ def _is_about_sizes(test: ast.expr) -> bool:
 _RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
 
 
+def _is_guard(node: ast.stmt) -> bool:
+    """Whether a statement lets only some processes in."""
+    return isinstance(node, ast.If) and not node.orelse and _is_about_ranks(node.test)
+
+
 def _is_about_ranks(test: ast.expr) -> bool:
     """Whether a condition asks which process this is, or whether there are others."""
     names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
@@ -251,23 +308,6 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
             yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
 
 
-def _reordered(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
-    """Effects that come before or after another one with which they changed places."""
-    if len(edits) > _FEW + 1:
-        return
-    gone = {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
-    came = {edit.new.text: edit.new for edit in edits if edit.new is not None and edit.old is None}
-    for text in sorted(gone & set(came)):
-        call = called(came[text].node)
-        if call is None or last_name(call.func) not in named():
-            continue
-        before, after = _around(old, text), _around(new, text)
-        for other in sorted(before[0] & after[1] | before[1] & after[0]):
-            place = "before" if other in after[1] else "after"
-            yield Lost(pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`")
-            break
-
-
 def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
     """The effects before and after a statement that stands once."""
     place = [index for index, each in enumerate(rows) if each.text == text]
@@ -283,12 +323,18 @@ def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
 
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
     """Effects that stand under a condition now and stood under none of it before."""
-    fresh = {edit.new.text for edit in edits if edit.new is not None and edit.old is None and isinstance(edit.new.node, ast.If)}
+    fresh = {
+        edit.new.text
+        for edit in edits
+        if edit.new is not None and edit.old is None and isinstance(edit.new.node, ast.If)
+    }
     if not fresh or len(edits) > _FEW:
         return
     before = Counter(each.text for each in old)
     for statement in new:
-        added = [head for head in statement.inside if head.startswith(_BRANCHES) and head.rpartition(" of ")[2] in fresh]
+        added = [
+            head for head in statement.inside if head.startswith(_BRANCHES) and head.rpartition(" of ")[2] in fresh
+        ]
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1:
             continue

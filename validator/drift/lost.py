@@ -8,11 +8,12 @@ asked for it before and still does was left behind.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.definitions import ClassDef, External, Module
+from validator.definitions import ClassDef, External, Missing, Module, Unknown
 from validator.drift.change import Change, Side
 from validator.drift.members import of_libraries
 from validator.drift.occurrences import Occurrence
@@ -95,6 +96,8 @@ class Names:
             return rows[0].kind == "function" and self._is_dispatched(row)
         if row.role != "asks" or is_foreign(row.path):
             return False
+        if row.kind == "target":
+            return any(each.kind in _CALLABLE and _is_target(row.link, each) for each in rows)
         if row.kind == "attribute":
             owned = [each for each in rows if each.kind not in ("key", "setting")]
             return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
@@ -121,7 +124,10 @@ class Names:
         classes = side.classes_of(row.unit, row.number)
         if not classes:
             owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
-            foreign = owner.op == "param" and owner.data == (0, "self")  # of a function that replaces a library's method
+            foreign = owner.op == "param" and owner.data == (
+                0,
+                "self",
+            )  # of a function that replaces a library's method
             renamed = self.renamed(rows[0])
             return is_telling(row.name) and not foreign and (renamed is not None or not _is_inherited(rows))
         owners = {_owner(each) for each in rows}
@@ -137,6 +143,36 @@ class Names:
         known = [row for row in self.before.occurrences(name) if row.kind in _SET]
         places = {row.path for row in known}
         return [row for row in now if row.kind in _SET and row.path in places and row.kind != "environment"]
+
+    # -- names of modules ----------------------------------------------------------------------------------
+
+    @cached_property
+    def imports(self) -> list[Lost]:
+        """Names that modules no longer have, while other modules import them."""
+        found = []
+        for old, new in self.change.modules:
+            if old is None:
+                continue
+            kept = new.facts.names if new is not None else {}
+            for name in sorted(set(old.facts.names) - set(kept)):
+                stale = list(self._importing(name))
+                if stale:
+                    was = Occurrence(name, "defines", "variable", None, -1, old.path, (1, 1, 1, 1))
+                    found.append(Lost(name, "variable", was, "", None, tuple(stale)))
+        return found
+
+    def _importing(self, name: str) -> Iterator[Occurrence]:
+        """The imports of a name that led somewhere before and do not now."""
+        for source in self.after.mentioning(name):
+            module = self.after.module(source.absolute)
+            earlier = self.before.module(source.absolute)
+            if module is None or earlier is None:
+                continue
+            for row in module.facts.imports:
+                if row.name != name or not isinstance(self.after.project.imported(module, row), Missing):
+                    continue
+                if not isinstance(self.before.project.imported(earlier, row), Missing | Unknown | External):
+                    yield Occurrence(name, "asks", "import", None, -1, source.path, row.at)
 
     # -- members of classes --------------------------------------------------------------------------------
 
@@ -229,6 +265,13 @@ def _is_inherited(rows: list[Occurrence]) -> bool:
     """Whether all definitions stand in classes that a library may ask for the name."""
     owners = [row.unit.cls for row in rows if row.unit is not None]
     return all(owner is not None and owner.is_opaque for owner in owners)
+
+
+def _is_target(text: str, row: Occurrence) -> bool:
+    """Whether a dotted text leads to a definition: through the names of its module."""
+    above = text.replace(":", ".").split(".")[:-1]
+    module = row.unit.module.name.split(".") if row.unit is not None else []
+    return len(set(above) & set(module)) >= min(2, len(above))
 
 
 def _is_common(name: str) -> bool:

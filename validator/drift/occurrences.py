@@ -7,6 +7,7 @@ share one table; what a name is lost to is judged with all that may define it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,11 +18,14 @@ from validator.source import SourceFile
 
 # role, kind:
 #   defines: function, class, variable, attribute, key, keyword, field, option, parameter, setting
-#   asks:    attribute, key, getattr
+#   asks:    attribute, key, getattr, target (a dotted text in a file of settings)
 #   tries:   key, getattr (a default or a test stands by)
 #   spells:  text
 _KEYED = {"get": "tries", "pop": "tries", "setdefault": "defines"}
 _NAMED = {"getattr": "getattr", "hasattr": "getattr", "setattr": "attribute", "delattr": "attribute"}
+
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?")
 
 
 class Occurrence(NamedTuple):
@@ -100,7 +104,9 @@ def _of_call(unit: Unit, value: Value) -> Iterator[Occurrence]:
             yield _row(unit, -1, str(keyword), "defines", "keyword", values[value.args[place + 1]].at)
     if callee.op == "attr" and callee.data in _KEYED and len(value.args) > 1 and (key := _text(values, value.args[1])):
         yield _row(unit, value.args[1], key, _KEYED[callee.data], "key", values[value.args[1]].at)
-    elif callee.op == "name" and callee.data in _NAMED and len(value.args) > 2 and (key := _text(values, value.args[2])):
+    elif (
+        callee.op == "name" and callee.data in _NAMED and len(value.args) > 2 and (key := _text(values, value.args[2]))
+    ):
         role = "asks" if callee.data == "getattr" and len(value.args) == 3 else "tries"
         role = "defines" if callee.data == "setattr" else role
         yield _row(unit, value.args[2], key, role, _NAMED[callee.data], values[value.args[2]].at)
@@ -131,6 +137,9 @@ def in_file(source: SourceFile) -> Iterator[Occurrence]:
             *above, name = each.path
             link = next((part for part in reversed(above) if not part.isdigit()), "")
             yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link)
+            if isinstance(each.value, str) and _DOTTED.fullmatch(each.value):
+                last = each.value.replace(":", ".").rpartition(".")[2]
+                yield Occurrence(last, "asks", "target", None, -1, source.path, each.value_at, each.value)
     script = source.facts.extra.get("script")
     if script is not None:
         from validator.drift.shell import in_script

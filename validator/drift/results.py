@@ -8,13 +8,18 @@ from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, sites
-from validator.drift.change import Change, Pair
+from validator.drift.change import Change, Pair, Side
 from validator.drift.lost import is_telling
 from validator.facts.model import At
 from validator.flow.aside import is_foreign
 from validator.flow.program import Unit
+from validator.ir.model import Value
 
-_USING = frozenset({"attr", "item", "binary", "unary", "iter", "unpack", "store_item", "enter"})
+_WAITING = frozenset({
+    "gather", "create_task", "ensure_future", "run", "wait_for", "run_until_complete", "as_completed", "append",
+    "extend", "wait", "run_coroutine_threadsafe", "put", "shield", "submit", "run_async", "add", "start_soon",
+})  # fmt: skip
+_USING = frozenset({"attr", "item", "binary", "unary", "iter", "unpack", "store_item", "store_attr", "enter"})
 
 
 class Shape(NamedTuple):
@@ -122,11 +127,13 @@ class Results:
                 not classes and is_telling(new.name) and len(self.after.methods.get(new.name, ())) == 1
             ):
                 continue
+            if not _stood(self.change.before, unit, row.at):
+                continue
             users = [unit.code.values[user] for user in unit.users.get(row.number, ())]
             called = any(user.op == "call" and user.args[0] == row.number for user in users)
             if new.facts.is_property and called:
                 yield Reckoned(unit, row.at, old, new, "calls what is a property now", bool(classes))
-            elif old.facts.is_property and any(user.op in _USING for user in users) and not called:
+            elif old.facts.is_property and not called:
                 yield Reckoned(unit, row.at, old, new, "takes a method for the value that it gives", bool(classes))
 
     def _coroutine(self, old: Method, new: Method) -> Iterator[Reckoned]:
@@ -154,10 +161,10 @@ class Results:
                 first = site.reached[0]
                 if not all(isinstance(each, Method) and each.facts.is_async for each in site.reached):
                     continue
-                if isinstance(first, Method) and not _awaited(pair.new, site.number):
-                    if _is_used(pair.new, site.number):
-                        text = "no longer awaits the coroutine"
-                        yield Reckoned(pair.new, site.call.at, first, first, text, site.sure)
+                awaited = _awaited(pair.new, site.number)
+                if isinstance(first, Method) and not awaited and _is_used(pair.new, site.number):
+                    text = "no longer awaits the coroutine"
+                    yield Reckoned(pair.new, site.call.at, first, first, text, site.sure)
 
 
 def _awaits(unit: Unit) -> set[str]:
@@ -182,11 +189,26 @@ def _awaited(unit: Unit, number: int) -> bool:
 
 
 def _is_used(unit: Unit, number: int) -> bool:
-    """Whether a result is dropped, or taken apart as no coroutine can be."""
+    """Whether a result is dropped, taken apart as no coroutine can be, or handed to what waits for none."""
     users = [unit.code.values[user] for user in unit.users.get(number, ()) if unit.code.values[user].op != "mut"]
     if not users:
         return all(block.end[1] != number for block in unit.code.blocks if block.end[0] in ("return", "branch"))
-    return any(user.op in _USING for user in users)
+    if any(user.op in _USING for user in users):
+        return True
+    calls = [user for user in users if user.op == "call" and number in user.args[1:]]
+    return bool(calls) and all(_callee(unit, call) not in _WAITING for call in calls)
+
+
+def _callee(unit: Unit, call: Value) -> str:
+    callee = unit.code.values[call.args[0]]
+    return str(callee.data) if callee.op in ("attr", "name") else ""
+
+
+def _stood(side: Side, unit: Unit, at: At) -> bool:
+    """Whether the line of a place stood in the same file before."""
+    source = next((s for s in side.project.files.values() if s.path == unit.path), None)
+    line = unit.module.source.text.split("\n")[at[0] - 1].strip()
+    return source is not None and any(line == other.strip() for other in source.text.split("\n"))
 
 
 def _misread(site: Site, before: Shape, after: Shape) -> Iterator[tuple[At, str]]:
@@ -203,7 +225,12 @@ def _misread(site: Site, before: Shape, after: Shape) -> Iterator[tuple[At, str]
                     yield site.call.at, f"unpacks {wanted} values, it gives none now"
             elif value.op == "item":
                 key = code.values[value.args[1]]
-                if key.op == "const" and before.keys and after.keys is not None and key.data in before.keys - after.keys:
+                if (
+                    key.op == "const"
+                    and before.keys
+                    and after.keys is not None
+                    and key.data in before.keys - after.keys
+                ):
                     yield unit.at(value.at), f"asks for the key {key.data!r}, which the result no longer has"
                 elif key.op == "const" and isinstance(key.data, int) and 0 < after.length <= key.data < before.length:
                     yield unit.at(value.at), f"asks for item {key.data}, it gives {after.length} values now"
@@ -221,5 +248,3 @@ def _carried(unit: Unit, number: int) -> Iterator[int]:
             owner = unit.code.values[callee.args[0]] if callee.op == "attr" else callee
             if callee.op == "attr" and callee.data == "get" and owner.op == "name" and owner.data == "ray":
                 yield from _carried(unit, user)
-
-

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
-from validator.drift.calls import Site, misfit, params_of, sites
+from validator.drift.calls import Site, constructor, misfit, params_of, sites
 from validator.drift.change import Change
 from validator.facts.model import Param
 from validator.flow.aside import is_test
@@ -25,6 +24,14 @@ class Broken(NamedTuple):
     new: Method | ClassDef
     kind: str
     text: str
+
+    @property
+    def renamed(self) -> tuple[str, str] | None:
+        """A keyword that the call passes under its old name, with the new one; None where that cannot be told."""
+        before, after = (_named(each) for each in (self.old, self.new))
+        gone = [a.keyword for a in self.site.call.args if a.keyword in before - after]
+        came = sorted(after - before)
+        return (str(gone[0]), came[0]) if len(gone) == len(came) == 1 else None
 
 
 class Signatures:
@@ -95,6 +102,12 @@ class Signatures:
         return 2 * len(alike) >= len(taking)
 
 
+def _named(target: Method | ClassDef) -> set[str]:
+    """The parameters that callers may name."""
+    params = constructor(target) or () if isinstance(target, ClassDef) else target.facts.params
+    return {p.name for p in params if p.kind in ("any", "kw")}
+
+
 def _reaches(site: Site, target: Method | ClassDef) -> bool:
     if isinstance(target, Method):
         return target in site.reached
@@ -109,7 +122,9 @@ def _makes(cls: ClassDef, base: ClassDef) -> bool:
 
 def _kin(cls: ClassDef) -> frozenset[object]:
     """What classes that stand in for each other have in common: a base class, in the project or outside."""
-    outside = {base for base in cls.external_bases if base.rpartition(".")[2] not in ("object", "ABC", "Module", "Enum")}
+    outside = {
+        base for base in cls.external_bases if base.rpartition(".")[2] not in ("object", "ABC", "Module", "Enum")
+    }
     return frozenset({*cls.mro, *outside})
 
 
@@ -138,7 +153,3 @@ def _shifted(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -
         if old[place] != new[place] and (old[place] in new or new[place] in old):
             return "shifted", f"passes by position what was `{old[place]}` and is `{new[place]}` now"
     return "", ""
-
-
-def described(broken: Broken) -> Iterator[str]:
-    yield broken.text

@@ -43,26 +43,30 @@ class Texts:
         return found
 
     def _text(self, drop: Drop) -> Replaced | None:
-        assert isinstance(drop.old, ast.Constant) and isinstance(drop.new, ast.Constant)
+        assert isinstance(drop.old, ast.Constant)
+        assert isinstance(drop.new, ast.Constant)
         old, new = drop.old.value, drop.new.value
-        if not isinstance(old, str) or not isinstance(new, str) or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)):
+        if (
+            not isinstance(old, str)
+            or not isinstance(new, str)
+            or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new))
+        ):
             return None
-        if len(_places(self.change.after, new)) != len(self._placed(new)):
+        if _places(self.change.before, new):
             return None
         others = _places(self.change.after, old)
         if not others or len(others) >= len(_places(self.change.before, old)):
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
 
-    def _placed(self, new: str) -> list[Drop]:
-        """The edits that put the same text somewhere."""
-        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text")
-        return [d for d in drops if isinstance(d.new, ast.Constant) and d.new.value == new]
-
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""
         old, new = drop.old, drop.new
-        if not isinstance(old, ast.Attribute) or not isinstance(new, ast.Attribute) or not isinstance(new.ctx, ast.Load):
+        if (
+            not isinstance(old, ast.Attribute)
+            or not isinstance(new, ast.Attribute)
+            or not isinstance(new.ctx, ast.Load)
+        ):
             return None
         if old.attr == new.attr or not is_telling(new.attr) or ast.dump(old.value) != ast.dump(new.value):
             return None

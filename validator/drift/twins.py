@@ -138,8 +138,10 @@ def _is_mend(edit: Edit) -> bool:
     """Whether one part of a statement came, went, or is another number."""
     if edit.old is None or edit.new is None:
         return False
-    rows = between(edit) or between(Edit(edit.new, edit.old))
-    return bool(rows) and all(kind in _MENDED for kind, *_ in rows)
+    gone, came = between(edit), between(Edit(edit.new, edit.old))
+    if gone:
+        return all(kind in _MENDED for kind, *_ in gone)
+    return bool(came) and all(kind in _MENDED - {"keyword"} for kind, *_ in came)
 
 
 def _says_something(node: ast.stmt) -> bool:

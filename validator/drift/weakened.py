@@ -7,16 +7,17 @@ from functools import cached_property
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
-from validator.drift.change import Change, Pair
+from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.effects import last_name
 from validator.drift.edits import node_of
+from validator.drift.effects import last_name
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
     "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
     "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
-    "synced_gpus", "with_context_parallel", "mesh_dim", "sync_module_states", "modifier_rank",
+    "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
+    "mesh_dim", "sync_module_states", "modifier_rank",
 })  # fmt: skip
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait", "all_gather", "all_reduce",
@@ -42,18 +43,24 @@ class Weakened:
         if kind == "factor":
             return self._is_size(drop)
         if kind in ("keyword", "argument"):
-            return (self._is_who(drop) or self._all_pass(drop)) and self._still_takes(drop)
-        if kind == "sign":
-            return True
+            told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
+            return told and self._still_takes(drop)
         if kind in ("operand", "guard"):
             return _is_parallel(part)
         if kind == "element":
             if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
                 return False
             return not self._is_made_otherwise(drop.pair, part.id)
+        if kind == "index":
+            return _is_parallel(part)
         if kind == "call":
             return isinstance(part, ast.Call) and last_name(part.func) in _WRAPPING
-        return kind == "name" and _other_axes(drop)
+        return kind == "name" and _other_axes(drop) and not self._is_renamed(drop)
+
+    def _is_renamed(self, drop: Drop) -> bool:
+        """Whether the statement gives its value to another name too: then it is another statement."""
+        drops = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
+        return any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops)
 
     def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
         """Whether the change gives a variable its value by a statement of its own."""
@@ -72,8 +79,20 @@ class Weakened:
     def _is_who(self, drop: Drop) -> bool:
         part = drop.part
         if isinstance(part, ast.keyword):
-            return part.arg in _WHO or bool(part.arg and of_parallelism(part.arg)) or _is_parallel(part.value)
+            name = part.arg or ""
+            return (
+                name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or _is_parallel(part.value)
+            )
         return _is_parallel(part)
+
+    def _is_alone(self, drop: Drop) -> bool:
+        """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
+        part, drops = drop.part, self.change.analysis(Drops)
+        if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name):
+            return False
+        edits = next(edits for pair, _, _, edits in drops.edited if pair is drop.pair)
+        same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
+        return len(edits) == 1 and len(same) == 1 and _is_read(drop.pair, part.value.id)
 
     def _all_pass(self, drop: Drop) -> bool:
         """Whether every other call by that name, of which there are several, passes the keyword."""
@@ -107,10 +126,10 @@ class Weakened:
         return any(keyword in names or "**" in names for names in after)
 
     @staticmethod
-    def _known(side: object, name: str) -> list[frozenset[str]]:
+    def _known(side: Side, name: str) -> list[frozenset[str]]:
         """The parameters of the functions and classes of a name."""
-        found: list[Method | ClassDef] = list(side.methods.get(name, ()))  # type: ignore[attr-defined]
-        for cls in side.project.classes():  # type: ignore[attr-defined]
+        found: list[Method | ClassDef] = list(side.methods.get(name, ()))
+        for cls in side.project.classes():
             if cls.name == name and (made := cls.find("__init__")) is not None:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
@@ -125,17 +144,15 @@ def _is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"}):
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_count(name) and "rank" in name):
             return True
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and axes_of(node.value) and len(node.value) < 20:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
     return False
 
 
 def _other_axes(drop: Drop) -> bool:
     """Whether a size, rank or group of some axes stands in place of that of others."""
-    if not isinstance(drop.old, ast.expr):
-        return False
     old, new = last_name(drop.old), last_name(drop.new)
     before, after = axes_of(old), axes_of(new)
     if before == after or not (_is_count(old) and _is_count(new)):
@@ -149,6 +166,13 @@ _COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh"
 
 def _is_count(name: str) -> bool:
     return not _COUNTS.isdisjoint(name.strip("_").lower().split("_"))
+
+
+def _is_read(pair: Pair, name: str) -> bool:
+    """Whether the new function still reads a name."""
+    node = node_of(pair.new)
+    names = ast.walk(node) if node is not None else ()
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in names)
 
 
 def _is_read_after(pair: Pair, name: str, place: ast.expr) -> bool:

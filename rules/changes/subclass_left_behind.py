@@ -1,0 +1,179 @@
+"""A subclass that a change of its base left behind.
+
+What it does
+    Compares the methods of base classes before and after a change. Reports an override that still has the parameters
+    that the base had before, where a call fits the base alone; and a class that is made although a method that it
+    inherits is abstract since the change.
+
+Why is this bad
+    TypeError, as soon as the program runs with that subclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.binding import signature
+from validator.drift.change import Change
+from validator.drift.subclasses import LeftAbstract, LeftOverride, Subclasses
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP910", "subclass-left-behind", "warning", stable_since="0.2.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    subclasses = change.analysis(Subclasses)
+    for row in subclasses.overrides:
+        yield _override(row)
+    for each in subclasses.abstract:
+        yield _abstract(each)
+
+
+def _override(row: LeftOverride) -> Finding:
+    override, base = row.override, row.base
+    assert override.cls is not None
+    assert base.cls is not None
+    return RULE.finding(
+        override.path,
+        override.facts.name_at,
+        f"`{override.cls.name}.{override.name}` still has the parameters that `{base.cls.name}.{base.name}` had before "
+        f"the change: for the call in `{row.site.unit.qualname}` it {row.text}",
+        help=f"the base takes `{signature(base)}` now",
+        related=[
+            Related(base.path, base.facts.name_at[0], f"`{base.cls.name}.{base.name}` as it is now"),
+            Related(row.site.unit.path, row.site.call.at[0], "the call"),
+        ],
+        context=f"{override.qualname}:{base.cls.name}",
+    )
+
+
+def _abstract(row: LeftAbstract) -> Finding:
+    assert row.method.cls is not None
+    return RULE.finding(
+        row.cls.path,
+        row.cls.facts.name_at,
+        f"`{row.cls.name}` cannot be made any more: `{row.method.name}` is abstract in `{row.method.cls.name}` since "
+        "the change, and it does not define it",
+        help=f"define `{row.method.name}`, or give the base one that does nothing",
+        related=[
+            Related(row.method.path, row.method.facts.name_at[0], f"`{row.method.name}` is abstract here"),
+            Related(row.site.unit.path, row.site.call.at[0], f"`{row.cls.name}` is made here"),
+        ],
+        context=f"{row.cls.qualname}:{row.method.name}",
+    )
+
+
+INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/base.py
+class Trainer:
+    def step(self, batch):
+        return self.call_model(batch, batch.weights)
+
+    def call_model(self, batch, weights):
+        return batch, weights
+# file: rl/base.py
+class Trainer:
+    def step(self, batch):
+        return self.call_model(batch)
+
+    def call_model(self, batch):
+        return batch
+# file: rl/large.py
+from rl.base import Trainer
+
+
+class LargeTrainer(Trainer):
+    def call_model(self, batch, weights):  # error: MP910
+        return batch * weights
+""",
+    """# file: rl/__init__.py
+# before: rl/base.py
+from abc import ABC
+
+
+class Interface(ABC):
+    def prepare_for_validation(self):
+        raise NotImplementedError
+# file: rl/base.py
+from abc import ABC, abstractmethod
+
+
+class Interface(ABC):
+    @abstractmethod
+    def prepare_for_validation(self):
+        pass
+# file: rl/actor.py
+from rl.base import Interface
+
+
+class Actor(Interface):  # error: MP910
+    def train(self):
+        return 1
+
+
+def main():
+    return Actor()
+""",
+)
+CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/base.py
+class Trainer:
+    def step(self, batch):
+        return self.call_model(batch, batch.weights)
+
+    def call_model(self, batch, weights):
+        return batch, weights
+# file: rl/base.py
+class Trainer:
+    def step(self, batch):
+        return self.call_model(batch)
+
+    def call_model(self, batch):
+        return batch
+# before: rl/large.py
+from rl.base import Trainer
+
+
+class LargeTrainer(Trainer):
+    def call_model(self, batch, weights):
+        return batch * weights
+# file: rl/large.py
+from rl.base import Trainer
+
+
+class LargeTrainer(Trainer):
+    def call_model(self, batch):
+        return batch * 2
+""",
+    """# file: rl/__init__.py
+# before: rl/base.py
+from abc import ABC
+
+
+class Interface(ABC):
+    def prepare(self):
+        raise NotImplementedError
+# file: rl/base.py
+from abc import ABC, abstractmethod
+
+
+class Interface(ABC):
+    @abstractmethod
+    def prepare(self):
+        pass
+# file: rl/actor.py
+from rl.base import Interface
+
+
+class Actor(Interface):
+    def prepare(self):
+        return 1
+
+
+def main():
+    return Actor()
+""",
+)

@@ -1,0 +1,96 @@
+"""Subclasses that a change of their base left behind: overrides with the old parameters, and methods that they must
+define since they became abstract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import ClassDef, Method
+from validator.drift.calls import Site, misfit, sites
+from validator.drift.change import Change
+from validator.facts.model import Param
+from validator.flow.aside import is_foreign
+
+
+class LeftOverride(NamedTuple):
+    """An override with the parameters that its base had before, and a call that fits only the base."""
+
+    override: Method
+    base: Method
+    site: Site
+    text: str
+
+
+class LeftAbstract(NamedTuple):
+    """A class that is made somewhere although a method that it inherits is abstract since the change."""
+
+    cls: ClassDef
+    method: Method
+    site: Site
+
+
+class Subclasses:
+    """The subclasses that a change left behind."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.after = change.after
+
+    @cached_property
+    def _methods(self) -> list[tuple[Method, Method]]:
+        """The methods of changed files before and after."""
+        found = []
+        for old, new in self.change.modules:
+            if old is None or new is None or is_foreign(new.path):
+                continue
+            for qualname, method in old.functions.items():
+                other = new.functions.get(qualname)
+                if other is not None and method.cls is not None and other.cls is not None:
+                    found.append((method, other))
+        return found
+
+    @cached_property
+    def overrides(self) -> list[LeftOverride]:
+        found: list[LeftOverride] = []
+        for old, new in self._methods:
+            if old.name == "__init__" or _plain(old.facts.params) == _plain(new.facts.params) or new.cls is None:
+                continue
+            kin = [cls.methods[new.name] for cls in new.cls.descendants() if new.name in cls.methods]
+            same = [each for each in kin if _plain(each.facts.params) == _plain(old.facts.params)]
+            if same:
+                found += self._refusing(new, same)
+        return found
+
+    def _refusing(self, new: Method, overrides: list[Method]) -> Iterator[LeftOverride]:
+        seen: set[Method] = set()
+        for site in sites(self.after, new.name):
+            if new not in site.reached or site.how == "text" or misfit(self.after, new, site) != "":
+                continue
+            for override in overrides:
+                if override in seen or override not in site.reached:
+                    continue
+                text = misfit(self.after, override, site)
+                if text:
+                    seen.add(override)
+                    yield LeftOverride(override, new, site, text)
+
+    @cached_property
+    def abstract(self) -> list[LeftAbstract]:
+        found = []
+        for old, new in self._methods:
+            if old.facts.is_abstract or not new.facts.is_abstract or new.cls is None:
+                continue
+            for cls in (new.cls, *new.cls.descendants()):
+                if cls.find(new.name) is new and (site := self._making(cls)) is not None:
+                    found.append(LeftAbstract(cls, new, site))
+        return found
+
+    def _making(self, cls: ClassDef) -> Site | None:
+        """A call that makes an object of the class."""
+        return next((site for site in sites(self.after, cls.name) if site.sure and cls in site.reached), None)
+
+
+def _plain(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((p.name, p.kind, p.default is None) for p in params)
