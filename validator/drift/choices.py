@@ -18,6 +18,7 @@ class Choices(NamedTuple):
     """The literal choices of an option or a field."""
 
     name: str
+    flag: str
     values: frozenset[str]
     unit: Unit
     at: At
@@ -45,11 +46,11 @@ class Removed:
         for old, new in self.change.modules:
             if old is None or new is None or is_test(new.path):
                 continue
-            before = {row.name: row for unit in self.change.before.units(old).values() for row in _choices(unit)}
+            before = {row.flag: row for unit in self.change.before.units(old).values() for row in _choices(unit)}
             for unit in self.change.after.units(new).values():
                 for row in _choices(unit):
-                    if row.name in before:
-                        for value in sorted(before[row.name].values - row.values):
+                    if row.flag in before:
+                        for value in sorted(before[row.flag].values - row.values):
                             found += self._given(row, value)
         return found
 
@@ -79,7 +80,7 @@ def _choices(unit: Unit) -> Iterator[Choices]:
             continue
         first = values[call.args[1]].data if len(call.args) > 1 else None
         if isinstance(first, str) and first.startswith("--"):
-            yield Choices(option_name(first), frozenset(parts), unit, unit.at(call.at))
+            yield Choices(option_name(first), first, frozenset(parts), unit, unit.at(call.at))
 
 
 def _in_unit(unit: Unit, name: str, value: str) -> Iterator[At]:

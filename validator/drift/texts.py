@@ -28,17 +28,19 @@ class Replaced(NamedTuple):
 
 
 class Texts:
-    """The texts and names that a change replaced in one place alone."""
+    """The texts and names that a change replaced in some places alone, each with the first of them."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
 
     @cached_property
     def rows(self) -> list[Replaced]:
-        found = []
+        found: list[Replaced] = []
+        seen: set[tuple[str, str]] = set()
         for drop in self.change.analysis(Drops).drops:
             row = self._text(drop) if drop.kind == "text" else self._attribute(drop) if drop.kind == "name" else None
-            if row is not None:
+            if row is not None and (row.old, row.new) not in seen:
+                seen.add((row.old, row.new))
                 found.append(row)
         return found
 
@@ -52,12 +54,19 @@ class Texts:
             or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new))
         ):
             return None
-        if _places(self.change.before, new):
-            return None
+        if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
+            return None  # it was there before, or something else gives it a meaning now
         others = _places(self.change.after, old)
         if not others or len(others) >= len(_places(self.change.before, old)):
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    @cached_property
+    def _edited(self) -> set[tuple[str, int]]:
+        """The lines of statements in which a text was replaced."""
+        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text" and d.edit.new is not None)
+        nodes = ((d.pair.new.path, d.edit.new.node) for d in drops if d.edit.new is not None)
+        return {(path, line) for path, node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1)}
 
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""
