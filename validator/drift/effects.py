@@ -99,7 +99,7 @@ class Effects:
                 if name and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
             elif isinstance(edit.old.node, ast.If) and len(edits) <= _FEW and not edit.old.node.orelse:
-                if _is_about_ranks(edit.old.node.test):
+                if _is_about_ranks(edit.old.node.test) and _is_less_guarded(old, new, inside):
                     yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
     def _removed(
@@ -235,6 +235,17 @@ def _is_about_ranks(test: ast.expr) -> bool:
     return any(not _RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
 
 
+def _conditions(statement: Statement) -> int:
+    """Under how many conditions a statement stands."""
+    return sum(head.startswith(_BRANCHES) for head in statement.inside)
+
+
+def _is_less_guarded(old: list[Statement], new: list[Statement], texts: list[str]) -> bool:
+    """Whether some of the statements stand under fewer conditions than before: none took the place of one."""
+    before, after = (sum(_conditions(each) for each in rows if each.text in texts) for rows in (old, new))
+    return after < before
+
+
 def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
     """Decorators under which a function computed otherwise, and which it lost."""
     methods = pair.methods
@@ -268,16 +279,22 @@ def _reordered(pair: Pair, old: list[Statement], new: list[Statement], edits: li
 
 
 def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
-    """The effects before and after a statement that stands once."""
+    """The effects before and after a statement that stands once, on the ways that pass it."""
     place = [index for index, each in enumerate(rows) if each.text == text]
     if len(place) != 1:
         return set(), set()
 
     def effects(part: list[Statement]) -> set[str]:
-        calls = ((each.text, called(each.node)) for each in part)
+        calls = ((each.text, called(each.node)) for each in part if not _exclude(each, rows[place[0]]))
         return {text for text, call in calls if call is not None and last_name(call.func) in named()}
 
     return effects(rows[: place[0]]), effects(rows[place[0] + 1 :])
+
+
+def _exclude(one: Statement, other: Statement) -> bool:
+    """Whether two statements stand in the two branches of one condition."""
+    pairs = ((one.inside, other.inside), (other.inside, one.inside))
+    return any(head.startswith("if ") and f"orelse of {head}" in there for here, there in pairs for head in here)
 
 
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -291,6 +308,8 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1:
             continue
+        if any(_conditions(each) >= _conditions(statement) for each in old if each.text == statement.text):
+            continue  # a condition took the place of another
         name = last_name(call.func)
         if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
