@@ -1,0 +1,182 @@
+"""A change that leaves the meaning of code as it is: rules about changes are silent about it.
+
+Each example of the rules about distributed programs is taken as it was, and rewritten as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import pytest
+
+from tests.validator.plain_rewritings import PLAIN, plain
+from tests.validator.rewritings import REWRITINGS, examples, rewritten
+from validator.config import Config
+from validator.drift.change import Change, Side
+from validator.examples import files
+from validator.finding import Finding
+from validator.registry import load_rules
+from validator.source import SourceFile
+
+CODES = ("MP1", "MP4", "MP5", "MP6")
+ASKED = 0.995
+NAMES = (*REWRITINGS, *PLAIN)
+CHECKS = [rule for rule in load_rules() if rule.check_change is not None]
+ROOT = "/example"
+
+
+class Silence(NamedTuple):
+    """What the rules say of an example and what became of it."""
+
+    rewriting: str
+    example: str
+    findings: list[Finding]
+
+
+def compared(before: dict[str, str], after: dict[str, str]) -> list[Finding]:
+    """What the rules about changes say of files as they were and as they are."""
+    config = Config(root=ROOT)
+    sides = [
+        {path: SourceFile(path, f"{ROOT}/{path}", text.encode()) for path, text in texts.items()}
+        for texts in (before, after)
+    ]
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    for path in set(before) - changed:
+        sides[1][path] = sides[0][path]
+    change = Change(*(Side(side.values(), config) for side in sides), [f"{ROOT}/{path}" for path in changed])
+    return [finding for rule in CHECKS if rule.check_change is not None for finding in rule.check_change(change)]
+
+
+def pair(example: str, name: str) -> tuple[dict[str, str], dict[str, str]] | None:
+    """The files of an example as they are written, and rewritten; None where that is the same."""
+    parts = files(example)
+    if any(part.size or part.link or part.before or PurePosixPath(part.path).suffix != ".py" for part in parts):
+        return None
+    try:
+        before = {part.path: ast.unparse(ast.parse(part.text)) for part in parts}
+        if name in PLAIN:
+            if name == "import under another name" and len(parts) > 1:
+                return None  # another file may import it from here
+            after = {path: plain(text, name) for path, text in before.items()}
+        else:
+            text = rewritten(example, name)
+            after = {part.path: part.text for part in files(text)} if text is not None else before
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    after = {path: text.rstrip("\n") for path, text in after.items()}
+    return (before, after) if after != before else None
+
+
+def rows(names: tuple[str, ...], every: int = 1) -> Iterator[Silence]:
+    for name in names:
+        for rule, wrong, index, example in islice(examples(*CODES), 0, None, every):
+            made = pair(example, name)
+            if made is not None:
+                kind = "incorrect" if wrong else "correct"
+                yield Silence(name, f"{rule.rule.code} {kind} {index}", compared(*made))
+
+
+def _judged(found: list[Silence]) -> None:
+    silent = sum(not row.findings for row in found)
+    print(f"silent {silent}/{len(found)} ({silent / len(found):.2%})")
+    said = [f"{row.rewriting}, {row.example}: {each.code} {each.message}" for row in found for each in row.findings]
+    print("\n".join(said))
+    assert silent / len(found) >= ASKED, "\n".join(said)
+
+
+def test_changes_that_mean_the_same_are_not_reported() -> None:
+    found = list(rows(NAMES, every=8))
+    assert len(found) > 600
+    _judged(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_no_change_that_means_the_same_is_reported(name: str) -> None:
+    _judged(list(rows((name,))))
+
+
+MEANT = {
+    "an argument goes by name": (
+        """
+def f(t, ranks):
+    g(t)
+    return new_group(ranks)
+""",
+        """
+def f(t, ranks):
+    g(t)
+    return new_group(ranks=ranks)
+""",
+    ),
+    "a test in a variable": (
+        """
+def f(t, a, rank):
+    if a.group is not None or rank == 0:
+        dist.barrier()
+    return t
+""",
+        """
+def f(t, a, rank):
+    waits = a.group is not None or rank == 0
+    if waits:
+        dist.barrier()
+    return t
+""",
+    ),
+    "two branches in the other order": (
+        """
+def f(t):
+    a = g(t)
+    b = h(t)
+    if t:
+        dist.barrier()
+    else:
+        a.wait()
+    return a, b
+""",
+        """
+def f(t):
+    a = g(t)
+    b = h(t)
+    if not t:
+        a.wait()
+    else:
+        dist.barrier()
+    return a, b
+""",
+    ),
+    "a decorator under another name": (
+        """
+from functools import cached_property
+
+class A:
+    @cached_property
+    def mesh_size(self):
+        return 1
+
+    def f(self):
+        return self.mesh_size + 1
+""",
+        """
+from functools import cached_property as once
+
+class A:
+    @once
+    def mesh_size(self):
+        return 1
+
+    def f(self):
+        return self.mesh_size + 1
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), MEANT.values(), ids=MEANT)
+def test_another_way_to_say_it(before: str, after: str) -> None:
+    assert compared({"a.py": before}, {"a.py": after}) == []
