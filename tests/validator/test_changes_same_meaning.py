@@ -113,6 +113,21 @@ def f(t, ranks):
     return new_group(ranks=ranks)
 """,
     ),
+    "a part of a formula gets a name": (
+        """
+def f(t, block_size):
+    g(t)
+    total = (t // block_size) * block_size
+    return total
+""",
+        """
+def f(t, block_size):
+    g(t)
+    part = t // block_size
+    total = part * block_size
+    return total
+""",
+    ),
     "a test in a variable": (
         """
 def f(t, a, rank):
