@@ -10,7 +10,7 @@ from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drop, Drops
 from validator.drift.effects import last_name
-from validator.drift.edits import node_of
+from validator.drift.edits import header, node_of
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -44,7 +44,7 @@ class Weakened:
         if kind in ("keyword", "argument"):
             return (self._is_who(drop) or self._all_pass(drop)) and self._still_takes(drop)
         if kind == "sign":
-            return True
+            return not _is_turned(drop)
         if kind in ("operand", "guard"):
             return _is_parallel(part)
         if kind == "element":
@@ -115,6 +115,21 @@ class Weakened:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
         return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+
+
+def _is_turned(drop: Drop) -> bool:
+    """Whether a test lost its `not` and what stood behind it went to the other branch."""
+    assert drop.edit.old is not None
+    assert drop.edit.new is not None
+    old, new = drop.edit.old.node, drop.edit.new.node
+    if not isinstance(old, ast.If) or not isinstance(new, ast.If):
+        return False
+    test = old.test
+    while test is not drop.old and isinstance(test, ast.UnaryOp):  # `not not x` that is `not x`
+        test = test.operand
+    if test is not drop.old:
+        return False
+    return {header(each) for each in old.body}.isdisjoint(header(each) for each in new.body)
 
 
 def _is_text(part: ast.AST) -> bool:
