@@ -99,7 +99,7 @@ class Effects:
                 if name and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
             elif isinstance(edit.old.node, ast.If) and len(edits) <= _FEW and not edit.old.node.orelse:
-                if _is_about_ranks(edit.old.node.test) and _is_less_guarded(old, new, inside):
+                if _is_about_ranks(edit.old.node.test) and _is_less_guarded(old, new, inside, edit.old.node.test):
                     yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
     def _removed(
@@ -235,15 +235,38 @@ def _is_about_ranks(test: ast.expr) -> bool:
     return any(not _RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
 
 
-def _conditions(statement: Statement) -> int:
-    """Under how many conditions a statement stands."""
+def _depth(statement: Statement) -> int:
+    """How many branches a statement stands in."""
     return sum(head.startswith(_BRANCHES) for head in statement.inside)
 
 
-def _is_less_guarded(old: list[Statement], new: list[Statement], texts: list[str]) -> bool:
-    """Whether some of the statements stand under fewer conditions than before: none took the place of one."""
-    before, after = (sum(_conditions(each) for each in rows if each.text in texts) for rows in (old, new))
-    return after < before
+def _conditions(statement: Statement) -> frozenset[str]:
+    """What holds where a statement stands; of `if a and b` both parts."""
+    found: set[str] = set()
+    for head in statement.inside:
+        if head.startswith("if "):
+            found.update(ast.unparse(each) for each in conjuncts(ast.parse(head[3:], mode="eval").body))
+        elif head.startswith(_BRANCHES):
+            found.add(head)
+    return frozenset(found)
+
+
+def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a test all of which must hold."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for each in test.values:
+            yield from conjuncts(each)
+    else:
+        yield test
+
+
+def _is_less_guarded(old: list[Statement], new: list[Statement], texts: list[str], test: ast.expr) -> bool:
+    """Whether some of the statements stand under fewer conditions than before, and not under all of a test: none took
+    its place."""
+    before, after = (sum(_depth(each) for each in rows if each.text in texts) for rows in (old, new))
+    parts = {ast.unparse(each) for each in conjuncts(test)}
+    still = sum(parts <= _conditions(each) for each in new if each.text in texts)
+    return after < before and still < len(texts)
 
 
 def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
@@ -308,8 +331,9 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1:
             continue
-        if any(_conditions(each) >= _conditions(statement) for each in old if each.text == statement.text):
-            continue  # a condition took the place of another
+        earlier = next(each for each in old if each.text == statement.text)
+        if _depth(earlier) >= _depth(statement) or _conditions(earlier) >= _conditions(statement):
+            continue  # a condition took the place of another, or of a part of it
         name = last_name(call.func)
         if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
