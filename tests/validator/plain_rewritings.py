@@ -177,6 +177,87 @@ class _Factored(_Function):
             yield each
 
 
+class _Nested(ast.NodeTransformer):
+    """`if a and b:` becomes `if a:` and below it `if b:`, where nothing is to be done else."""
+
+    def visit_If(self, node: ast.If) -> ast.If:
+        self.generic_visit(node)
+        if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) and not node.orelse:
+            first, *rest = node.test.values
+            test = rest[0] if len(rest) == 1 else ast.BoolOp(ast.And(), rest)
+            return ast.If(first, [ast.If(test, node.body, [])], [])
+        return node
+
+
+class _Chosen(_Function):
+    """`x = a if t else b` becomes `if t: x = a`, `else: x = b`; a return likewise."""
+
+    def rewritten(self, node: Any) -> Any:
+        for each in list(ast.walk(node)):
+            for name in ("body", "orelse", "finalbody"):
+                body = getattr(each, name, None)
+                if isinstance(body, list):
+                    setattr(each, name, [self._branched(statement) for statement in body])
+        return node
+
+    @staticmethod
+    def _branched(node: ast.stmt) -> ast.stmt:
+        if not isinstance(node, ast.Assign | ast.Return) or not isinstance(node.value, ast.IfExp):
+            return node
+        ways = node.value.body, node.value.orelse
+        made = [ast.Return(w) if isinstance(node, ast.Return) else ast.Assign(node.targets, w) for w in ways]
+        return ast.If(node.value.test, [made[0]], [made[1]])
+
+
+class _Opposed(ast.NodeTransformer):
+    """`a == b` becomes `not a != b`, and so on."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        (op, *more) = node.ops
+        if more or type(op) not in _OPPOSITES:
+            return node
+        return ast.UnaryOp(ast.Not(), ast.Compare(node.left, [_OPPOSITES[type(op)]()], node.comparators))
+
+
+_OPPOSITES: dict[type, Any] = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is}
+
+
+class _Held(_Function):
+    """An argument that is a call gets a name before the statement."""
+
+    def rewritten(self, node: Any) -> Any:
+        for each in list(ast.walk(node)):
+            for name in ("body", "orelse", "finalbody"):
+                body = getattr(each, name, None)
+                if isinstance(body, list):
+                    setattr(each, name, list(self._block(body)))
+        return node
+
+    @staticmethod
+    def _block(body: list[ast.stmt]) -> Any:
+        for each in body:
+            call = each.value if isinstance(each, ast.Assign | ast.Return | ast.Expr) else None
+            if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Call):
+                name = f"given_{each.lineno}"
+                yield ast.Assign([ast.Name(name, ast.Store())], call.args[0])
+                call.args[0] = ast.Name(name, ast.Load())
+            yield each
+
+
+class _Sizes(_Function):
+    """Parameters and variables that are named after sizes and ranks get names that say less, with all uses."""
+
+    def rewritten(self, node: Any) -> Any:
+        inside = list(ast.walk(node))
+        if any(isinstance(each, ast.Lambda | ast.Global | ast.Nonlocal | ast.ClassDef) for each in inside):
+            return node
+        params = {each.arg for each in inside if isinstance(each, ast.arg)}
+        stored = {each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        named = [name for name in sorted(stored - params) if {"rank", "size", "group"} & set(name.split("_"))]
+        return _Named({name: f"{'ring' if 'rank' in name else 'local'}_{name}" for name in named}).visit(node)
+
+
 PLAIN: dict[str, Callable[[], ast.NodeTransformer]] = {
     "local names": _Locals,
     "test in a variable": _Tests,
@@ -187,6 +268,11 @@ PLAIN: dict[str, Callable[[], ast.NodeTransformer]] = {
     "functions in reverse": _Reversed,
     "test in a function": _Asked,
     "factored formula": _Factored,
+    "nested tests": _Nested,
+    "test for a choice": _Chosen,
+    "opposite comparison": _Opposed,
+    "argument in a variable": _Held,
+    "names of sizes": _Sizes,
 }
 
 
