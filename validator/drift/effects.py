@@ -19,6 +19,7 @@ from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
 from validator.drift.edits import Edit, Statement
 from validator.flow.aside import is_test
+from validator.flow.program import Unit
 from validator.models import models
 from validator.tables import load_toml
 
@@ -96,7 +97,7 @@ class Effects:
                 continue
             if isinstance(edit.old.node, ast.With | ast.AsyncWith):
                 kind, name = self._effect(edit.old)
-                if name and not any(f"{name}(" in text for text in here):
+                if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
             elif isinstance(edit.old.node, ast.If) and len(edits) <= _FEW and not edit.old.node.orelse:
                 if _is_about_ranks(edit.old.node.test) and _is_less_guarded(old, new, inside, edit.old.node.test):
@@ -275,13 +276,19 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
     if methods is None or pair.new.code.kind != "function" or not new:
         return
     names = set(_table()["contexts"])
-    left = {d.removesuffix("()").rpartition(".")[2] for d in methods[1].facts.decorators}
+    left = _decorators(pair.new)
     for decorator in methods[0].facts.decorators:
         name = decorator.removesuffix("()").rpartition(".")[2]
         inside = any(f"{name}(" in each.text for each in new)
         if name in names and name not in left and not inside:
             statement = Statement(f"@{decorator}", new[0].node, ())
             yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
+
+
+def _decorators(unit: Unit) -> frozenset[str]:
+    """The last names of the decorators of a function."""
+    decorators = unit.method.facts.decorators if unit.method is not None else ()
+    return frozenset(each.removesuffix("()").rpartition(".")[2] for each in decorators)
 
 
 def _reordered(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -294,11 +301,26 @@ def _reordered(pair: Pair, old: list[Statement], new: list[Statement], edits: li
         call = called(came[text].node)
         if call is None or last_name(call.func) not in named():
             continue
+        if _is_turned_round(_round(old, text), _round(new, text)):
+            continue
         before, after = _around(old, text), _around(new, text)
         for other in sorted(before[0] & after[1] | before[1] & after[0]):
             place = "before" if other in after[1] else "after"
             yield Lost(pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`")
             break
+
+
+def _round(rows: list[Statement], text: str) -> list[str]:
+    """The effects of the loop in which a statement stands, in their order."""
+    loops = [head for each in rows if each.text == text for head in each.inside if head.startswith(("for ", "while "))]
+    inside = [each for each in rows if loops and loops[-1] in each.inside]
+    calls = ((each.text, called(each.node)) for each in inside)
+    return [text for text, call in calls if call is not None and last_name(call.func) in named()]
+
+
+def _is_turned_round(old: list[str], new: list[str]) -> bool:
+    """Whether a loop does the same in turn and only begins elsewhere; of two effects nobody can tell."""
+    return len(old) > 2 and any(old[at:] + old[:at] == new for at in range(1, len(old)))
 
 
 def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
