@@ -242,6 +242,406 @@ class A:
         return self.mesh_size + 1
 """,
     ),
+    "two contexts in one statement": (
+        """
+import torch
+
+def f(m, x):
+    a = g(x)
+    with torch.no_grad():
+        with m.no_sync():
+            y = m(a)
+    return y
+""",
+        """
+import torch
+
+def f(m, x):
+    a = g(x)
+    with torch.no_grad(), m.no_sync():
+        y = m(a)
+    return y
+""",
+    ),
+    "two contexts in statements of their own": (
+        """
+import torch
+
+def f(m, x):
+    a = g(x)
+    with torch.no_grad(), m.no_sync():
+        y = m(a)
+    return y
+""",
+        """
+import torch
+
+def f(m, x):
+    a = g(x)
+    with torch.no_grad():
+        with m.no_sync():
+            y = m(a)
+    return y
+""",
+    ),
+    "a decorator for a context": (
+        """
+import torch
+
+def f(m, x):
+    with torch.no_grad():
+        a = g(x)
+        y = m(a)
+        return y
+""",
+        """
+import torch
+
+@torch.no_grad()
+def f(m, x):
+    a = g(x)
+    y = m(a)
+    return y
+""",
+    ),
+    "a context for a decorator": (
+        """
+import torch
+
+@torch.no_grad()
+def f(m, x):
+    a = g(x)
+    y = m(a)
+    return y
+""",
+        """
+import torch
+
+def f(m, x):
+    with torch.no_grad():
+        a = g(x)
+        y = m(a)
+        return y
+""",
+    ),
+    "a barrier goes to the caller": (
+        """
+import torch.distributed as dist
+
+def f(m, x):
+    a = g(x)
+    save(m)
+    dist.barrier()
+
+def run(m, x):
+    y = m(x)
+    f(m, y)
+    return y
+""",
+        """
+import torch.distributed as dist
+
+def f(m, x):
+    a = g(x)
+    save(m)
+
+def run(m, x):
+    y = m(x)
+    f(m, y)
+    dist.barrier()
+    return y
+""",
+    ),
+    "a barrier by a function that meets": (
+        """
+import torch.distributed as dist
+
+def meet():
+    if dist.is_initialized():
+        dist.barrier()
+
+def run(m, x):
+    y = m(x)
+    dist.barrier()
+    return y
+
+def other():
+    meet()
+""",
+        """
+import torch.distributed as dist
+
+def meet():
+    if dist.is_initialized():
+        dist.barrier()
+
+def run(m, x):
+    y = m(x)
+    meet()
+    return y
+
+def other():
+    meet()
+""",
+    ),
+    "a guard goes to the callee": (
+        """
+def save(m, path):
+    a = g(m)
+    write(a, path)
+    return a
+
+def run(m, rank):
+    y = m(1)
+    if rank == 0:
+        save(m, 'x')
+    return y
+""",
+        """
+def save(m, path, rank):
+    if rank != 0:
+        return None
+    a = g(m)
+    write(a, path)
+    return a
+
+def run(m, rank):
+    y = m(1)
+    save(m, 'x', rank)
+    return y
+""",
+    ),
+    "a guard goes to the caller": (
+        """
+def save(m, path, rank):
+    if rank != 0:
+        return None
+    a = g(m)
+    write(a, path)
+    return a
+
+def run(m, rank):
+    y = m(1)
+    save(m, 'x', rank)
+    return y
+""",
+        """
+def save(m, path):
+    a = g(m)
+    write(a, path)
+    return a
+
+def run(m, rank):
+    y = m(1)
+    if rank == 0:
+        save(m, 'x')
+    return y
+""",
+    ),
+    "factors in a property": (
+        """
+class S:
+
+    def __init__(self, dp_size, tp_size):
+        self.dp_size = dp_size
+        self.tp_size = tp_size
+
+    def n(self, b):
+        k = 1
+        j = 2
+        return b // (self.dp_size * self.tp_size)
+""",
+        """
+class S:
+
+    def __init__(self, dp_size, tp_size):
+        self.dp_size = dp_size
+        self.tp_size = tp_size
+
+    @property
+    def model_size(self):
+        return self.dp_size * self.tp_size
+
+    def n(self, b):
+        k = 1
+        j = 2
+        return b // self.model_size
+""",
+    ),
+    "a factor goes to an earlier statement": (
+        """
+def n(b, dp_size, accum):
+    per = b // dp_size
+    k = g(per)
+    j = 2
+    return per // accum * k
+""",
+        """
+def n(b, dp_size, accum):
+    per = b // dp_size // accum
+    k = g(per * accum)
+    j = 2
+    return per * k
+""",
+    ),
+    "a collective goes to a method": (
+        """
+import torch.distributed as dist
+
+class S:
+
+    def __init__(self, group):
+        self.group = group
+
+    def red(self, t):
+        k = 1
+        dist.all_reduce(t, group=self.group)
+        return t
+""",
+        """
+import torch.distributed as dist
+
+class S:
+
+    def __init__(self, group):
+        self.group = group
+
+    def _sum(self, t):
+        dist.all_reduce(t, group=self.group)
+
+    def red(self, t):
+        k = 1
+        self._sum(t)
+        return t
+""",
+    ),
+    "a group goes to a partial": (
+        """
+import torch.distributed as dist
+
+def f(t, group):
+    k = 1
+    dist.all_reduce(t, group=group)
+    dist.broadcast(t, 0, group=group)
+    return t
+""",
+        """
+import torch.distributed as dist
+from functools import partial
+
+def f(t, group):
+    k = 1
+    reduce = partial(dist.all_reduce, group=group)
+    reduce(t)
+    dist.broadcast(t, 0, group=group)
+    return t
+""",
+    ),
+    "a collective of an object that knows its group": (
+        """
+import torch.distributed as dist
+
+def f(t, s):
+    k = 1
+    dist.all_reduce(t, group=s.group)
+    return t
+""",
+        """
+import torch.distributed as dist
+
+def f(t, s):
+    k = 1
+    s.all_reduce(t)
+    return t
+""",
+    ),
+    "an assertion goes to a function": (
+        """
+def f(b, n):
+    assert b % n == 0
+    k = g(b)
+    return k // n
+""",
+        """
+def check(b, n):
+    if b % n != 0:
+        raise ValueError(b)
+
+def f(b, n):
+    check(b, n)
+    k = g(b)
+    return k // n
+""",
+    ),
+    "an exception for an assertion": (
+        """
+def f(b, n):
+    assert b % n == 0
+    k = g(b)
+    return k // n
+""",
+        """
+def f(b, n):
+    if b % n != 0:
+        raise ValueError(b)
+    k = g(b)
+    return k // n
+""",
+    ),
+    "parameters go into one": (
+        """
+def f(b, dp_size, tp_size):
+    k = g(b)
+    return k // (dp_size * tp_size)
+
+def r(b, c):
+    return f(b, c.dp_size, c.tp_size)
+""",
+        """
+def f(b, c):
+    k = g(b)
+    return k // (c.dp_size * c.tp_size)
+
+def r(b, c):
+    return f(b, c)
+""",
+    ),
+    "gradients are zeroed later": (
+        """
+def f(o, l):
+    o.zero_grad()
+    y = g(l)
+    l.backward()
+    o.step()
+    return y
+""",
+        """
+def f(o, l):
+    y = g(l)
+    o.zero_grad()
+    l.backward()
+    o.step()
+    return y
+""",
+    ),
+    "gradients are zeroed at the end of the loop": (
+        """
+def f(o, l):
+    for x in l:
+        o.zero_grad()
+        y = g(l)
+        y.backward()
+        o.step()
+""",
+        """
+def f(o, l):
+    for x in l:
+        y = g(l)
+        y.backward()
+        o.step()
+        o.zero_grad()
+""",
+    ),
 }
 
 
