@@ -9,7 +9,7 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.edits import header, node_of
+from validator.drift.edits import node_of
 from validator.drift.effects import last_name
 
 # Names of arguments by which libraries are told who takes part.
