@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,8 @@ from validator.errors import UsageError
 from validator.finding import Finding
 from validator.output import Report, render
 from validator.running import Checked, check_of
+
+_QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]")
 
 
 def report(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
@@ -74,8 +77,20 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
     changed = checked.changed
     if changed is not None:  # what a change broke is told wherever it stands
         absolute = {entry.path: entry.absolute for entry in checked.files}
-        findings = [each for each in findings if absolute.get(each.path) in changed or each.code.startswith("MP9")]
+        findings = [
+            each
+            for each in findings
+            if absolute.get(each.path) in changed or each.code.startswith("MP9") or _is_about(each, checked.gone)
+        ]
     return findings
+
+
+def _is_about(finding: Finding, names: frozenset[str]) -> bool:
+    """Whether a finding elsewhere tells of a name that the change took out of the files that it changed."""
+    if not names or finding.severity == "note":
+        return False
+    words = _QUOTED.findall(finding.message)
+    return any(name.lstrip("-").replace("-", "_") in names for name in words)
 
 
 def summarise(findings: list[Finding], checked: Checked, baselined: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Checked(argparse.Namespace):
     errors: list[str]
     now: dict[str, bytes]
     changed: frozenset[str] | None = None  # absolute paths, where the run compares two revisions
+    gone: frozenset[str] = frozenset()  # names that stood in changed files and do not any more
 
 
 def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
@@ -60,10 +61,12 @@ def _findings(
     if known is not None:
         store.save()
         return Checked(
-            findings=known.findings, files=entries, suppressed=known.suppressed, errors=[], changed=changed, now=now
-        )
+            findings=known.findings, files=entries, suppressed=known.suppressed, errors=[], changed=changed, now=now,
+            gone=compared.names_gone if compared is not None else frozenset(),
+        )  # fmt: skip
     checked = analyse(entries, digests, settings, whole, store, compared, now)
     checked.changed = changed
+    checked.gone = compared.names_gone if compared is not None else frozenset()
     if not checked.errors:
         store.remember(key, cache.Run(checked.findings, checked.suppressed))
     store.save()

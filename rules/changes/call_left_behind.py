@@ -3,9 +3,11 @@
 What it does
     Compares the parameters of functions, methods and constructors before and after a change, and binds every call of
     them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that now
-    fall into `**kwargs`, and arguments by position that now go to another parameter. Follows Ray handles and
-    dispatchers that are given the method's name as a text. Where several definitions may be reached, the call must fit
-    none of them any more, or those that take it must stand in for the one that does not.
+    fall into `**kwargs`, and arguments by position that now go to another parameter; and calls that stand as they were
+    where the change gave the function other parameters or results and wrote the same call otherwise elsewhere. Follows
+    Ray handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several
+    definitions may be reached, the call must fit none of them any more, or those that take it must stand in for the
+    one that does not.
 
 Why is this bad
     TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.
@@ -31,7 +33,8 @@ RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", fix="uns
 
 
 def check_change(change: Change) -> Iterator[Finding]:
-    for broken in change.analysis(Signatures).broken:
+    signatures = change.analysis(Signatures)
+    for broken in (*signatures.broken, *signatures.unadapted):
         yield _report(broken)
 
 
@@ -39,11 +42,13 @@ def _report(broken: Broken) -> Finding:
     site, new = broken.site, broken.new
     shown = f"{new.cls.name}.{new.name}" if not isinstance(new, ClassDef) and new.cls is not None else new.name
     text = f"`{shown}` {broken.text}" if broken.kind == "refused" else f"the call of `{shown}` {broken.text}"
+    if broken.kind == "adapted":
+        text = f"`{shown}` {broken.text} here, while the change wrote the same call otherwise elsewhere"
     now = written(new.name, constructor(new) or ()) if isinstance(new, ClassDef) else signature(new)
     return RULE.finding(
         site.unit.path,
         site.call.at,
-        f"{text}; before the change the call fitted",
+        text if broken.kind == "adapted" else f"{text}; before the change the call fitted",
         help=f"it is `{now}` now",
         related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
         context=f"{site.unit.qualname}:{shown}:{'>'.join(broken.renamed or ())}",
@@ -129,6 +134,38 @@ def finish_all(group):
 """.replace('name="save"', 'name="save_now"')
     .replace("def save(", "def save_now(")
     .replace("metric_value=1.0)", "metric_value=1.0)  # error: MP902"),
+    """# file: rl/__init__.py
+# before: rl/sizes.py
+def model_of(checkpoint):
+    return SIZES[checkpoint["wte"].shape[1]]
+
+
+SIZES = {4096: "7B"}
+# file: rl/sizes.py
+def model_of(width):
+    return SIZES[width]
+
+
+SIZES = {4096: "7B"}
+# before: rl/generate.py
+from rl.sizes import model_of
+
+
+def main(checkpoint):
+    return model_of(checkpoint)
+# file: rl/generate.py
+from rl.sizes import model_of
+
+
+def main(checkpoint):
+    return model_of(checkpoint["wte"].shape[1])
+# file: rl/evaluate.py
+from rl.sizes import model_of
+
+
+def main(checkpoint):
+    return model_of(checkpoint)  # error: MP902
+""",
 )
 CORRECT = (
     """# file: rl/__init__.py

@@ -16,6 +16,7 @@ from validator.drift.change import Side
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.ir.model import Value
 
 _WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
 _MAKERS = frozenset({"dataclass", "dataclasses.dataclass"})
@@ -76,6 +77,8 @@ def _called(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
         value = values[user]
         if value.op == "attr" and value.data in _WRAPPERS:
             yield from _called(side, unit, user, name)
+        elif _is_partial(unit, value, number):
+            yield from _of_partial(side, unit, number, user, name)
         elif value.op == "call" and value.args[0] == number:
             if values[number].op == "attr" and values[number].data == "options":
                 yield from _wrapped(side, unit, user, name)
@@ -85,6 +88,29 @@ def _called(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
             if reached:
                 bound = not _is_of_class(side, unit, root)
                 yield Site(unit, user, call_of(unit, user), reached, "call", sure, bound)
+
+
+def _is_partial(unit: Unit, value: Value, number: int) -> bool:
+    """Whether a call is `partial(f, …)` of a function."""
+    if value.op != "call" or value.args[1:2] != (number,):
+        return False
+    callee = unit.code.values[value.args[0]]
+    return callee.op in ("name", "attr") and callee.data == "partial"
+
+
+def _of_partial(side: Side, unit: Unit, number: int, made: int, name: str) -> Iterator[Site]:
+    """The calls of a partial in the unit that makes it, with what the partial passes."""
+    reached, sure = _reached(side, unit, _root(unit, number), name)
+    given = call_of(unit, made)
+    for user in unit.users.get(made, ()):
+        value = unit.code.values[user]
+        if reached and value.op == "call" and value.args[0] == made:
+            call = call_of(unit, user)
+            fresh = {argument.keyword for argument in call.args} - {None}
+            kept = [argument for argument in given.args[1:] if argument.keyword not in fresh]
+            positional = [a for a in (*kept, *call.args) if a.keyword in (None, "*")]
+            keywords = [a for a in (*kept, *call.args) if a.keyword not in (None, "*")]
+            yield Site(unit, user, call._replace(args=(*positional, *keywords)), reached, "call", sure)
 
 
 def _is_of_class(side: Side, unit: Unit, number: int) -> bool:

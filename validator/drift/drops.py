@@ -175,6 +175,9 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         return "index", old
     if isinstance(old, ast.Name | ast.Attribute) and isinstance(new, ast.Name | ast.Attribute):
         return "name", old
+    named = ast.Name | ast.Attribute | ast.Call
+    if isinstance(old, named) and isinstance(new, named) and type(old) is not type(new):
+        return "name", old
     if isinstance(old, ast.Constant) and isinstance(new, ast.Constant) and type(old.value) is type(new.value):
         return "number" if isinstance(old.value, int | float) else "text", old
     return None

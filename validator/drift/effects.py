@@ -113,6 +113,9 @@ class Effects:
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
                 continue
+            if (condition := _deeper(old, new, text)) and last_name(call.func) in named():
+                yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
+                continue
             if _is_turned_round(_round(old, text), _round(new, text)):
                 continue
             before, after = _around(old, text), _around(new, text)
@@ -350,6 +353,15 @@ def _decorators(unit: Unit) -> frozenset[str]:
     """The last names of the decorators of a function."""
     decorators = unit.method.facts.decorators if unit.method is not None else ()
     return frozenset(each.removesuffix("()").rpartition(".")[2] for each in decorators)
+
+
+def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
+    """The condition under which a statement stands now and stood under none of its kind before."""
+    before, after = ([each for each in rows if each.text == text] for rows in (old, new))
+    if len(before) != 1 or len(after) != 1 or after[0].inside[: len(before[0].inside)] != before[0].inside:
+        return ""
+    added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(_BRANCHES)]
+    return added[-1] if added else ""
 
 
 def _round(rows: list[Statement], text: str) -> list[str]:

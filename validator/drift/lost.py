@@ -136,7 +136,9 @@ class Names:
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places of files of settings and scripts that set what no code knows any more."""
-        if not any(row.kind in ("field", "option") for row in rows) or not is_telling(name):
+        if not any(row.kind in ("field", "option") for row in rows) and not self._was_asked(name):
+            return []
+        if not is_telling(name):
             return []
         if self.renamed(rows[0]) is None:
             return []  # a library that the program hands its options to may know it
@@ -227,6 +229,10 @@ class Names:
             return False
         classes = self.after.classes_of(row.unit, row.number)
         return bool(classes) and all(each in cls.relatives for each in classes)
+
+    def _was_asked(self, name: str) -> bool:
+        """Whether code that is no test asked for a name before."""
+        return any(row.role == "asks" and not is_test(row.path) for row in self.before.occurrences(name))
 
     def renamed(self, old: Occurrence) -> Occurrence | None:
         """What the definition is called now: the one new definition at its place between the same neighbours."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from validator import config, discovery, git
@@ -10,6 +11,7 @@ from validator.errors import UsageError
 from validator.languages import has_suffix
 from validator.reading import regular
 
+_WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]{2,}")
 _MEASURED = ("changed_since", "staged", "against")
 
 
@@ -33,6 +35,17 @@ class Older(NamedTuple):
         count = len(self.files)
         what = f"{self.what}, " if self.what else ""
         return f"{what}compared with {self.name}: {count} file{'' if count == 1 else 's'} changed"
+
+    @property
+    def names_gone(self) -> frozenset[str]:
+        """The names in the changed files that none of these files has any more."""
+        before: set[bytes] = set()
+        after: set[bytes] = set()
+        for path, data in self.files.items():
+            before.update(_WORD.findall((data or b"").replace(b"-", b"_")))
+            now = self.now.get(path) or _content(path) or b""
+            after.update(_WORD.findall(now.replace(b"-", b"_")))
+        return frozenset(word.decode("ascii") for word in before - after)
 
 
 def is_asked(options: object) -> bool:

@@ -10,13 +10,14 @@ from validator.drift.calls import Site, constructor, misfit, params_of, sites
 from validator.drift.change import Change
 from validator.facts.model import Param
 from validator.flow.aside import is_test
+from validator.flow.program import Unit
 
 
 class Broken(NamedTuple):
     """A call that a change broke: the definition as it was and as it is, and what is wrong.
 
     `kind`: `refused`, `swallowed` (a keyword goes to `**kwargs` now), `shifted` (an argument by position goes to
-    another parameter now).
+    another parameter now), `adapted` (the change wrote the same call otherwise elsewhere).
     """
 
     site: Site
@@ -85,6 +86,48 @@ class Signatures:
         kind, text = _otherwise(site, earlier, later)
         return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
 
+    # -- calls that were adapted ---------------------------------------------------------------------------
+
+    @cached_property
+    def unadapted(self) -> list[Broken]:
+        """Calls of a changed function that stand as they were, while the change wrote the same call otherwise."""
+        broken = {(b.site.unit.path, b.site.call.at) for b in self.broken}
+        found = []
+        for old, new in self._redefined:
+            places = [site for site in sites(self.after, new.name) if site.reached == (new,) and site.how == "call"]
+            adapted = {text for site in places for text in self._earlier(site)}
+            for site in places:
+                key = (site.unit.path, site.call.at)
+                if site.text in adapted and key not in broken and site.call.args and site.is_in(self.before):
+                    found.append(Broken(site, old, new, "adapted", "is called as before"))
+        return found
+
+    @cached_property
+    def _redefined(self) -> list[tuple[Method, Method]]:
+        """The functions whose parameters or results changed."""
+        found = []
+        for pair in self.change.pairs:
+            methods = pair.methods
+            if pair.new.code.kind == "function" and methods is not None:
+                old, new = methods
+                said = (
+                    old.facts.params != new.facts.params,
+                    old.facts.returns_annotation != new.facts.returns_annotation,
+                )
+                given = [tuple(r.value for r in m.facts.returns) for m in methods]
+                if any(said) or given[0] != given[1]:
+                    found.append(methods)
+        return found
+
+    def _earlier(self, site: Site) -> set[str]:
+        """The texts of the calls of a function that its unit made before and makes no longer, if this one is new."""
+        module = next((m for m in self.before.project.modules.values() if m.path == site.unit.path), None)
+        unit = self.before.units(module).get(site.unit.code.key) if module is not None else None
+        if unit is None or site.is_in(self.before):
+            return set()
+        name = site.reached[0].name
+        return {text for text in _calls(unit, name) if text not in set(_calls(site.unit, name))}
+
     def _is_meant(self, site: Site, new: Method | ClassDef) -> bool:
         """Whether the call is meant for this definition: none other takes it, or those that do stand in for it."""
         if site.sure and len(site.reached) == 1:
@@ -100,6 +143,13 @@ class Signatures:
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
         return 2 * len(alike) >= len(taking)
+
+
+def _calls(unit: Unit, name: str) -> list[str]:
+    """The texts of the calls of a name in a unit."""
+    values = unit.code.values
+    calls = [v for v in values if v.op == "call" and values[v.args[0]].op in ("name", "attr", "import")]
+    return [unit.text(v.at) for v in calls if unit.known_as(v.args[0]) == name or values[v.args[0]].data == name]
 
 
 def _named(target: Method | ClassDef) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 
 _TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces
+_SEVERAL = 2  # edits that replace one word by the same other one
+_SHORT = 3
 
 
 class Replaced(NamedTuple):
@@ -48,18 +51,41 @@ class Texts:
         assert isinstance(drop.old, ast.Constant)
         assert isinstance(drop.new, ast.Constant)
         old, new = drop.old.value, drop.new.value
-        if (
-            not isinstance(old, str)
-            or not isinstance(new, str)
-            or not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new))
-        ):
+        if not isinstance(old, str) or not isinstance(new, str):
             return None
-        if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
-            return None  # it was there before, or something else gives it a meaning now
-        others = _places(self.change.after, old)
-        if not others or len(others) >= len(_places(self.change.before, old)):
+        told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
+        others = self._found(old, new) if told else self._spelled(old, new)
+        if not others:
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _found(self, old: str, new: str) -> list[tuple[str, int]]:
+        """Where the old text still stands, if the new one has no meaning but by these edits."""
+        if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
+            return []
+        others = _places(self.change.after, old)
+        return others if len(others) < len(_places(self.change.before, old)) else []
+
+    def _spelled(self, old: str, new: str) -> list[tuple[str, int]]:
+        """Where a single word still stands by itself, if the change replaced it in several places and the new one was
+        nowhere before: a value was given another name."""
+        if self._pairs[old, new] < _SEVERAL or not (old.isidentifier() and new.isidentifier()) or len(old) < _SHORT:
+            return []
+        if any(row.role in ("spells", "asks", "defines") for row in self.change.before.occurrences(new)):
+            return []
+        rows = (row for row in self.change.after.occurrences(old) if not is_test(row.path) and not is_foreign(row.path))
+        return [(row.path, row.at[0]) for row in rows if row.role == "spells" or row.kind == "key"]
+
+    @cached_property
+    def _pairs(self) -> Counter[tuple[object, object]]:
+        """How often the change replaced a text by another one."""
+        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text")
+        pairs = (
+            (d.old.value, d.new.value)
+            for d in drops
+            if isinstance(d.old, ast.Constant) and isinstance(d.new, ast.Constant)
+        )
+        return Counter(pairs)
 
     @cached_property
     def _edited(self) -> set[tuple[str, int]]:

@@ -108,11 +108,12 @@ class Weakened:
     def _is_alone(self, drop: Drop) -> bool:
         """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
         part, drops = drop.part, self.change.analysis(Drops)
-        if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name):
+        if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name | ast.Attribute):
             return False
         edits = next(edits for pair, _, _, edits in drops.edited if pair is drop.pair)
         same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
-        return len(edits) == 1 and len(same) == 1 and _is_read(drop.pair, part.value.id)
+        first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
+        return len(edits) == 1 and len(same) == 1 and _is_read(drop.pair, first)
 
     def _all_pass(self, drop: Drop) -> bool:
         """Whether every other call by that name, of which there are several, passes the keyword."""
