@@ -183,7 +183,7 @@ def _is_wrapped(unit: Unit, number: int, name: str) -> bool:
 
 def misfit(side: Side, target: Method | ClassDef, site: Site) -> str | None:
     """Why a call cannot be bound to what it reaches; an empty text where it can, None where that is not known."""
-    params = params_of(target, site)
+    params = None if isinstance(target, Method) and side.is_property(target) else params_of(target, site)
     if params is None:
         return None
     found = misfit_of(params, site.call, partial=site.how == "text")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef, Method, Module
 from validator.drift.occurrences import Occurrence, in_file, in_unit
+from validator.facts.model import PROPERTY_DECORATORS
 from validator.flow.callers import Mention
 from validator.flow.program import Flow, Unit
 from validator.project import Project
@@ -87,6 +88,12 @@ class Side:
         owner = unit.text(unit.code.values[number].at).rpartition(".")[0]
         found = self.project.types.of(unit.scope, owner) if _PATH.fullmatch(owner) else ()
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
+
+    def is_property(self, method: Method) -> bool:
+        """Whether a method is asked for without a call, under whatever names its file imports decorators."""
+        if method.facts.is_property:
+            return True
+        return any(self.project.dotted(method, name) in PROPERTY_DECORATORS for name in method.facts.decorators)
 
     @cached_property
     def methods(self) -> dict[str, list[Method]]:

@@ -204,6 +204,8 @@ def _of_chain(old: ast.BinOp, new: ast.expr) -> tuple[str, ast.AST] | None:
 
 
 def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
+    if len(old.args) + len(old.keywords) <= len(new.args) + len(new.keywords):
+        return None  # what was passed by position is passed by name now, or the other way round
     keywords = [k for k in old.keywords if not any(_same(k, other) for other in new.keywords)]
     arguments = _missing(old.args, new.args)
     if len(keywords) == 1 and not arguments and len(new.keywords) == len(old.keywords) - 1:

@@ -95,22 +95,36 @@ def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:
 
 
 def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
-    """Of a stretch that was replaced: which statement became which."""
-    taken: set[int] = set()
-    alone = len(old) == len(new) == 1
-    for each in old:
-        best, place = 0.0 if alone else _LIKE, -1
-        for index, other in enumerate(new):
-            if index not in taken and type(other.node) is type(each.node) and (like := _like(each, other)) > best:
-                best, place = like, index
-        if place >= 0:
-            taken.add(place)
-            yield Edit(each, new[place])
-        else:
-            yield Edit(each, None)
+    """Of a stretch that was replaced: which statement became which; one that gives a name its value is the one that
+    did so before."""
+    partners: dict[int, int] = {}
+    least = 0.0 if len(old) == len(new) == 1 else _LIKE
+    for targets in (True, False):
+        for place, each in enumerate(old):
+            if place in partners:
+                continue
+            best, found = least, -1
+            for index, other in enumerate(new):
+                if index in partners.values() or type(other.node) is not type(each.node):
+                    continue
+                if targets and not _is_same_target(each.node, other.node):
+                    continue
+                if (like := _like(each, other)) > best:
+                    best, found = like, index
+            if found >= 0:
+                partners[place] = found
+    for place, each in enumerate(old):
+        yield Edit(each, new[partners[place]] if place in partners else None)
     for index, other in enumerate(new):
-        if index not in taken:
+        if index not in partners.values():
             yield Edit(None, other)
+
+
+def _is_same_target(one: ast.stmt, other: ast.stmt) -> bool:
+    """Whether two assignments give their values to the same names."""
+    if not isinstance(one, ast.Assign) or not isinstance(other, ast.Assign):
+        return False
+    return [ast.dump(each) for each in one.targets] == [ast.dump(each) for each in other.targets]
 
 
 def _like(one: Statement, other: Statement) -> float:

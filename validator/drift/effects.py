@@ -98,9 +98,9 @@ class Effects:
                 continue
             if isinstance(edit.old.node, ast.With | ast.AsyncWith):
                 kind, name = self._effect(edit.old)
-                if name and not any(f"{name}(" in text for text in here):
+                if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
-            elif len(edits) <= _FEW and _is_guard(edit.old.node):
+            elif len(edits) <= _FEW and _is_guard(edit.old.node, old, new, inside):
                 yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
     def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -112,6 +112,8 @@ class Effects:
         for text in sorted(gone & set(came)):
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
+                continue
+            if _is_turned_round(_round(old, text), _round(new, text)):
                 continue
             before, after = _around(old, text), _around(new, text)
             for other in sorted(before[0] & after[1] | before[1] & after[0]):
@@ -282,9 +284,11 @@ def _is_about_sizes(test: ast.expr) -> bool:
 _RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
 
 
-def _is_guard(node: ast.stmt) -> bool:
-    """Whether a statement lets only some processes in."""
-    return isinstance(node, ast.If) and not node.orelse and _is_about_ranks(node.test)
+def _is_guard(node: ast.stmt, old: list[Statement], new: list[Statement], inside: list[str]) -> bool:
+    """Whether a statement let only some processes in to what stands in it, which now all of them reach."""
+    if not isinstance(node, ast.If) or node.orelse or not _is_about_ranks(node.test):
+        return False
+    return _is_less_guarded(old, new, inside, node.test)
 
 
 def _is_about_ranks(test: ast.expr) -> bool:
@@ -293,13 +297,47 @@ def _is_about_ranks(test: ast.expr) -> bool:
     return any(not _RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
 
 
+def _depth(statement: Statement) -> int:
+    """How many branches a statement stands in."""
+    return sum(head.startswith(_BRANCHES) for head in statement.inside)
+
+
+def _conditions(statement: Statement) -> frozenset[str]:
+    """What holds where a statement stands; of `if a and b` both parts."""
+    found: set[str] = set()
+    for head in statement.inside:
+        if head.startswith("if "):
+            found.update(ast.unparse(each) for each in conjuncts(ast.parse(head[3:], mode="eval").body))
+        elif head.startswith(_BRANCHES):
+            found.add(head)
+    return frozenset(found)
+
+
+def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a test all of which must hold."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for each in test.values:
+            yield from conjuncts(each)
+    else:
+        yield test
+
+
+def _is_less_guarded(old: list[Statement], new: list[Statement], texts: list[str], test: ast.expr) -> bool:
+    """Whether some of the statements stand under fewer conditions than before, and not under all of a test: none took
+    its place."""
+    before, after = (sum(_depth(each) for each in rows if each.text in texts) for rows in (old, new))
+    parts = {ast.unparse(each) for each in conjuncts(test)}
+    still = sum(parts <= _conditions(each) for each in new if each.text in texts)
+    return after < before and still < len(texts)
+
+
 def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
     """Decorators under which a function computed otherwise, and which it lost."""
     methods = pair.methods
     if methods is None or pair.new.code.kind != "function" or not new:
         return
     names = set(_table()["contexts"])
-    left = {d.removesuffix("()").rpartition(".")[2] for d in methods[1].facts.decorators}
+    left = _decorators(pair.new)
     for decorator in methods[0].facts.decorators:
         name = decorator.removesuffix("()").rpartition(".")[2]
         inside = any(f"{name}(" in each.text for each in new)
@@ -308,17 +346,42 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
             yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
 
 
+def _decorators(unit: Unit) -> frozenset[str]:
+    """The last names of the decorators of a function."""
+    decorators = unit.method.facts.decorators if unit.method is not None else ()
+    return frozenset(each.removesuffix("()").rpartition(".")[2] for each in decorators)
+
+
+def _round(rows: list[Statement], text: str) -> list[str]:
+    """The effects of the loop in which a statement stands, in their order."""
+    loops = [head for each in rows if each.text == text for head in each.inside if head.startswith(("for ", "while "))]
+    inside = [each for each in rows if loops and loops[-1] in each.inside]
+    calls = ((each.text, called(each.node)) for each in inside)
+    return [text for text, call in calls if call is not None and last_name(call.func) in named()]
+
+
+def _is_turned_round(old: list[str], new: list[str]) -> bool:
+    """Whether a loop does the same in turn and only begins elsewhere; of two effects nobody can tell."""
+    return len(old) > 2 and any(old[at:] + old[:at] == new for at in range(1, len(old)))
+
+
 def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
-    """The effects before and after a statement that stands once."""
+    """The effects before and after a statement that stands once, on the ways that pass it."""
     place = [index for index, each in enumerate(rows) if each.text == text]
     if len(place) != 1:
         return set(), set()
 
     def effects(part: list[Statement]) -> set[str]:
-        calls = ((each.text, called(each.node)) for each in part)
+        calls = ((each.text, called(each.node)) for each in part if not _exclude(each, rows[place[0]]))
         return {text for text, call in calls if call is not None and last_name(call.func) in named()}
 
     return effects(rows[: place[0]]), effects(rows[place[0] + 1 :])
+
+
+def _exclude(one: Statement, other: Statement) -> bool:
+    """Whether two statements stand in the two branches of one condition."""
+    pairs = ((one.inside, other.inside), (other.inside, one.inside))
+    return any(head.startswith("if ") and f"orelse of {head}" in there for here, there in pairs for head in here)
 
 
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -338,6 +401,9 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1:
             continue
+        earlier = next(each for each in old if each.text == statement.text)
+        if _depth(earlier) >= _depth(statement) or _conditions(earlier) >= _conditions(statement):
+            continue  # a condition took the place of another, or of a part of it
         name = last_name(call.func)
         if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])

@@ -86,7 +86,7 @@ class Results:
         return list(found.values())
 
     def _of_pair(self, pair: Pair, old: Method, new: Method) -> Iterator[Reckoned]:
-        if old.facts.is_property != new.facts.is_property:
+        if self.change.before.is_property(old) != self.after.is_property(new):
             yield from self._kind(old, new)
             return
         if old.facts.is_async != new.facts.is_async and not new.facts.is_generator:
@@ -131,9 +131,9 @@ class Results:
                 continue
             users = [unit.code.values[user] for user in unit.users.get(row.number, ())]
             called = any(user.op == "call" and user.args[0] == row.number for user in users)
-            if new.facts.is_property and called:
+            if self.after.is_property(new) and called:
                 yield Reckoned(unit, row.at, old, new, "calls what is a property now", bool(classes))
-            elif old.facts.is_property and not called:
+            elif not self.after.is_property(new) and not called:
                 yield Reckoned(unit, row.at, old, new, "takes a method for the value that it gives", bool(classes))
 
     def _coroutine(self, old: Method, new: Method) -> Iterator[Reckoned]:

@@ -18,6 +18,7 @@ from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 
 _SAME = 0.6  # of the statements that must be as they were: else the function was written anew
+_FILLING = frozenset({"append", "extend", "insert", "add", "appendleft"})
 _WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals"})
 
 
@@ -56,7 +57,7 @@ class Unused:
         gone = _read(old) - _read(new)
         if not gone or _read(new) & _WHOLE:
             return
-        params = {arg.arg: arg for arg in _parameters(new)}
+        params = {arg.arg: arg for arg in _parameters(new)[pair.new.has_receiver :]}
         stored = {n.id: n for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         rows = [name for name in sorted(gone) if name in params or name in stored]
         if not rows:
@@ -67,7 +68,7 @@ class Unused:
         changed = edits(before, after)
         for name in rows:
             last = _last_reader(changed, name)
-            if last is None or name.startswith("_"):
+            if last is None or name.startswith("_") or name not in params and _is_only_filled(old, name):
                 continue
             node = params.get(name) or stored[name]
             kind = "parameter" if name in params else "variable"
@@ -79,6 +80,15 @@ def _last_reader(changed: list[Edit], name: str) -> Statement | None:
     """The last statement that read a name and that the change took away or changed."""
     found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
     return found[-1] if found else None
+
+
+def _is_only_filled(node: ast.AST, name: str) -> bool:
+    """Whether all that is ever done with a variable is to put values into it."""
+    reads = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+    calls = (n.value for n in ast.walk(node) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call))
+    called = [call.func for call in calls]
+    owners = [f.value for f in called if isinstance(f, ast.Attribute) and f.attr in _FILLING]
+    return reads == sum(isinstance(owner, ast.Name) and owner.id == name for owner in owners)
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:

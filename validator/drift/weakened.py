@@ -9,7 +9,7 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.edits import node_of
+from validator.drift.edits import header, node_of
 from validator.drift.effects import last_name
 
 # Names of arguments by which libraries are told who takes part.
@@ -46,7 +46,7 @@ class Weakened:
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
             return told and self._still_takes(drop)
         if kind in ("operand", "guard"):
-            return _is_parallel(part)
+            return _is_parallel(part) and not self._is_asked(drop)
         if kind == "element":
             if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
                 return False
@@ -57,10 +57,30 @@ class Weakened:
             return isinstance(part, ast.Call) and last_name(part.func) in _WRAPPING
         return kind == "name" and _other_axes(drop) and not self._is_renamed(drop)
 
+    def _is_asked(self, drop: Drop) -> bool:
+        """Whether the change asks for a condition by a statement of its own."""
+        test = ast.dump(drop.part)
+        for each, _, _, edits in self.change.analysis(Drops).edited:
+            added = [edit.new.node for edit in edits if edit.old is None and edit.new] if each is drop.pair else []
+            tests = [node.test for node in added if isinstance(node, ast.If | ast.While)]
+            if any(ast.dump(node) == test for test_now in tests for node in ast.walk(test_now)):
+                return True
+        return False
+
     def _is_renamed(self, drop: Drop) -> bool:
-        """Whether the statement gives its value to another name too: then it is another statement."""
+        """Whether the other name is new and stands in all places where the old one stood, or the statement gives its
+        value to another name too: then it is another statement."""
         drops = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
-        return any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops)
+        if any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops):
+            return True
+        if isinstance(drop.old, ast.Name) and isinstance(drop.new, ast.Name):
+            old, new = (node_of(unit) for unit in drop.pair)
+            made = drop.old.id in _bound(old) and drop.new.id in _bound(new)
+            return made and drop.old.id not in _named(new) and drop.new.id not in _named(old)
+        before, after = last_name(drop.old), last_name(drop.new)
+        earlier, later = (_roles(side, before) for side in (self.change.before, self.change.after))
+        fresh, made_now = (_roles(side, after) for side in (self.change.before, self.change.after))
+        return "defines" in earlier and not later and not fresh and "defines" in made_now
 
     def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
         """Whether the change gives a variable its value by a statement of its own."""
@@ -134,6 +154,24 @@ class Weakened:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
         return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+
+
+def _named(node: ast.AST | None) -> set[str]:
+    """The names that stand in a function."""
+    nodes = list(ast.walk(node)) if node is not None else []
+    return {n.id for n in nodes if isinstance(n, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def _bound(node: ast.AST | None) -> set[str]:
+    """The variables and parameters of a function."""
+    nodes = list(ast.walk(node)) if node is not None else []
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def _roles(side: Side, name: str) -> set[str]:
+    """As what a name stands in the program; a text that is the same word is none."""
+    return {row.role for row in side.occurrences(name)} - {"spells"}
 
 
 def _is_text(part: ast.AST) -> bool:
