@@ -46,12 +46,28 @@ def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
     return RULE.finding(
         place.path,
         name_span(place),
-        f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for{new}",
-        help=f"ask for `{lost.renamed}`" if lost.renamed else "ask for what takes its place, or define it again",
+        _text(lost, place) + new,
+        help=_help(change, lost, place),
         related=related,
         fix=_setting_fix(change, lost, place) if place.unit is None and lost.renamed else None,
         context=f"{place.unit.qualname if place.unit else ''}:{lost.name}>{lost.renamed}",
     )
+
+
+def _text(lost: Lost, place: Occurrence) -> str:
+    if place.kind == "import":
+        return f"the module that `{lost.name}` is imported from does not have it since the change"
+    return f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for"
+
+
+def _help(change: Change, lost: Lost, place: Occurrence) -> str:
+    if lost.renamed:
+        return f"ask for `{lost.renamed}`"
+    if place.kind == "import":
+        there = [each for each in change.after.methods.get(lost.name, ()) if each.qualname == lost.name]
+        if len(there) == 1:
+            return f"import it from `{there[0].module.name}`"
+    return "ask for what takes its place, or define it again"
 
 
 def _setting_fix(change: Change, lost: Lost, place: Occurrence) -> Fix | None:

@@ -43,7 +43,7 @@ def git(folder: Path, *arguments: str) -> str:
 def write(folder: Path, **files: str) -> None:
     """Write Python files; `rl__engine` is `rl/engine.py`."""
     for name, text in files.items():
-        path = folder / (name.replace("__", "/") + ".py")
+        path = folder / (name.replace("__", "/", 1) + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
@@ -211,6 +211,31 @@ def test_a_renamed_file_takes_its_names_along(repository: Path, capsys: pytest.C
     git(repository, "add", ".")
     assert found(capsys, "--changed-since", "HEAD") == LEFT_BEHIND
     assert found(capsys, "--staged") == LEFT_BEHIND
+
+
+def test_a_function_that_moved_is_told_once_at_each_import(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(
+        repository,
+        rl____init__="",
+        rl__cp="def gather(rows):\n    return rows\n",
+        rl__loss="from rl.cp import gather\n\n\ndef loss(rows):\n    return gather(rows)\n",
+        rl__late="def late(rows):\n    from rl.cp import gather\n\n    return gather(rows)\n",
+    )
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    for name in ("cp", "loss"):
+        (repository / "rl" / f"{name}.py").unlink()
+    write(
+        repository,
+        rl__cp="",
+        rl__parallel="def gather(rows):\n    return rows\n",
+        rl__losses="from rl.parallel import gather\n\n\ndef loss(rows):\n    return gather(rows)\n",
+    )
+    git(repository, "add", ".")
+    assert found(capsys, "--staged", "--select", "MP9") == [("rl/late.py", 2, "MP901")]
+    assert "import it from `rl.parallel`" in run(capsys, "--staged", "--select", "MP9")[1]
 
 
 def test_a_removed_file_leaves_its_callers(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,16 +151,19 @@ class Names:
     @cached_property
     def imports(self) -> list[Lost]:
         """Names that modules no longer have, while other modules import them."""
-        found = []
+        gone: dict[str, str] = {}  # by name the module that had it
         for old, new in self.change.modules:
-            if old is None:
-                continue
-            kept = new.facts.names if new is not None else {}
-            for name in sorted(set(old.facts.names) - set(kept)):
-                stale = list(self._importing(name))
-                if stale:
-                    was = Occurrence(name, "defines", "variable", None, -1, old.path, (1, 1, 1, 1))
-                    found.append(Lost(name, "variable", was, "", None, tuple(stale)))
+            if old is not None:
+                kept = new.facts.names if new is not None else {}
+                for name in set(old.facts.names) - set(kept):
+                    if name not in gone or name in old.functions or name in old.classes:
+                        gone[name] = old.path
+        found = []
+        for name, path in sorted(gone.items()):
+            stale = list(self._importing(name))
+            if stale:
+                was = Occurrence(name, "defines", "variable", None, -1, path, (1, 1, 1, 1))
+                found.append(Lost(name, "variable", was, "", None, tuple(stale)))
         return found
 
     def _importing(self, name: str) -> Iterator[Occurrence]:
