@@ -248,7 +248,7 @@ class Names:
         fresh = [name for name, rows in here.items() if name not in gone and _has(rows, old.kind)]
         words = set(old.name.split("_"))
         near = [name for name in fresh if words & set(name.split("_")) or _are_like(name, old.name)]
-        chosen = near if len(near) == 1 else fresh if is_telling(old.name) else []
+        chosen = near
         if len(chosen) != 1:
             return None
         return next(row for row in here[chosen[0]] if row.role == "defines" and row.kind == old.kind)
