@@ -1,0 +1,148 @@
+"""What the rules about changes say of real history: the last commits of a project, each against its parent.
+
+    python tests/benchmarks/change_history.py CLONE [--commits 200] [--draw 60] [--out FILE]
+
+CLONE is a git repository (a bare one will do). Commits with changes of Python files are taken along the first parents,
+merges and those of more than 150 files left out. Every finding is written as a line of JSON; `--draw` prints some of
+them, drawn at random by a fixed seed, to be judged by reading. Only the family `changes` is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from validator.config import Config
+from validator.drift import Change, Side
+from validator.finding import Finding
+from validator.languages import has_suffix
+from validator.registry import load_rules
+from validator.source import SourceFile
+
+MOST = 150  # files of a commit
+
+
+class History:
+    """The files of the commits of a clone; contents are read once for each blob."""
+
+    def __init__(self, clone: Path, folder: Path) -> None:
+        self.git = ["git", "-C", str(clone)]
+        self.folder = folder
+        self.sources: dict[tuple[str, str], SourceFile | None] = {}
+        self.there: set[str] = set()
+
+    def run(self, *arguments: str) -> bytes:
+        return subprocess.run([*self.git, *arguments], capture_output=True, check=True).stdout
+
+    def commits(self, count: int) -> list[str]:
+        rows = self.run("log", "--first-parent", "--no-merges", "--format=%H", f"-{count}", "HEAD", "--", "*.py")
+        return rows.decode().split()
+
+    def files(self, commit: str) -> dict[str, str]:
+        """The blob of each file that the validator reads."""
+        found = {}
+        for entry in self.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+            head, _, name = entry.partition(b"\t")
+            path = name.decode("utf-8", "replace")
+            if name and has_suffix(path) and head.startswith(b"100"):
+                found[path] = head.split()[2].decode()
+        return found
+
+    def source(self, path: str, blob: str) -> SourceFile | None:
+        """A file at a path; None where the clone lacks its content."""
+        key = (path, blob)
+        if key not in self.sources:
+            try:
+                data = self.run("cat-file", "blob", blob)
+            except subprocess.CalledProcessError:
+                self.sources[key] = None
+            else:
+                self.sources[key] = SourceFile(path, str(self.folder / path), data)
+        return self.sources[key]
+
+    def lay_out(self, files: dict[str, str]) -> None:
+        """Empty files where those of a commit would lie: packages are told by their `__init__.py`."""
+        for path in files.keys() - self.there:
+            place = self.folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+        for path in self.there - files.keys():
+            (self.folder / path).unlink()
+        self.there = set(files)
+
+
+def findings(history: History, commit: str) -> list[Finding] | None:
+    """What a commit broke, as the rules see it; None where it cannot be compared."""
+    try:
+        new, old = history.files(commit), history.files(f"{commit}^")
+    except subprocess.CalledProcessError:
+        return None
+    changed = [path for path in new.keys() | old.keys() if new.get(path) != old.get(path)]
+    if len(changed) > MOST:
+        return None
+    history.lay_out(new)
+    config = Config(root=str(history.folder))
+    sides = []
+    for files in (old, new):
+        sources = [source for path, blob in sorted(files.items()) if (source := history.source(path, blob))]
+        sides.append(Side(sources, config))
+    change = Change(*sides, [str(history.folder / path) for path in changed])
+    rules = [each for each in load_rules() if each.check_change is not None]
+    found = [finding for each in rules if each.check_change for finding in each.check_change(change)]
+    for side in sides:
+        for source in side.project.files.values():
+            source._tree = source._text = None  # the trees of a hundred commits would fill the memory
+    return [each for each in found if each.severity != "note"]
+
+
+def rows(clone: Path, count: int) -> Iterator[tuple[str, list[Finding]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        history = History(clone, Path(folder).resolve())
+        for commit in history.commits(count):
+            found = findings(history, commit)
+            if found is not None:
+                yield commit, found
+            gc.collect()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("clone", type=Path)
+    parser.add_argument("--commits", type=int, default=200)
+    parser.add_argument("--draw", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    sys.setrecursionlimit(6000)
+    began, compared, lines = time.monotonic(), 0, []
+    for commit, found in rows(options.clone, options.commits):
+        compared += 1
+        for each in found:
+            lines.append(
+                {
+                    "commit": commit,
+                    "code": each.code,
+                    "path": each.path,
+                    "line": each.span.line,
+                    "message": each.message,
+                }
+            )
+    if options.out:
+        options.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    drawn = random.Random(0).sample(lines, min(options.draw, len(lines)))
+    for line in drawn:
+        print(json.dumps(line))
+    rate = len(lines) / max(compared, 1)
+    print(f"{compared} commits, {len(lines)} findings, {rate:.3f} a commit, {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
