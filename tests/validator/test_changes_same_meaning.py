@@ -167,6 +167,25 @@ def f(t):
     return a, b
 """,
     ),
+    "an option of two groups": (
+        """
+def options(parser):
+    parser.add_argument("--rollout.best_of_size", type=int, default=3)
+    parser.add_argument("--eval.best_of_size", type=int, default=4)
+
+def size(args):
+    return getattr(args, "best_of_size", 4)
+""",
+        """
+def options(parser):
+    \"\"\"Options of the command line.\"\"\"
+    parser.add_argument("--rollout.best_of_size", type=int, default=3)
+    parser.add_argument("--eval.best_of_size", type=int, default=4)
+
+def size(args):
+    return getattr(args, "best_of_size", 4)
+""",
+    ),
     "a test without its negation": (
         """
 def f(t, rank):
