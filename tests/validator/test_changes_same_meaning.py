@@ -167,6 +167,25 @@ def f(t):
     return a, b
 """,
     ),
+    "an option of two groups": (
+        """
+def options(parser):
+    parser.add_argument("--rollout.best_of_size", type=int, default=3)
+    parser.add_argument("--eval.best_of_size", type=int, default=4)
+
+def size(args):
+    return getattr(args, "best_of_size", 4)
+""",
+        """
+def options(parser):
+    \"\"\"Options of the command line.\"\"\"
+    parser.add_argument("--rollout.best_of_size", type=int, default=3)
+    parser.add_argument("--eval.best_of_size", type=int, default=4)
+
+def size(args):
+    return getattr(args, "best_of_size", 4)
+""",
+    ),
     "a test without its negation": (
         """
 def f(t, rank):
@@ -640,6 +659,137 @@ def f(o, l):
         y.backward()
         o.step()
         o.zero_grad()
+""",
+    ),
+    "a method for a function": (
+        """
+def load_state(s, path):
+    s.x = read(path)
+    return s
+
+class S:
+
+    def go(self):
+        return load_state(self, 'a')
+""",
+        """
+class S:
+
+    def load_state(self, path):
+        self.x = read(path)
+        return self
+
+    def go(self):
+        return self.load_state('a')
+""",
+    ),
+    "a data class for a dictionary": (
+        """
+def f(x):
+    a = g(x)
+    return {'loss_sum': a, 'token_count': 2}
+
+def h(x):
+    r = f(x)
+    return r['loss_sum'] / r['token_count']
+""",
+        """
+from dataclasses import dataclass
+
+@dataclass
+class R:
+    loss_sum: float
+    token_count: int
+
+def f(x):
+    a = g(x)
+    return R(a, 2)
+
+def h(x):
+    r = f(x)
+    return r.loss_sum / r.token_count
+""",
+    ),
+    "parameters are handed on as they come": (
+        """
+def f(x, group_size, n_rep=1):
+    return go(x, group_size, n_rep)
+
+def h():
+    return f(1, group_size=2)
+""",
+        """
+def f(x, **kw):
+    return go(x, **kw)
+
+def h():
+    return f(1, group_size=2)
+""",
+    ),
+    "an attribute is stored by its name as a text": (
+        """
+class A:
+
+    def __init__(self, g):
+        self.data_group = g
+
+    def f(self):
+        return self.data_group
+""",
+        """
+class A:
+    __slots__ = ('data_group',)
+
+    def __init__(self, g):
+        object.__setattr__(self, 'data_group', g)
+
+    def f(self):
+        return self.data_group
+""",
+    ),
+    "attributes are stored in a loop": (
+        """
+class A:
+
+    def __init__(self, g, h):
+        self.data_group = g
+        self.model_group = h
+
+    def f(self):
+        return (self.data_group, self.model_group)
+""",
+        """
+class A:
+
+    def __init__(self, g, h):
+        for name, value in (('data_group', g), ('model_group', h)):
+            setattr(self, name, value)
+
+    def f(self):
+        return (self.data_group, self.model_group)
+""",
+    ),
+    "attributes are stored all at once": (
+        """
+class A:
+
+    def __init__(self, g, h):
+        self.data_group = g
+
+    def f(self):
+        return self.data_group
+""",
+        """
+class A:
+
+    def __init__(self, **kwargs):
+        self.__dict__.update(kwargs)
+
+    def f(self):
+        return self.data_group
+
+def make(g):
+    return A(data_group=g)
 """,
     ),
 }

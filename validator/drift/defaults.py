@@ -53,10 +53,14 @@ class Defaults:
         for old, new in self.change.modules:
             if old is None or new is None or is_test(new.path) or is_foreign(new.path):
                 continue
-            before = {(d.flag, d.kind, scope): d for scope, d in _of_module(self.change.before, old)}
-            for scope, now in _of_module(self.change.after, new):
-                was = before.get((now.flag, now.kind, scope))
-                if was is None or _same(was.value, now.value) or was.value in _TRIVIAL or not is_telling(now.name):
+            before, after = _by_place(self.change.before, old), _by_place(self.change.after, new)
+            for key, now in ((key, each) for key, rows in after.items() for each in rows):
+                earlier = before.get(key, [])
+                gone = [d for d in earlier if not any(_same(d.value, each.value) for each in after[key])]
+                was = gone[0] if len(gone) == 1 else None  # of several of one name, the one that is not there any more
+                if was is None or any(_same(d.value, now.value) for d in earlier) or was.value in _TRIVIAL:
+                    continue
+                if not is_telling(now.name):
                     continue
                 others = tuple(d for d in self._others(now) if not _same(d.value, now.value))
                 if others and all(_same(d.value, was.value) for d in others) and not self._agrees(now):
@@ -81,6 +85,14 @@ class Defaults:
 
 def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
+
+
+def _by_place(side: Side, module: Module) -> dict[tuple[str, str, str], list[Default]]:
+    """The defaults of a module by name as it is written, kind and function."""
+    found: dict[tuple[str, str, str], list[Default]] = {}
+    for scope, each in _of_module(side, module):
+        found.setdefault((each.flag, each.kind, scope), []).append(each)
+    return found
 
 
 def _of_module(side: Side, module: Module) -> Iterator[tuple[str, Default]]:

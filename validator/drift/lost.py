@@ -22,6 +22,7 @@ from validator.flow.program import Unit
 
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
 _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
+_WRITING = frozenset({"setattr", "vars", "__setattr__", "__dict__"})
 _LIKE = 0.6  # of the letters of two names
 _CALLABLE = frozenset({"function", "class"})
 _SET = frozenset({"setting", "flag", "override", "environment"})
@@ -216,7 +217,7 @@ class Names:
     def _has_member(self, cls: ClassDef, name: str) -> bool:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
-            if _given_by_library(each, name) or each.is_open and not each.is_opaque:
+            if _given_by_library(each, name) or each.is_open and not each.is_opaque or self._writes_itself(each):
                 return True
         names = {each.qualname for each in cls.relatives}
         for row in self.after.occurrences(name):
@@ -226,6 +227,12 @@ class Names:
                 if row.kind == "attribute" and not _is_own(row):
                     return True  # stored on an object of whatever class
         return False
+
+    def _writes_itself(self, cls: ClassDef) -> bool:
+        """Whether a class stores attributes under names that only show when it runs."""
+        units = (self.after.unit_of(method) for method in cls.every_method())
+        values = (value for unit in units if unit is not None for value in unit.code.values)
+        return any(value.op in ("attr", "name") and value.data in _WRITING for value in values)
 
     def _asks_class(self, row: Occurrence, cls: ClassDef) -> bool:
         if row.role != "asks" or row.kind != "attribute" or row.unit is None or _is_told_missing(row):

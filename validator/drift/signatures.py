@@ -188,7 +188,7 @@ def _otherwise(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...])
     before = {p.name for p in earlier if p.kind in ("any", "kw")}
     for argument in site.call.args:
         keyword = argument.keyword
-        if keyword in before and keyword not in named:
+        if keyword in before and keyword not in named and any(p.kind == "**" for p in earlier):
             return "swallowed", f"passes `{keyword}`, which is no parameter any more and goes to `**`"
     return _shifted(site, earlier, later)
 
