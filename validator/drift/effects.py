@@ -100,8 +100,13 @@ class Effects:
                 kind, name = self._effect(edit.old)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
-            elif len(edits) <= _FEW and _is_guard(edit.old.node, old, new, inside):
+            elif len(edits) <= _FEW and _is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
                 yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
+
+    def _goes(self, node: ast.stmt) -> bool:
+        """Whether the change takes the same condition away in other places too: then it is meant."""
+        text = ast.unparse(node.test) if isinstance(node, ast.If) else ""
+        return sum(drop.text == text for drop in self.drops.drops) > 1
 
     def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         """Effects that come before or after another one with which they changed places."""

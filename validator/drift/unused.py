@@ -59,7 +59,8 @@ class Unused:
             return
         params = {arg.arg: arg for arg in _parameters(new)[pair.new.has_receiver :]}
         stored = {n.id: n for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        rows = [name for name in sorted(gone) if name in params or name in stored]
+        counted = _of_loops(new)  # a loop that counts may leave its number unread
+        rows = [name for name in sorted(gone) if (name in params or name in stored) and name not in counted]
         if not rows:
             return
         before, after = statements(pair.old), statements(pair.new)
@@ -94,6 +95,12 @@ def _is_only_filled(node: ast.AST, name: str) -> bool:
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     args = node.args
     return [*args.posonlyargs, *args.args, *args.kwonlyargs]
+
+
+def _of_loops(node: ast.AST) -> set[str]:
+    """The variables of loops."""
+    targets = [n.target for n in ast.walk(node) if isinstance(n, ast.For | ast.AsyncFor | ast.comprehension)]
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
 
 
 def _read(node: ast.AST) -> set[str]:

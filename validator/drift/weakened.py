@@ -19,6 +19,7 @@ _WHO = frozenset({
     "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
     "mesh_dim", "sync_module_states", "modifier_rank",
 })  # fmt: skip
+_MANY = 3  # statements
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait", "all_gather", "all_reduce",
 })  # fmt: skip
@@ -34,7 +35,7 @@ class Weakened:
     def drops(self) -> list[Drop]:
         found: dict[tuple[str, int, str, str], Drop] = {}
         for drop in self.change.analysis(Drops).drops:
-            if self._counts(drop):
+            if self._counts(drop) and self._times(drop) < _MANY:
                 found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
         return list(found.values())
 
@@ -104,6 +105,12 @@ class Weakened:
                 name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or _is_parallel(part.value)
             )
         return _is_parallel(part)
+
+    def _times(self, drop: Drop) -> int:
+        """In how many statements the same part went: what goes everywhere goes on purpose."""
+        drops = self.change.analysis(Drops).drops
+        edits = {id(each.edit) for each in drops if each.kind == drop.kind and each.text == drop.text}
+        return len(edits)
 
     def _is_alone(self, drop: Drop) -> bool:
         """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
