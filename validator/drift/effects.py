@@ -71,7 +71,7 @@ class Effects:
 
     def __init__(self, change: Change) -> None:
         self.change = change
-        self.drops = change.analysis(Drops)
+        self.drops: Drops = change.analysis(Drops)
 
     @cached_property
     def lost(self) -> list[Lost]:
