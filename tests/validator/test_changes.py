@@ -385,3 +385,37 @@ def test_a_second_run_says_the_same(repository: Path, capsys: pytest.CaptureFixt
     assert found(capsys, ".") == []
     git(repository, "add", ".")
     assert found(capsys, "--staged") == []
+
+
+def test_other_rules_are_heard_elsewhere_where_it_is_about_a_name_that_went(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = """\
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--num_padding", type=int, default=0)
+    print(parser.parse_args().num_padding)
+
+
+if __name__ == "__main__":
+    main()
+"""
+    write(repository, train=program)
+    (repository / "run.sh").write_text("torchrun train.py --num_padding 1\n")
+    (repository / "old.sh").write_text("torchrun train.py --never_known 1\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    write(repository, train=program.replace("num_padding", "left_padding"))
+    rows = found(capsys, "--changed-since", "HEAD", "--no-cache")
+    assert ("run.sh", 1, "MP701") in rows
+    assert not [row for row in rows if row[0] == "old.sh"]  # wrong before the change too
+    assert not [row for row in found(capsys, "--changed-since", "HEAD", "--no-change-rules") if row[0] == "run.sh"]
+
+
+def test_fixes_finish_a_rename(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, rl__engine=RENAMED)
+    status, _, err = run(capsys, "--changed-since", "HEAD", "--fix", "--unsafe-fixes", "--no-cache")
+    assert (status, (repository / "rl" / "trainer.py").read_text()) == (0, MENDED), err
