@@ -52,7 +52,7 @@ class Signatures:
                 continue
             for qualname, method in old.functions.items():
                 other = new.functions.get(qualname)
-                if other is None or _plain(method.facts.params) == _plain(other.facts.params):
+                if other is None or outline(method.facts.params) == outline(other.facts.params):
                     continue
                 if method.name == "__init__" and method.cls is not None and other.cls is not None:
                     for cls in (method.cls, *method.cls.descendants()):
@@ -178,7 +178,8 @@ def _kin(cls: ClassDef) -> frozenset[object]:
     return frozenset({*cls.mro, *outside})
 
 
-def _plain(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
+def outline(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
+    """The parameters without annotations and values of defaults: two outlines that are alike take the same calls."""
     return tuple((p.name, p.kind, p.default is None) for p in params)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, misfit, sites
 from validator.drift.change import Change
-from validator.facts.model import Param
+from validator.drift.signatures import outline
 from validator.flow.aside import is_foreign
 
 
@@ -55,10 +55,10 @@ class Subclasses:
     def overrides(self) -> list[LeftOverride]:
         found: list[LeftOverride] = []
         for old, new in self._methods:
-            if old.name == "__init__" or _plain(old.facts.params) == _plain(new.facts.params) or new.cls is None:
+            if old.name == "__init__" or outline(old.facts.params) == outline(new.facts.params) or new.cls is None:
                 continue
             kin = [cls.methods[new.name] for cls in new.cls.descendants() if new.name in cls.methods]
-            same = [each for each in kin if _plain(each.facts.params) == _plain(old.facts.params)]
+            same = [each for each in kin if outline(each.facts.params) == outline(old.facts.params)]
             if same:
                 found += self._refusing(new, same)
         return found
@@ -90,7 +90,3 @@ class Subclasses:
     def _making(self, cls: ClassDef) -> Site | None:
         """A call that makes an object of the class."""
         return next((site for site in sites(self.after, cls.name) if site.sure and cls in site.reached), None)
-
-
-def _plain(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
-    return tuple((p.name, p.kind, p.default is None) for p in params)
