@@ -144,7 +144,7 @@ def _mend(options: argparse.Namespace, settings: Config, tree: _Tree) -> None:
         ]
         count = 0
         for path, found in _by_file(findings).items():
-            data, number = fixes.applied(tree.data(path), [each.fix for each in found if each.fix is not None])
+            data, number = fixes.applied(tree.data(path), [each.fix for each in found if each.fix is not None], path)
             if data != tree.data(path):
                 tree.change(path, data, number)
                 count += number

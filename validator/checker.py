@@ -78,7 +78,7 @@ def check(
     """All findings of the files, sorted. `now`: by reported path contents that are not what lies on disk."""
     if now:
         return _with_contents(entries, run, now)
-    with _patience():
+    with patience():
         try:
             result = _checked(entries, digests, run, cache)
             if not result.errors or cache is None or not cache.used:
@@ -115,7 +115,7 @@ def check_sources(
     `known` holds the records of files that have not changed, and is added to; `problems` as in `Entry`.
     """
     records = {} if known is None else known
-    with _patience():
+    with patience():
         for source in sources:
             if source.path not in records:
                 records[source.path] = examine(source, (problems or {}).get(source.path), run.rules)
@@ -124,7 +124,7 @@ def check_sources(
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
+def patience() -> Iterator[None]:
     """Deeper recursion and no garbage collection, until the analysis is done."""
     limit, collecting = sys.getrecursionlimit(), gc.isenabled()
     sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
@@ -365,7 +365,7 @@ def _with_fixes(
     done = []
     for finding in findings:
         rule, source = able.get(finding.code), by_path.get(finding.path)
-        if rule is not None and source is not None and finding.fix is None:
+        if rule is not None and source is not None and finding.fix is None and source.facts.language == "python":
             finding = finding._replace(fix=_fix(finding, rule, source, cache, errors))
         done.append(finding)
     return done

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, overload
 from validator.concrete import too_deep
 from validator.facts.decode import encoding_of
 from validator.finding import Edit, Finding, Fix, Safety, Span
+from validator.languages import language
 from validator.rule import LoadedRule
+from validator.source import SourceFile
 
 if TYPE_CHECKING:
     import libcst as cst
-
-    from validator.source import SourceFile
 
 _NEWLINE = re.compile("\r\n|\r|\n")
 
@@ -281,11 +281,11 @@ def _with_ends(new: str, text: str, starts: list[int], line: int) -> str:
     return new.replace("\n", match[0]) if match else new
 
 
-def applied(data: bytes, fixes: list[Fix]) -> tuple[bytes, int]:
+def applied(data: bytes, fixes: list[Fix], path: str = "") -> tuple[bytes, int]:
     """The bytes of a file after as many of the fixes as go together, and how many that is.
 
     Encoding, byte-order mark and line ends stay. A fix is taken whole or not at all, and never one that
-    overlaps a fix taken before it or would leave the file broken.
+    overlaps a fix taken before it or would leave the file broken. `path`: of a file that may be no Python.
     """
     encoding = encoding_of(data)
     text = data.decode(encoding)
@@ -297,20 +297,23 @@ def applied(data: bytes, fixes: list[Fix]) -> tuple[bytes, int]:
         chosen.append(fix)
         for edit in fix.edits:
             bisect.insort(spans, edit.span)
-    new = _together(text, chosen)
+    new = _together(text, chosen, path)
     if new is None:  # some fix does harm beside another: take them one by one
         kept: list[Fix] = []
         for fix in chosen:
-            if _together(text, [*kept, fix]) is not None:
+            if _together(text, [*kept, fix], path) is not None:
                 kept.append(fix)
-        chosen, new = kept, _together(text, kept)
+        chosen, new = kept, _together(text, kept, path)
     if new is None or not chosen:
         return data, 0
     return new.encode(encoding), len(chosen)
 
 
-def _together(text: str, fixes: list[Fix]) -> str | None:
+def _together(text: str, fixes: list[Fix], path: str) -> str | None:
     new = edited(text, (edit for fix in fixes for edit in fix.edits))
+    if path and language(path) != "python":
+        changed = SourceFile(path, path, new.encode("utf-8", "surrogatepass"))
+        return new if changed.facts.problem is None else None
     return new if parses(_NEWLINE.sub("\n", new)) else None
 
 

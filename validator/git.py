@@ -170,10 +170,13 @@ def ignored(folder: str) -> bool:
     return run(parent, "check-ignore", "-q", "--", name)[0] == 0
 
 
+_FILES = (b"100644", b"100755", b"100664")  # no links, which name another file, and no submodules
+
+
 def tree(folder: str, revision: str, *, branched: bool = True) -> tuple[str, dict[str, str]]:
     """The commit that a revision is (where this branch left it, if `branched`), and its files: blob ids by real path.
 
-    Raises UsageError.
+    Links are none of its files. Raises UsageError.
     """
     top = _top(folder)
     commit = _commit(folder, revision, branched)
@@ -183,13 +186,13 @@ def tree(folder: str, revision: str, *, branched: bool = True) -> tuple[str, dic
     blobs: dict[str, str] = {}
     for entry in listing.split(b"\0"):
         head, _, name = entry.partition(b"\t")
-        if name and head.split(b" ")[1] == b"blob":
+        if name and head.split(b" ")[0] in _FILES:
             blobs[os.path.join(top, os.fsdecode(name))] = head.split(b" ")[2].decode("ascii")
     return commit, blobs
 
 
 def index(folder: str) -> dict[str, str]:
-    """What is staged: blob ids by real path. Raises UsageError."""
+    """What is staged: blob ids by real path; links are left out. Raises UsageError."""
     top = _top(folder)
     status, listing = run(top, "ls-files", "-z", "--stage", index=_index_in_use(top))
     if status != 0:
@@ -197,7 +200,7 @@ def index(folder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in listing.split(b"\0"):
         head, _, name = entry.partition(b"\t")
-        if name and head.endswith(b" 0"):  # not in the middle of a merge
+        if name and head.endswith(b" 0") and head.split(b" ")[0] in _FILES:  # not in the middle of a merge
             found[os.path.join(top, os.fsdecode(name))] = head.split(b" ")[1].decode("ascii")
     return found
 

@@ -180,6 +180,13 @@ _PLACE = re.compile(r"(.+?):([0-9]{1,9})(?::[0-9]{1,9})?", re.DOTALL)
 
 def told_of(options: argparse.Namespace, settings: config.Config) -> str:
     """What the analysis of the whole project knows of one line."""
+    from validator.checker import patience
+
+    with patience():
+        return _told_of(options, settings)
+
+
+def _told_of(options: argparse.Namespace, settings: config.Config) -> str:
     from validator.analysis.why_launch import why_launch
     from validator.effects.why import why
     from validator.languages import language

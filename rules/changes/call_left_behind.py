@@ -63,6 +63,8 @@ def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
     old, _, new = finding.context.rpartition(":")[2].partition(">")
     if not new or not isinstance(node, cst.Call):
         return None
+    if any(arg.keyword is not None and arg.keyword.value == new for arg in node.args):
+        return None  # it is passed already
     args = [
         arg.with_changes(keyword=cst.Name(new)) if arg.keyword is not None and arg.keyword.value == old else arg
         for arg in node.args

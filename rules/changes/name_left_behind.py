@@ -11,6 +11,7 @@ Why is this bad
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -72,14 +73,20 @@ def _help(change: Change, lost: Lost, place: Occurrence) -> str:
 
 def _setting_fix(change: Change, lost: Lost, place: Occurrence) -> Fix | None:
     """The new name in a recipe or a script, spelled with dashes where the old one is."""
-    line, column, _, _ = place.at
-    text = change.after.project.files[place.path].text.split("\n")[line - 1]
-    for joint in ("_", "-"):
-        old, new = lost.name.replace("_", joint), lost.renamed.replace("_", joint)
-        at = text.find(old, column - 1)
-        if at >= 0:
-            return Fix("unsafe", f"write `{new}`", (Edit(Span(line, at + 1, line, at + 1 + len(old)), new),))
-    return None
+    line, column, end_line, end_column = place.at
+    lines = change.after.project.files[place.path].lines
+    if line != end_line or line > len(lines):
+        return None
+    text = lines[line - 1][column - 1 : end_column - 1]
+    if place.kind in ("flag", "override"):
+        text = text.partition("=")[0]
+    found = list(re.finditer(rf"(?<!\w){'[-_]'.join(map(re.escape, lost.name.split('_')))}(?!\w)", text))
+    if not found:
+        return None  # spelled otherwise, with an escape
+    at = found[-1]
+    new = lost.renamed.replace("_", "-") if "-" in at[0] else lost.renamed
+    span = Span(line, column + at.start(), line, column + at.end())
+    return Fix("unsafe", f"write `{new}`", (Edit(span, new),))
 
 
 def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:

@@ -46,7 +46,7 @@ class Side:
         """The files in whose text a name stands, however it is meant."""
         known = self._mentioning.get(name)
         if known is None:
-            texts = {name.encode(), name.replace("_", "-").encode()}
+            texts = {each.encode("utf-8", "surrogatepass") for each in (name, name.replace("_", "-"))}
             known = self._mentioning[name] = [
                 source
                 for source in self.project.files.values()
@@ -179,7 +179,15 @@ class Change:
 
 def _shape(unit: Unit) -> tuple[Any, ...]:
     code = unit.code
-    values = tuple((v.op, v.args, repr(v.data)) for v in code.values)
+    values = tuple((v.op, v.args, _written(v.data)) for v in code.values)
     ends = tuple(block.end for block in code.blocks)
     decorators = unit.method.facts.decorators if unit.method is not None else ()
     return (code.params, values, ends, tuple(code.defaults), code.is_async, decorators)
+
+
+def _written(data: Any) -> Any:
+    """What a value is about as text: `1` and `True` are not the same."""
+    try:
+        return repr(data)
+    except ValueError:  # an integer of more digits than Python writes out
+        return type(data), data

@@ -19,6 +19,7 @@ from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
 
+_BITS = 2000  # of a number that can be shown: Python does not write out longer ones
 _TRIVIAL = (None, True, False, 0, 1, "", 0.0, 1.0)
 
 
@@ -98,7 +99,8 @@ def _by_place(side: Side, module: Module) -> dict[tuple[str, str, str], list[Def
 def _of_module(side: Side, module: Module) -> Iterator[tuple[str, Default]]:
     for unit in side.units(module).values():
         for each in _of_unit(unit):
-            yield unit.qualname, each
+            if not isinstance(each.value, int) or each.value.bit_length() < _BITS:
+                yield unit.qualname, each
 
 
 def _of_unit(unit: Unit) -> Iterator[Default]:
@@ -118,8 +120,8 @@ def _of_unit(unit: Unit) -> Iterator[Default]:
                     yield Default(option_name(first.data), first.data, value, "option", unit.path, unit.at(inner.at))
             elif callee.op == "name" and callee.data == "getattr" and len(inner.args) == 4:
                 key, given = values[inner.args[2]], values[inner.args[3]]
-                if key.op == given.op == "const" and given.data is not None:
-                    yield Default(str(key.data), str(key.data), given.data, "read", unit.path, unit.at(given.at))
+                if isinstance(key.data, str) and key.op == given.op == "const" and given.data is not None:
+                    yield Default(key.data, key.data, given.data, "read", unit.path, unit.at(given.at))
     outer = unit.outer
     if outer is not None:
         for name, number in unit.code.defaults.items():

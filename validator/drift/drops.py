@@ -7,6 +7,7 @@ operand of `and` or `or`, an argument, an element, a call around a value, or a n
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -220,15 +221,15 @@ def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
 
 def _missing(old: list[ast.expr], new: list[ast.expr]) -> list[ast.expr]:
     """What the new row lacks; what it has in addition makes the answer empty."""
-    left = [ast.dump(each) for each in new]
+    left = Counter(ast.dump(each) for each in new)
     missing = []
     for each in old:
         text = ast.dump(each)
-        if text in left:
-            left.remove(text)
+        if left[text]:
+            left[text] -= 1
         else:
             missing.append(each)
-    return missing if not left else []
+    return missing if not any(left.values()) else []
 
 
 def _same(one: ast.AST, other: ast.AST) -> bool:

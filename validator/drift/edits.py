@@ -7,6 +7,7 @@ a compound statement its first line is one statement and each of its body is one
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from validator.flow.program import Unit
 
 _LIKE = 0.5  # of the words of two statements that one became the other
+_PAIRED = 1_000_000  # pairs of words, beyond which a stretch that was replaced is one that was written anew
+_MATCHED = 200_000  # pairs of equal statements, beyond which those that come most often are no landmarks
 
 
 class Statement(NamedTuple):
@@ -37,9 +40,13 @@ Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
 
 def statements(unit: Unit) -> list[Statement]:
     """The statements of a function, a class body or the top level of a module in their order, without those of
-    functions and classes inside it."""
+    functions and classes inside it. Empty where Python cannot write one of them out: it is nested too deeply, or holds
+    a number of thousands of digits."""
     node = node_of(unit)
-    return list(_flat(node.body, ())) if node is not None else []
+    try:
+        return list(_flat(node.body, ())) if node is not None else []
+    except (RecursionError, ValueError):
+        return []
 
 
 def node_of(unit: Unit) -> Node | None:
@@ -87,11 +94,16 @@ def header(node: ast.stmt) -> str:
 def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:
     """What became of the statements of a function."""
     found: list[Edit] = []
-    matcher = SequenceMatcher(None, [s.text for s in old], [s.text for s in new], autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
+    for kind, a, b, c, d in matcher([s.text for s in old], [s.text for s in new]).get_opcodes():
         if kind != "equal":
             found += _paired(old[a:b], new[c:d])
     return found
+
+
+def matcher(old: list[str], new: list[str]) -> SequenceMatcher[str]:
+    """Matches two rows of texts, in a time that does not grow with the square of what they repeat."""
+    counts = Counter(new)
+    return SequenceMatcher(None, old, new, autojunk=sum(counts[text] for text in old) > _MATCHED)
 
 
 def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
@@ -99,17 +111,21 @@ def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
     did so before."""
     partners: dict[int, int] = {}
     least = 0.0 if len(old) == len(new) == 1 else _LIKE
+    before, after = ([_words(each.text) for each in rows] for rows in (old, new))
+    if least and sum(map(len, before)) * sum(map(len, after)) > _PAIRED:
+        before = []
     for targets in (True, False):
-        for place, each in enumerate(old):
+        for place, words in enumerate(before):
             if place in partners:
                 continue
+            each = old[place]
             best, found = least, -1
             for index, other in enumerate(new):
                 if index in partners.values() or type(other.node) is not type(each.node):
                     continue
                 if targets and not _is_same_target(each.node, other.node):
                     continue
-                if (like := _like(each, other)) > best:
+                if (like := _like(words, after[index])) > best:
                     best, found = like, index
             if found >= 0:
                 partners[place] = found
@@ -127,8 +143,9 @@ def _is_same_target(one: ast.stmt, other: ast.stmt) -> bool:
     return [ast.dump(each) for each in one.targets] == [ast.dump(each) for each in other.targets]
 
 
-def _like(one: Statement, other: Statement) -> float:
-    return SequenceMatcher(None, _words(one.text), _words(other.text), autojunk=False).ratio()
+def _like(one: list[str], other: list[str]) -> float:
+    found = SequenceMatcher(None, one, other, autojunk=False)
+    return found.ratio() if len(one) * len(other) <= _PAIRED else found.quick_ratio()
 
 
 def _words(text: str) -> list[str]:
@@ -149,4 +166,4 @@ def similarity(old: list[Statement], new: list[Statement]) -> float:
     """The share of the statements of two functions that are the same, from 0 to 1."""
     if not old or not new:
         return 0.0
-    return SequenceMatcher(None, [s.text for s in old], [s.text for s in new], autojunk=False).ratio()
+    return matcher([s.text for s in old], [s.text for s in new]).ratio()

@@ -11,14 +11,13 @@ import ast
 import os
 from collections import Counter
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
-from validator.drift.edits import Edit, Statement
+from validator.drift.edits import Edit, Statement, matcher
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
 from validator.models import models
@@ -429,8 +428,7 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
 def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:
     """The line of the new function before which what went would stand: of the statement that followed it."""
     place = next(index for index, each in enumerate(old) if each is gone)
-    matcher = SequenceMatcher(None, [each.text for each in old], [each.text for each in new], autojunk=False)
-    for start, where, size in matcher.get_matching_blocks():
+    for start, where, size in matcher([each.text for each in old], [each.text for each in new]).get_matching_blocks():
         if size and start > place:
             return new[where].node.lineno
     return new[-1].node.end_lineno or new[-1].node.lineno if new else 0

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 
 from validator.analysis.binding import signature
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
-from validator.drift.edits import Edit
+from validator.drift.edits import Edit, matcher
 from validator.drift.lost import Names
 from validator.drift.occurrences import Occurrence
 from validator.drift.signatures import Signatures
@@ -87,7 +86,7 @@ def _of_file(change: Change, source: SourceFile, line: int) -> Iterator[str]:
     else:
         old, new = change.before.by_absolute[source.absolute].lines, source.lines
         yield f"  {source.path} changed"
-        for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for kind, a, b, c, d in matcher(old, new).get_opcodes():
             if kind != "equal" and c < line <= max(d, c + 1):
                 gone = "\n".join(old[a:b])
                 yield f"  `{_short(gone)}` stood here before" if gone.strip() else "  nothing stood here before"
