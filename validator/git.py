@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 import time
+from typing import NamedTuple
 
 from validator import streams
 from validator.errors import UsageError
@@ -173,10 +174,16 @@ def ignored(folder: str) -> bool:
 _FILES = (b"100644", b"100755", b"100664")  # no links, which name another file, and no submodules
 
 
-def tree(folder: str, revision: str, *, branched: bool = True) -> tuple[str, dict[str, str]]:
-    """The commit that a revision is (where this branch left it, if `branched`), and its files: blob ids by real path.
+class Tree(NamedTuple):
+    """A commit, its files (blob ids by real path; links are none), and the real paths of its submodules."""
 
-    Links are none of its files. Raises UsageError.
+    commit: str
+    blobs: dict[str, str]
+    submodules: frozenset[str]
+
+
+def tree(folder: str, revision: str, *, branched: bool = True) -> Tree:
+    """The commit that a revision is, or where this branch left it, if `branched`. Raises UsageError.
     """
     top = _top(folder)
     commit = _commit(folder, revision, branched)
@@ -184,11 +191,14 @@ def tree(folder: str, revision: str, *, branched: bool = True) -> tuple[str, dic
     if status != 0:
         raise UsageError(f"git cannot list the files of {revision!r}: the clone may lack them")
     blobs: dict[str, str] = {}
+    submodules = set()
     for entry in listing.split(b"\0"):
         head, _, name = entry.partition(b"\t")
         if name and head.split(b" ")[0] in _FILES:
             blobs[os.path.join(top, os.fsdecode(name))] = head.split(b" ")[2].decode("ascii")
-    return commit, blobs
+        elif head.startswith(b"160000 "):
+            submodules.add(os.path.join(top, os.fsdecode(name)))
+    return Tree(commit, blobs, frozenset(submodules))
 
 
 def index(folder: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator import config, discovery, git
@@ -60,31 +61,31 @@ def older(options: object, settings: config.Config, entries: list[discovery.Entr
     if getattr(options, "staged", False):
         return _staged(entries, folder, settings)
     revision = str(getattr(options, "changed_since", ""))
-    commit, blobs = git.tree(folder, revision)
-    return _compared(f"{revision} ({commit[:10]})", blobs, entries, folder, settings, {})
+    tree = git.tree(folder, revision)
+    return _compared(f"{revision} ({tree.commit[:10]})", tree, entries, folder, settings, {})
 
 
 def _staged(entries: list[discovery.Entry], folder: str, settings: config.Config) -> Older:
     """The index against the last commit; what is not staged stands as it is in the index."""
     start = os.environ.get("PRE_COMMIT_FROM_REF", "")  # `pre-commit run --from-ref`: commits, nothing is staged
     if start or git.has_commit(folder):
-        commit, blobs = git.tree(folder, start or "HEAD", branched=bool(start))
-        name = f"{start or 'HEAD'} ({commit[:10]})"
+        tree = git.tree(folder, start or "HEAD", branched=bool(start))
+        name = f"{start or 'HEAD'} ({tree.commit[:10]})"
     else:
-        name, blobs = "nothing (there is no commit yet)", {}
+        name, tree = "nothing (there is no commit yet)", git.Tree("", {}, frozenset())
     staged = git.index(folder)
     now = {}
     for entry in entries:
         path = os.path.realpath(entry.absolute)
         if path in staged and not git.is_blob(entry.absolute, staged[path]):
             now[entry.absolute] = git.blob(folder, staged[path])
-    found = _compared(name, blobs, entries, folder, settings, now, staged)
+    found = _compared(name, tree, entries, folder, settings, now, staged)
     return found._replace(what="what is staged")
 
 
 def _compared(
     name: str,
-    blobs: dict[str, str],
+    tree: git.Tree,
     entries: list[discovery.Entry],
     folder: str,
     settings: config.Config,
@@ -94,7 +95,9 @@ def _compared(
     files: dict[str, bytes | None] = {}
     for entry in entries:
         path = os.path.realpath(entry.absolute)
-        before = blobs.get(path)
+        if tree.submodules and not tree.submodules.isdisjoint(_above(path)):
+            continue  # a repository of its own: what was in it this one does not know
+        before = tree.blobs.get(path)
         if staged is not None:
             same = staged.get(path) == before
         else:
@@ -103,11 +106,18 @@ def _compared(
             files[entry.absolute] = git.blob(folder, before) if before is not None else None
     here = {os.path.realpath(entry.absolute) for entry in entries} | set(staged or ())
     gone = {}
-    for path, blob in blobs.items():
+    for path, blob in tree.blobs.items():
         if path not in here and not os.path.lexists(path) and _is_wanted(path, folder, settings):
             files[path] = git.blob(folder, blob)
             gone[path] = os.path.relpath(path).replace(os.sep, "/")
     return Older(name, files, gone, now)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path lies in."""
+    while (parent := os.path.dirname(path)) != path:
+        yield parent
+        path = parent
 
 
 def _of_folder(other: str, entries: list[discovery.Entry], folder: str, settings: config.Config) -> Older:
