@@ -183,8 +183,7 @@ class Tree(NamedTuple):
 
 
 def tree(folder: str, revision: str, *, branched: bool = True) -> Tree:
-    """The commit that a revision is, or where this branch left it, if `branched`. Raises UsageError.
-    """
+    """The commit that a revision is, or where this branch left it, if `branched`. Raises UsageError."""
     top = _top(folder)
     commit = _commit(folder, revision, branched)
     status, listing = run(top, "ls-tree", "-r", "-z", "--full-tree", commit)

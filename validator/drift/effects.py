@@ -365,7 +365,12 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
     if len(before) != 1 or len(after) != 1 or after[0].inside[: len(before[0].inside)] != before[0].inside:
         return ""
     added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(_BRANCHES)]
-    return added[-1] if added else ""
+    return added[-1] if added and not _has_other_way(new, added[-1]) else ""
+
+
+def _has_other_way(rows: list[Statement], head: str) -> bool:
+    """Whether something else happens where a condition does not hold: then there are two ways to do it."""
+    return head.startswith("orelse of ") or any(f"orelse of {head}" in each.inside for each in rows)
 
 
 def _round(rows: list[Statement], text: str) -> list[str]:
