@@ -122,20 +122,14 @@ def main() -> int:
     options = parser.parse_args()
     sys.setrecursionlimit(6000)
     began, compared, lines = time.monotonic(), 0, []
+    out = options.out.open("w", encoding="utf-8") if options.out else None
     for commit, found in rows(options.clone, options.commits):
         compared += 1
         for each in found:
-            lines.append(
-                {
-                    "commit": commit,
-                    "code": each.code,
-                    "path": each.path,
-                    "line": each.span.line,
-                    "message": each.message,
-                }
-            )
-    if options.out:
-        options.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            line = {"commit": commit, "code": each.code, "path": each.path, "line": each.span.line}
+            lines.append({**line, "message": each.message})
+            if out is not None:  # at once: a history takes its time
+                print(json.dumps(lines[-1]), file=out, flush=True)
     drawn = random.Random(0).sample(lines, min(options.draw, len(lines)))
     for line in drawn:
         print(json.dumps(line))
