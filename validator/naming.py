@@ -61,6 +61,11 @@ class Finder:
                 self.folders.add(folder)
                 folder = os.path.dirname(folder)
         self._tops: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._spaces: dict[str, dict[str, None]] = {}  # name -> folders above packages that bear it
+        for root in self.roots:
+            while os.path.dirname(root) != root:
+                self._spaces.setdefault(os.path.basename(root), {})[root] = None
+                root = os.path.dirname(root)
 
     def top(self, name: str, importer: str) -> str | None:
         """The path (without suffix) of the top-level module `name` as `importer`, a file, would find it."""
@@ -96,6 +101,13 @@ class Finder:
         if found or len(elsewhere) == 1:
             found.update(dict.fromkeys(elsewhere))
         return tuple(found)
+
+    def in_namespace(self, parts: list[str]) -> str | None:
+        """The one module of this run that a dotted name means if its first parts are namespace packages: folders of
+        which nothing but their name is told (`megatron` in `megatron/core/__init__.py`)."""
+        paths = ("/".join([space, *parts[1:]]) for space in self._spaces.get(parts[0], ())) if len(parts) > 1 else ()
+        found = [path for path in paths if path in self.by_path]
+        return found[0] if len(found) == 1 else None
 
     def is_module_file(self, path: str) -> bool:
         """Whether the run's file at `path` is a plain module, which has no submodules."""

@@ -146,6 +146,8 @@ class Project:
             else:
                 known = self.finder.file(path) is not None or self.finder.on_disk(path)
                 others.append(Unknown(name) if known else Missing(name, None))
+        if not modules and (space := self.finder.in_namespace([top, *rest])) is not None:
+            modules = [module] if (module := self.module_at(space)) is not None else []
         return modules + sorted(others, key=lambda each: isinstance(each, Missing))
 
     def imported(self, importer: Module, row: Import) -> Symbol:

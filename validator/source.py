@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from libcst.metadata import MetadataWrapper, ProviderT
 
     from validator.facts.model import FileFacts
+    from validator.ir.model import Code
 
 
 class SourceFile:
@@ -23,7 +24,7 @@ class SourceFile:
     `path` is how it is reported (relative to the working directory, forward slashes), `absolute` where it lies.
     """
 
-    __slots__ = ("_concrete", "_data", "_digest", "_facts", "_text", "_tree", "absolute", "path")
+    __slots__ = ("_concrete", "_data", "_digest", "_facts", "_lowered", "_text", "_tree", "absolute", "path")
 
     def __init__(self, path: str, absolute: str, data: bytes | None = None) -> None:
         self.path = path
@@ -34,6 +35,7 @@ class SourceFile:
         self._text: str | None = None
         self._tree: ast.Module | None = None
         self._concrete: MetadataWrapper | None = None
+        self._lowered: tuple[dict[str, Code], int] | None = None
 
     @property
     def data(self) -> bytes:
@@ -73,6 +75,19 @@ class SourceFile:
                 warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
                 self._tree = ast.parse(self.text)
         return self._tree
+
+    @property
+    def lowered(self) -> tuple[dict[str, Code], int]:
+        """The units of the file as the intermediate representation has them, and how many could not be lowered; two
+        projects that hold the file (two revisions of one) share them."""
+        if self._lowered is None:
+            from validator.ir.lower import lower
+
+            try:
+                self._lowered = lower(self.tree)
+            except (SyntaxError, ValueError, RecursionError, OSError):
+                self._lowered = {}, 0
+        return self._lowered
 
     @property
     def module(self) -> libcst.Module:
@@ -117,8 +132,9 @@ class SourceFile:
         self._facts = facts
 
     def release(self) -> None:
-        """Forget the tree and the text: they are the bulk of a large run's memory and can be made again."""
+        """Forget what can be made again: trees and text are the bulk of a large run's memory."""
         self._tree = None
+        self._lowered = None
         self._text = None
         self._concrete = None
 

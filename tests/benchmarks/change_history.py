@@ -38,6 +38,7 @@ class History:
         self.folder = folder
         self.sources: dict[tuple[str, str], SourceFile | None] = {}
         self.there: set[str] = set()
+        self.sides: dict[tuple[tuple[str, str], ...], Side] = {}  # the parent of a commit is often the next one
 
     def run(self, *arguments: str) -> bytes:
         return subprocess.run([*self.git, *arguments], capture_output=True, check=True).stdout
@@ -68,6 +69,13 @@ class History:
                 self.sources[key] = SourceFile(path, str(self.folder / path), data)
         return self.sources[key]
 
+    def side(self, files: dict[str, str], config: Config) -> Side:
+        """A commit as a project."""
+        key = tuple(sorted(files.items()))
+        if key not in self.sides:
+            self.sides[key] = Side([source for path, blob in key if (source := self.source(path, blob))], config)
+        return self.sides[key]
+
     def lay_out(self, files: dict[str, str]) -> None:
         """Empty files where those of a commit would lie: packages are told by their `__init__.py`."""
         for path in files.keys() - self.there:
@@ -90,27 +98,27 @@ def findings(history: History, commit: str) -> list[Finding] | None:
         return None
     history.lay_out(new)
     config = Config(root=str(history.folder))
-    sides = []
-    for files in (old, new):
-        sources = [source for path, blob in sorted(files.items()) if (source := history.source(path, blob))]
-        sides.append(Side(sources, config))
+    sides = [history.side(files, config) for files in (old, new)]
+    history.sides = {key: side for key, side in history.sides.items() if side is sides[0]}
     change = Change(*sides, [str(history.folder / path) for path in changed])
     rules = [each for each in load_rules() if each.check_change is not None]
     found = [finding for each in rules if each.check_change for finding in each.check_change(change)]
-    for side in sides:
-        for source in side.project.files.values():
-            source._tree = source._text = None  # the trees of a hundred commits would fill the memory
+    kept = {id(source) for source in sides[0].project.files.values()}
+    for source in sides[1].project.files.values():
+        if id(source) not in kept:
+            source.release()  # the trees of a hundred commits would fill the memory
     return [each for each in found if each.severity != "note"]
 
 
 def rows(clone: Path, count: int) -> Iterator[tuple[str, list[Finding]]]:
     with tempfile.TemporaryDirectory() as folder:
         history = History(clone, Path(folder).resolve())
-        for commit in history.commits(count):
+        for number, commit in enumerate(history.commits(count)):
             found = findings(history, commit)
             if found is not None:
                 yield commit, found
-            gc.collect()
+            if number % 20 == 0:
+                gc.collect()
 
 
 def main() -> int:

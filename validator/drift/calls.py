@@ -71,11 +71,20 @@ def sites(side: Side, name: str) -> Iterator[Site]:
                     yield from _called(side, unit, number, name)
 
 
-def _called(side: Side, unit: Unit, number: int, name: str) -> Iterator[Site]:
+def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, ...] = ()) -> Iterator[Site]:
+    """`chosen`: the choices (`f if a else g`, `f or g`) out of which the callee comes, the last one first."""
     values = unit.code.values
-    for user in unit.users.get(number, ()):
+    for user in unit.users.get(number, ()) if not chosen else unit.users.get(chosen[0], ()):
         value = values[user]
-        if value.op == "attr" and value.data in _WRAPPERS:
+        if value.op == "phi" and not value.data and user not in chosen:
+            yield from _called(side, unit, number, name, (user, *chosen))
+        elif chosen and value.op == "call" and value.args[0] == chosen[0]:
+            reached, _ = _reached(side, unit, _root(unit, number), name)
+            if reached:
+                yield Site(unit, user, call_of(unit, user), reached, "call", False)
+        elif chosen:
+            continue
+        elif value.op == "attr" and value.data in _WRAPPERS:
             yield from _called(side, unit, user, name)
         elif _is_partial(unit, value, number):
             yield from _of_partial(side, unit, number, user, name)
@@ -191,6 +200,34 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if _is_wrapped(unit, number, name):
         return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
+
+
+def handed(side: Side, unit: Unit, callee: int) -> list[Method]:
+    """The functions that callers hand in for a parameter out of which a callee comes."""
+    value = unit.code.values[callee]
+    if value.op == "phi":
+        return [each for operand in value.args if operand != callee for each in handed(side, unit, operand)]
+    if value.op != "param" or unit.method is None:
+        return []
+    found: list[Method] = []
+    for site in sites(side, unit.name):
+        if unit.method in site.reached and site.how == "call":
+            found += _passed(side, site, unit.method, str(value.data[1]))
+    return found
+
+
+def _passed(side: Side, site: Site, method: Method, name: str) -> Iterator[Method]:
+    """The functions that a call passes for a parameter."""
+    shape = site.unit.code.values[site.number]
+    params = params_of(method, site) or ()
+    positional = [p.name for p in params if p.kind in ("pos", "any")]
+    place = positional.index(name) if name in positional else -1
+    for index, (keyword, operand) in enumerate(zip(shape.data.names, shape.args[1:], strict=True)):
+        if keyword == name or keyword is None and index == place:
+            value = site.unit.code.values[site.unit.root(operand)]
+            symbol = side.flow.symbol(site.unit, value) if value.op in ("name", "import") else None
+            if isinstance(symbol, Method):
+                yield symbol
 
 
 def _may_serve(unit: Unit, method: Method) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
-from validator.drift.calls import Site, sites
+from validator.drift.calls import Site, handed, sites
 from validator.drift.change import Change, Pair, Side
+from validator.drift.edits import node_of
+from validator.drift.forms import Forms, FormsOf, Use, fits, is_asked, part, shown, uses
 from validator.drift.lost import is_telling
 from validator.facts.model import At
 from validator.flow.aside import is_foreign
@@ -22,15 +25,6 @@ _WAITING = frozenset({
 _USING = frozenset({"attr", "item", "binary", "unary", "iter", "unpack", "store_item", "store_attr", "enter"})
 
 
-class Shape(NamedTuple):
-    """What a function gives back: how many values in a tuple (0: no tuple, -1: not known), which keys (None: not
-    known), whether it gives a value at all."""
-
-    length: int
-    keys: frozenset[str] | None
-    gives: bool
-
-
 class Reckoned(NamedTuple):
     """A place that reckons with what a function gave before. `text`: what it does that fits no longer."""
 
@@ -42,35 +36,15 @@ class Reckoned(NamedTuple):
     sure: bool
 
 
-def shape(unit: Unit) -> Shape:
-    code = unit.code
-    returned = [code.values[unit.root(number)] for number in code.returned]
-    valued = [value for value in returned if not (value.op == "const" and value.data is None)]
-    lengths = {
-        len(value.args) if value.op == "tuple" and not value.data else -1 if value.op != "dict" else 0
-        for value in valued
-    }
-    length = lengths.pop() if len(lengths) == 1 else -1
-    keys: frozenset[str] | None = frozenset()
-    for value in valued:
-        own = _keys(unit, value.args) if value.op == "dict" else None
-        keys = keys | own if keys is not None and own is not None else None
-    return Shape(length, keys if valued else None, bool(valued) or code.is_generator)
-
-
-def _keys(unit: Unit, args: tuple[int, ...]) -> frozenset[str] | None:
-    keys = [unit.code.values[key] if key >= 0 else None for key in args[::2]]
-    if any(key is None or key.op != "const" or not isinstance(key.data, str) for key in keys):
-        return None
-    return frozenset(str(key.data) for key in keys if key is not None)
-
-
 class Results:
     """The places that a change of results left behind."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
         self.after = change.after
+        self.earlier = FormsOf(change.before)
+        self.later = FormsOf(change.after)
+        self._calls: dict[Method, list[Site]] = {}
 
     @cached_property
     def reckoned(self) -> list[Reckoned]:
@@ -91,29 +65,112 @@ class Results:
             return
         if old.facts.is_async != new.facts.is_async and not new.facts.is_generator:
             yield from self._coroutine(old, new)
-        before, after = shape(pair.old), shape(pair.new)
-        if before == after or new.facts.is_abstract or new.facts.stub:
+        if new.facts.is_abstract or new.facts.stub:
             return
-        for site in sites(self.after, new.name):
-            if new not in site.reached or site.how == "text" or not self._is_meant(site, new, before):
+        before, after = self.earlier.of(pair.old), self.later.of(pair.new)
+        if before == after and _returned(pair.old) == _returned(pair.new):
+            return
+        for passing in self._passing(pair):
+            yield from self._callers(passing)
+
+    def _callers(self, pair: Pair) -> Iterator[Reckoned]:
+        """What the callers do with the result of a function that is another than before."""
+        if (methods := pair.methods) is None:
+            return
+        before, after = self.earlier.of(pair.old), self.later.of(pair.new)
+        if before != after:
+            yield from self._misread(*methods, before, after)
+            yield from self._kin(*methods, before, after)
+        yield from self._unadapted(*methods, after)
+
+    def _passing(self, pair: Pair) -> list[Pair]:
+        """A function, and those that give its result back as their own."""
+        found = [pair]
+        for each in found:
+            for site in self._sites(each.methods[1]) if each.methods is not None else ():
+                given = {site.unit.root(number) for number in site.unit.code.returned}
+                earlier = self._earlier(site.unit) if not given.isdisjoint(_carried(site.unit, site.number)) else None
+                if earlier is not None and not any(site.unit is other.new for other in found):
+                    found.append(Pair(earlier, site.unit))
+        return found
+
+    def _earlier(self, unit: Unit) -> Unit | None:
+        """A function as it was before the change."""
+        module = self.change.before.module(unit.module.source.absolute)
+        return self.change.before.units(module).get(unit.code.key) if module is not None else None
+
+    def _misread(self, old: Method, new: Method, before: Forms, after: Forms) -> Iterator[Reckoned]:
+        """Callers that take a result apart as it was."""
+        for site in self._sites(new):
+            others = [self.later.result(each) for each in site.reached if isinstance(each, Method) and each is not new]
+            if any(isinstance(each, ClassDef) for each in site.reached):
                 continue
             sure = site.sure and len(site.reached) == 1
-            for at, text in _misread(site, before, after):
-                yield Reckoned(site.unit, at, old, new, text, sure)
+            for number in _carried(site.unit, site.number):
+                for use, user in _unfit(site.unit, number, before, [after, *others]):
+                    at = site.call.at if use.kind == "unpack" else site.unit.at(site.unit.code.values[user].at)
+                    yield Reckoned(site.unit, at, old, new, _said(use, after), sure)
 
-    def _is_meant(self, site: Site, new: Method, before: Shape) -> bool:
-        """Whether no other function that the call may reach gives what is reckoned with."""
-        others = [each for each in site.reached if each is not new]
-        if not others:
-            return True
-        return not any(self._gives(each, before) for each in others)
+    def _kin(self, old: Method, new: Method, before: Forms, after: Forms) -> Iterator[Reckoned]:
+        """Functions that a caller may reach in place of one whose result changed, and that give what was given before:
+        the caller takes it apart as it is now."""
+        for site in self._sites(new):
+            for number in _carried(site.unit, site.number):
+                for use, _, _ in uses(site.unit, number):
+                    if fits(before, use) is not False or fits(after, use) is False:
+                        continue
+                    for other in self._others(site, new):
+                        given = self.later.result(other)
+                        unit = self.after.unit_of(other)
+                        if unit is not None and fits(given, use) is False:
+                            text = f"still gives {shown(given)}, `{site.unit.qualname}` {_doing(use)} since the change"
+                            yield Reckoned(unit, other.facts.name_at, old, new, text, False)
 
-    def _gives(self, target: Method | ClassDef, wanted: Shape) -> bool:
-        unit = self.after.unit_of(target) if isinstance(target, Method) else None
-        if unit is None:
-            return True
-        found = shape(unit)
-        return found.length in (-1, wanted.length) or found.keys is not None and found.keys == wanted.keys
+    def _others(self, site: Site, new: Method) -> list[Method]:
+        """The overrides of a method, and what callers hand in for a function that is called."""
+        kin = set(new.cls.relatives) if new.cls is not None else set()
+        found = [each for each in site.reached if isinstance(each, Method) and each is not new and each.cls in kin]
+        callee = site.unit.code.values[site.number].args[0]
+        found += [each for each in handed(self.after, site.unit, callee) if each is not new]
+        return [each for each in dict.fromkeys(found) if not each.facts.is_abstract and not is_foreign(each.path)]
+
+    def _unadapted(self, old: Method, new: Method, after: Forms) -> Iterator[Reckoned]:
+        """Callers that do with a changed result what another one, which the change adapted, no longer does."""
+        lost: dict[Use, str] = {}
+        found = list(self._sites(new))
+        for site in found:
+            earlier = self._before(site)
+            if earlier is not None:
+                now = set(_done(site.unit, site.number))
+                for use in set(_done(*earlier)) - now:
+                    lost.setdefault(use, site.unit.qualname)
+        for site in found:
+            left = [use for use in _done(site.unit, site.number) if use in lost and fits(after, use) is not True]
+            if (
+                left
+                and len(site.reached) == 1
+                and not is_asked(site.unit, site.number)
+                and site.is_in(self.change.before)
+            ):
+                text = f"still {_doing(left[0])}, as `{lost[left[0]]}` did until this change of what is given back"
+                yield Reckoned(site.unit, site.call.at, old, new, text, False)
+
+    def _before(self, site: Site) -> tuple[Unit, int] | None:
+        """The same call in the same function as it was before the change."""
+        old = next((pair.old for pair in self.change.pairs if pair.new is site.unit), None)
+        if old is None:
+            return None
+        text = site.text
+        same = [n for n, value in enumerate(old.code.values) if value.op == "call" and old.text(value.at) == text]
+        return (old, same[0]) if len(same) == 1 else None
+
+    def _sites(self, new: Method) -> list[Site]:
+        """The calls that may reach a function, and that can be followed."""
+        found = self._calls.get(new)
+        if found is None:
+            rows = (site for site in sites(self.after, new.name) if new in site.reached and site.how != "text")
+            found = self._calls[new] = [site for site in rows if not is_asked(site.unit, site.number)]
+        return found
 
     def _kind(self, old: Method, new: Method) -> Iterator[Reckoned]:
         """A property that is a method now, or the other way round."""
@@ -211,29 +268,41 @@ def _stood(side: Side, unit: Unit, at: At) -> bool:
     return source is not None and any(line == other.strip() for other in source.text.split("\n"))
 
 
-def _misread(site: Site, before: Shape, after: Shape) -> Iterator[tuple[At, str]]:
-    """Where the result of a call is taken apart as it was and is no longer."""
-    unit, code = site.unit, site.unit.code
-    for number in _carried(unit, site.number):
-        for user in unit.users.get(number, ()):
-            value = code.values[user]
-            if value.op == "unpack" and value.data[2] < 0 and value.data[0] == 0:
-                wanted = value.data[1]
-                if before.length == wanted and after.length > 0 and after.length != wanted:
-                    yield site.call.at, f"unpacks {wanted} values, it gives {after.length} now"
-                elif before.length == wanted and not after.gives:
-                    yield site.call.at, f"unpacks {wanted} values, it gives none now"
-            elif value.op == "item":
-                key = code.values[value.args[1]]
-                if (
-                    key.op == "const"
-                    and before.keys
-                    and after.keys is not None
-                    and key.data in before.keys - after.keys
-                ):
-                    yield unit.at(value.at), f"asks for the key {key.data!r}, which the result no longer has"
-                elif key.op == "const" and isinstance(key.data, int) and 0 < after.length <= key.data < before.length:
-                    yield unit.at(value.at), f"asks for item {key.data}, it gives {after.length} values now"
+def _unfit(unit: Unit, number: int, before: Forms, after: list[Forms]) -> Iterator[tuple[Use, int]]:
+    """What is done with a value that fits none of what it may be now, and did fit what it was."""
+    for use, user, taken in uses(unit, number):
+        if all(fits(each, use) is False for each in after):
+            if fits(before, use) is not False:
+                yield use, user
+            continue
+        for item, element in taken:
+            yield from _unfit(unit, element, part(before, item), [part(each, item) for each in after])
+
+
+def _said(use: Use, after: Forms) -> str:
+    if use.kind == "item" and isinstance(use.what, str) and any(form and form.keys for form in after):
+        return f"asks for the key {use.what!r}, which the result no longer has"
+    return f"{_doing(use)}, it gives {shown(after)} now"
+
+
+def _doing(use: Use) -> str:
+    if use.kind == "unpack":
+        return f"unpacks {use.what} values"
+    return f"asks for `.{use.what}`" if use.kind == "attr" else f"asks for item {use.what!r}"
+
+
+def _done(unit: Unit, number: int) -> Iterator[Use]:
+    """What is done with a result, and with what it is after `await` and `ray.get`."""
+    for each in _carried(unit, number):
+        for use, _, _ in uses(unit, each):
+            yield use
+
+
+def _returned(unit: Unit) -> list[str]:
+    """What stands behind each `return`."""
+    node = node_of(unit)
+    found = ast.walk(node) if node is not None else ()
+    return [ast.unparse(each) for each in found if isinstance(each, ast.Return)]
 
 
 def _carried(unit: Unit, number: int) -> Iterator[int]:

@@ -17,7 +17,7 @@ from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.solver import Read, Solver
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
-from validator.ir import Code, Value, lower
+from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
 from validator.models import Models, models
 from validator.project import Project
@@ -394,21 +394,13 @@ class Flow:
         known = self._units.get(module)
         if known is None:
             known = self._units[module] = {}
-            codes, failed = self._codes(module)
+            codes, failed = module.source.lowered
             self.not_lowered += failed
             for key, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
                 known[key] = Unit(module, code, None)
             for unit in known.values():
                 unit.outer = known.get(unit.code.outer) if unit.code.outer else None
         return known
-
-    def _codes(self, module: Module) -> tuple[dict[str, Code], int]:
-        try:
-            tree = module.source.tree
-        except (SyntaxError, ValueError, RecursionError, OSError):
-            return {}, 0
-        codes, failed = lower(tree)
-        return codes, failed
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""

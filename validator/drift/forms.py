@@ -1,0 +1,287 @@
+"""What a function gives back, as far as its code says it, and what can be done with that.
+
+A form is one thing that a value may be: a number, a text, a tuple with the forms of its elements, a list, a dictionary
+with its keys. A value has a set of them, one for each way it may have come; `None` in the set is a way of which nothing
+is known. What can be done with numbers, texts and containers is read off Python's own types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from validator.definitions import External, Method
+from validator.drift.change import Side
+from validator.flow.program import Unit
+from validator.ir.model import Value
+
+
+class Form(NamedTuple):
+    """`parts`: of a tuple its elements, None where their number is not known; of a list what an element may be.
+    `keys`: of a dictionary; None where they are not all known."""
+
+    kind: str  # number, text, none, tuple, list, dict; mapping: something else in which keys are set
+    parts: tuple[frozenset[Form | None], ...] | None = None
+    keys: frozenset[str] | None = None
+
+
+Forms = frozenset[Form | None]
+UNKNOWN: Forms = frozenset({None})
+_NUMBER: Forms = frozenset({Form("number")})
+_TEXT: Forms = frozenset({Form("text")})
+_NONE: Forms = frozenset({Form("none")})
+# Python's own functions whose results are of one kind, whatever they are given.
+_BUILTINS = {
+    "float": _NUMBER, "int": _NUMBER, "len": _NUMBER, "bool": _NUMBER, "isinstance": _NUMBER, "hasattr": _NUMBER,
+    "str": _TEXT, "repr": _TEXT,
+    "dict": frozenset({Form("dict")}), "list": frozenset({Form("list")}), "sorted": frozenset({Form("list")}),
+    "tuple": frozenset({Form("tuple")}),
+}  # fmt: skip
+# Methods of tensors that leave them for plain Python values.
+_PLAIN = {"item": _NUMBER, "tolist": frozenset({Form("list"), Form("number")})}
+_MEMBERS = {
+    "number": frozenset(dir(float)) | frozenset(dir(int)),
+    "text": frozenset(dir(str)),
+    "none": frozenset(dir(None)),
+    "tuple": frozenset(dir(tuple)),
+    "list": frozenset(dir(list)),
+    "dict": frozenset(dir(dict)),
+}
+SHOWN = {
+    "number": "a number", "text": "a text", "none": "nothing", "list": "a list", "dict": "a dictionary",
+    "mapping": "something with keys",
+}  # fmt: skip
+
+
+class Use(NamedTuple):
+    """Something done with a value: `unpack` (into how many), `item` (with which constant), `attr` (which name)."""
+
+    kind: str
+    what: int | str
+
+
+class FormsOf:
+    """The forms of the results of one revision's functions."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self._known: dict[Unit, Forms] = {}
+
+    def result(self, method: Method) -> Forms:
+        unit = self.side.unit_of(method)
+        return self.of(unit) if unit is not None and not method.facts.stub else UNKNOWN
+
+    def of(self, unit: Unit) -> Forms:
+        known = self._known.get(unit)
+        if known is None:
+            self._known[unit] = UNKNOWN  # of a function that calls itself
+            code = unit.code
+            found = UNKNOWN if code.is_generator else _union(self._value(unit, each, ()) for each in code.returned)
+            known = self._known[unit] = found or UNKNOWN
+        return known
+
+    def _value(self, unit: Unit, number: int, seen: tuple[int, ...]) -> Forms:
+        if number in seen:
+            return frozenset()
+        seen = (*seen, number)
+        value = unit.code.values[number]
+        if value.op == "phi":
+            return _union(self._value(unit, each, seen) for each in value.args)
+        if value.op == "mut":
+            return _changed(unit, value, self._value(unit, value.args[0], seen))
+        if value.op == "const":
+            return _constant(value.data)
+        if value.op == "tuple":
+            return frozenset({Form("tuple", self._elements(unit, value, seen))})
+        if value.op == "list":
+            parts = () if value.data else (_union(self._value(unit, each, seen) for each in value.args) or UNKNOWN,)
+            return frozenset({Form("list", parts or None)})
+        if value.op == "dict":
+            return frozenset({Form("dict", None, _keys(unit, value.args))})
+        if value.op == "collect" and value.data[0] in ("list", "dict"):
+            parts = (self._value(unit, value.args[0], seen),) if value.data[0] == "list" else ()
+            return frozenset({Form(value.data[0], parts or None)})
+        if value.op == "join":
+            return _TEXT
+        if value.op == "binary":
+            sides = _union(self._value(unit, each, seen) for each in value.args)
+            return _NUMBER if sides == _NUMBER else UNKNOWN
+        if value.op == "await":
+            return self._called(unit, value.args[0], True)
+        if value.op == "call":
+            return self._called(unit, number, False)
+        return UNKNOWN
+
+    def _elements(self, unit: Unit, value: Value, seen: tuple[int, ...]) -> tuple[Forms, ...] | None:
+        found: list[Forms] = []
+        for place, each in enumerate(value.args):
+            forms = self._value(unit, each, seen)
+            if place not in value.data:
+                found.append(forms)
+                continue
+            spread = next(iter(forms)) if len(forms) == 1 else None
+            if spread is None or spread.kind != "tuple" or spread.parts is None:
+                return None
+            found += spread.parts
+        return tuple(found)
+
+    def _called(self, unit: Unit, number: int, awaited: bool) -> Forms:
+        value = unit.code.values[number]
+        if value.op != "call":
+            return UNKNOWN
+        callee = unit.code.values[value.args[0]]
+        if callee.op == "attr" and (methods := self._own(unit, callee)):
+            return _union(self.result(each) if each.facts.is_async == awaited else UNKNOWN for each in methods)
+        if callee.op == "attr":
+            return _PLAIN.get(callee.data, UNKNOWN) if len(value.args) == 1 else UNKNOWN
+        if callee.op not in ("name", "import"):
+            return UNKNOWN
+        symbol = self.side.flow.symbol(unit, callee)
+        if isinstance(symbol, Method):
+            return self.result(symbol) if symbol.facts.is_async == awaited else UNKNOWN
+        return _BUILTINS.get(symbol.path, UNKNOWN) if isinstance(symbol, External) else UNKNOWN
+
+    @staticmethod
+    def _own(unit: Unit, callee: Value) -> list[Method]:
+        """The methods that are called on the object itself, those of subclasses with them."""
+        owner = unit.code.values[unit.root(callee.args[0])]
+        if unit.cls is None or owner.op != "param" or owner.data[0] != 0 or not unit.has_receiver:
+            return []
+        return [each for each in unit.cls.find_below(callee.data).values() if each is not None]
+
+
+def _union(all_forms: Iterable[Forms]) -> Forms:
+    found: set[Form | None] = set()
+    for forms in all_forms:
+        found |= forms
+    return frozenset(found)
+
+
+def _constant(data: object) -> Forms:
+    if data is None:
+        return _NONE
+    if isinstance(data, str):
+        return _TEXT
+    return _NUMBER if isinstance(data, int | float) else UNKNOWN
+
+
+def _keys(unit: Unit, args: tuple[int, ...]) -> frozenset[str] | None:
+    keys = [unit.code.values[key] if key >= 0 else None for key in args[::2]]
+    if any(key is None or key.op != "const" or not isinstance(key.data, str) for key in keys):
+        return None
+    return frozenset(str(key.data) for key in keys if key is not None)
+
+
+def _changed(unit: Unit, value: Value, forms: Forms) -> Forms:
+    """What a container is after a call that may have changed it, or after a key was set."""
+    cause = unit.code.values[value.args[1]]
+    return frozenset(_grown(unit, cause, form) for form in forms)
+
+
+def _grown(unit: Unit, cause: Value, form: Form | None) -> Form | None:
+    if form is None and cause.op == "store_item":
+        key = unit.code.values[cause.args[1]]
+        return Form("mapping") if key.op == "const" and isinstance(key.data, str) else None
+    if form is None or form.kind not in ("list", "dict"):
+        return form
+    if form.kind == "dict" and cause.op == "store_item" and form.keys is not None:
+        key = unit.code.values[cause.args[1]]
+        if key.op == "const" and isinstance(key.data, str):
+            return form._replace(keys=form.keys | {key.data})
+    if cause.op == "call":
+        callee = unit.code.values[cause.args[0]]
+        if callee.op == "attr" and callee.data in ("get", "keys", "values", "items", "copy", "index", "count"):
+            return form
+    return Form(form.kind)
+
+
+def fits(forms: Forms, use: Use) -> bool | None:
+    """Whether a use fits a value: False where it fits none of the things that the value may be, None where that is
+    not known. That a function may also give nothing does not count: its callers may know when."""
+    some = forms - _NONE or forms
+    found = {_fits(form, use) if form is not None else None for form in some}
+    return found.pop() if len(found) == 1 else None
+
+
+def _fits(form: Form, use: Use) -> bool | None:
+    if form.kind == "mapping":
+        return False if use.kind == "unpack" else None
+    if use.kind == "attr":
+        return use.what in _MEMBERS[form.kind]
+    if form.kind in ("number", "none"):
+        return False
+    if form.kind == "text":
+        return None if use.kind == "unpack" else isinstance(use.what, int)
+    if form.kind == "dict":
+        if use.kind == "unpack":
+            return False if form.keys else None
+        return use.what in form.keys if form.keys is not None else None
+    if use.kind == "item" and isinstance(use.what, str):
+        return False
+    if form.kind == "list" or form.parts is None:
+        return None
+    return use.what == len(form.parts) if use.kind == "unpack" else -len(form.parts) <= int(use.what) < len(form.parts)
+
+
+def shown(forms: Forms) -> str:
+    """What a value is, in words: of several things the first by name."""
+    form = min((each for each in forms - _NONE or forms if each is not None), default=None, key=lambda f: f.kind)
+    if form is None:
+        return "something else"
+    if form.kind != "tuple":
+        return SHOWN[form.kind]
+    return f"{len(form.parts)} values" if form.parts is not None else "a tuple"
+
+
+def part(forms: Forms, use: Use) -> Forms:
+    """What an element is that a use takes out."""
+    found: set[Form | None] = set()
+    for form in forms - _NONE:
+        if form is None or not form.parts:
+            return UNKNOWN
+        if form.kind == "list":
+            found |= form.parts[0]
+        elif isinstance(use.what, int) and -len(form.parts) <= use.what < len(form.parts):
+            found |= form.parts[use.what]
+        else:
+            return UNKNOWN
+    return frozenset(found) or UNKNOWN
+
+
+def uses(unit: Unit, number: int) -> Iterator[tuple[Use, int, tuple[tuple[Use, int], ...]]]:
+    """What is done with a value in its unit: the use, the value that does it, and the elements that it takes out, each
+    as its position and its value."""
+    taken: dict[int, list[tuple[Use, int]]] = {}
+    for each in _same(unit, number):
+        for user in unit.users.get(each, ()):
+            value = unit.code.values[user]
+            if value.op == "attr":
+                yield Use("attr", value.data), user, ()
+            elif value.op == "item" and value.args[0] == each:
+                key = unit.code.values[value.args[1]]
+                if key.op == "const" and isinstance(key.data, int | str) and not isinstance(key.data, bool):
+                    yield Use("item", key.data), user, ((Use("item", key.data), user),)
+            elif value.op == "unpack" and value.data[2] < 0:
+                taken.setdefault(value.data[1], []).append((Use("item", value.data[0]), user))
+    for count, parts in taken.items():
+        yield Use("unpack", count), parts[0][1], tuple(parts)
+
+
+def _same(unit: Unit, number: int) -> Iterator[int]:
+    """A value, and the same variable after calls that were given it."""
+    yield number
+    for user in unit.users.get(number, ()):
+        value = unit.code.values[user]
+        if value.op == "mut" and value.args[0] == number:
+            yield from _same(unit, user)
+
+
+def is_asked(unit: Unit, number: int) -> bool:
+    """Whether a caller asks what it got: then it is made for several things."""
+    for each in _same(unit, number):
+        for user in unit.users.get(each, ()):
+            value = unit.code.values[user]
+            callee = unit.code.values[value.args[0]] if value.op == "call" else None
+            if callee is not None and callee.op == "name" and callee.data in ("isinstance", "hasattr", "getattr"):
+                return True
+    return False
