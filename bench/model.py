@@ -19,6 +19,7 @@ else:
     import tomli as tomllib
 
 from bench.pickles import one_line
+from bench.strategies import flash_attention_4
 from bench.strategies.ring_attention import ATTENTION_NAME
 from bench.strategies.vocabulary import LocalScores, VocabularyShard, combine, local_scores
 from rules.models import config_of, find, raw_entries
@@ -140,7 +141,7 @@ class Actor(nn.Module):
         step = HEAD_CHUNK if self.head == "chunked" else flat.shape[0]
         chunk_of: Any = self._head
         if self.one_head_call and self.head == "chunked":
-            flat, chunk_of = self.model.lm_head(flat[None])[0], self._score_logits
+            flat, chunk_of = self.model.lm_head(flat[None]).squeeze(0), self._score_logits
         log_probs, entropies = [], []
         for start in range(0, flat.shape[0], step):
             piece = slice(start, start + step)
@@ -164,8 +165,9 @@ class Actor(nn.Module):
     def _head(
         self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        # The module is called, not its weight used: sharding backends gather parameters in module hooks.
-        return self._score_logits(self.model.lm_head(hidden[None])[0], targets, return_entropy)
+        # The module is called, not its weight used: sharding backends gather parameters in module hooks. Not `[0]`:
+        # its backward pass would copy the logits' gradient into zeros.
+        return self._score_logits(self.model.lm_head(hidden[None]).squeeze(0), targets, return_entropy)
 
     def _score_logits(
         self, logits: torch.Tensor, targets: torch.Tensor, return_entropy: bool
@@ -277,6 +279,8 @@ def build_actor(
     if ring > 1:
         check_for_ring(config, model)
         register()
+    elif attn == flash_attention_4.NAME:
+        flash_attention_4.register()
     torch.manual_seed(seed)
     implementation = attention_name(attn, ring)
     common = {"attn_implementation": implementation, "dtype": torch.float32, "trust_remote_code": trust_remote_code}

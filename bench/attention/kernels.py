@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from bench.attention.shapes import Shape
+from bench.strategies import flash_attention_4
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 Make = Callable[[Shape, torch.device], Attend]
@@ -78,6 +79,11 @@ def _by_document(shape: Shape, device: torch.device) -> Attend:
     return attend
 
 
+def _bounds(shape: Shape, device: torch.device) -> torch.Tensor:
+    """Where each document begins, and the end."""
+    return torch.arange(shape.documents + 1, dtype=torch.int32, device=device) * shape.length
+
+
 def _flash(load: Callable[[], tuple[Any, Any]]) -> Make:
     """A package's (plain, varlen) functions, which share their parameters from version to version."""
 
@@ -85,7 +91,7 @@ def _flash(load: Callable[[], tuple[Any, Any]]) -> Make:
         plain, varlen = load()
         if shape.documents == 1:
             return lambda query, key, value: _first(plain(query, key, value, causal=True))
-        bounds = torch.arange(shape.documents + 1, dtype=torch.int32, device=device) * shape.length
+        bounds = _bounds(shape, device)
         options = {
             "cu_seqlens_q": bounds, "cu_seqlens_k": bounds, "max_seqlen_q": shape.length, "max_seqlen_k": shape.length,
         }  # fmt: skip
@@ -95,7 +101,7 @@ def _flash(load: Callable[[], tuple[Any, Any]]) -> Make:
 
 
 def _first(output: Any) -> torch.Tensor:
-    """Versions 3 and 4 return the log-sum-exp beside the output."""
+    """Version 3 returns the log-sum-exp beside the output."""
     found: torch.Tensor = output[0] if isinstance(output, tuple) else output
     return found
 
@@ -112,10 +118,15 @@ def _flash_3() -> tuple[Any, Any]:
     return flash_attn_interface.flash_attn_func, flash_attn_interface.flash_attn_varlen_func
 
 
-def _flash_4() -> tuple[Any, Any]:
-    from flash_attn.cute import flash_attn_func, flash_attn_varlen_func
+def _flash_4(shape: Shape, device: torch.device) -> Attend:
+    """The operators that models call, not the package's functions."""
+    bounds, scale = _bounds(shape, device) if shape.documents > 1 else None, shape.heads.size**-0.5
 
-    return flash_attn_func, flash_attn_varlen_func
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        states = (query, key, value) if bounds is None else (query[0], key[0], value[0])
+        return flash_attention_4.attention(*states, bounds, shape.length, scale).view_as(query)
+
+    return attend
 
 
 def _flex(shape: Shape, device: torch.device) -> Attend:
@@ -148,7 +159,7 @@ KERNELS: dict[str, Make] = {
     "sdpa_by_document": _by_document,
     "flash_attention_2": _flash(_flash_2),
     "flash_attention_3": _flash(_flash_3),
-    "flash_attention_4": _flash(_flash_4),
+    "flash_attention_4": _flash_4,
     "flex": _flex,
 }
 """Names as in `bench.attention.needs.NAMES`, which knows without torch what each of them needs."""

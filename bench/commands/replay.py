@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--num-layers", "--num_layers", type=positive)
     what.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
     what.add_argument("--deepcompile", action="store_true")
+    what.add_argument("--head", choices=CHOICES["head"], help="default: compiled on a GPU, chunked without one")
     what.add_argument("--attn", choices=CHOICES["attn"])
     what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
     what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction, help="default: packed")
@@ -80,7 +81,7 @@ def _defaults(gpus: int) -> dict[str, Any]:
     common = {"backend": "deepspeed", "zero_stage": 1, "num_gpus": 1, "warmup": 1}
     if not gpus:
         return {**common, "model": "llama-tiny", "fold_tokens": True, "dtype": "fp32", "device": "cpu"}
-    return {**common, "model": "llama-3.1-8b", "attn": "auto"}
+    return {**common, "model": "llama-3.1-8b", "attn": "auto", "head": "compiled"}
 
 
 def configuration_of(options: argparse.Namespace, gpus: int, launched: int | None) -> Configuration:

@@ -21,6 +21,9 @@ from bench.strategies.compilation import compile_blocks
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 
+SMALL_BUCKET = 16_000_000
+"""Elements: less than most matrices of a model that fills a GPU."""
+
 
 class DeepspeedStrategy:
     """A DeepSpeed engine per trained model. DeepSpeed keeps the fp32 copies, scales fp16 and clips.
@@ -83,6 +86,8 @@ class DeepspeedStrategy:
         if self.device.type == "cuda" and config.zero_stage in (1, 2):
             # The default is stage 3's alone. One rank has nothing to send, and waits for the second stream in vain.
             zero["overlap_comm"] = self.dp_size * self.ring_size > 1
+        if self.dp_size * self.ring_size == 1:
+            zero |= self._alone()
         if config.cpu_offload:
             zero["offload_optimizer"] = {"device": "cpu", "pin_memory": self.device.type == "cuda"}
         result: dict[str, Any] = {
@@ -102,6 +107,16 @@ class DeepspeedStrategy:
         if config.compile == "deepcompile":
             result["compile"] = {"deepcompile": True}
         return result
+
+    def _alone(self) -> dict[str, Any]:
+        """ZeRO's options for one rank, which keep DeepSpeed from copying gradients that no other rank waits for.
+
+        A reduce-scatter divides them by one and at stage 3 joins them in one more buffer: an all-reduce does neither.
+        At stages 1 and 2 gradients larger than a bucket are reduced where they lie.
+        """
+        if self.config.zero_stage == 3:
+            return {"reduce_scatter": False}
+        return {"reduce_scatter": False, "reduce_bucket_size": SMALL_BUCKET}
 
     def _clips_itself(self) -> bool:
         """Whether the clipping is done here.

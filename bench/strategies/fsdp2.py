@@ -159,8 +159,19 @@ class FSDP2Strategy:
             optimizer.step()
             if scheduler is not None:
                 scheduler.step()
+            if self._keeps_gathered():
+                fsdp2_groups.gather(model)
         optimizer.zero_grad()
         return norm
+
+    def _keeps_gathered(self) -> bool:
+        """Whether the parameters are cast for the computation right after each step, as DDP and ZeRO do it.
+
+        That is for one rank, whose gathering is two copies on the stream that computes: with several it runs beside
+        the computation. They then stay gathered until the backward pass gives them back.
+        """
+        one = self.shard_mesh is not None and self.shard_mesh.size() == 1
+        return one and not self.config.reshard_after_forward and not self.config.cpu_offload
 
     def setup_dataloader(
         self,
@@ -181,6 +192,7 @@ class FSDP2Strategy:
 
     def save_model(self, model: nn.Module, tokenizer: Any | None, output_dir: str) -> None:
         """A Hugging Face directory in the training dtype."""
+        _drop_gathered(model)
         named = ((n, _whole(p.detach())) for n, p in network_of(model).named_parameters())
         weights.save_pretrained(model, named, tokenizer, output_dir, self.config.dtype)
 
@@ -270,7 +282,7 @@ class FSDP2Strategy:
 
 
 def _drop_gathered(model: nn.Module) -> None:
-    """Free parameters that a forward pass without a backward one has left gathered.
+    """Free parameters that are gathered: for the next forward pass, or by one without a backward pass.
 
     FSDP2 would take them for current after the step, and the next forward pass would run on old values. While they
     are there, the model's parameters are these copies, and not the shards that are saved, restored and stepped.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.binding import misfit_of, parameters
-from validator.definitions import ClassDef, External, Method, Module
+from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.drift.change import Side
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.aside import is_foreign, is_test
@@ -25,7 +25,8 @@ _MAKERS = frozenset({"dataclass", "dataclasses.dataclass"})
 class Site(NamedTuple):
     """A call of something by a name: the unit, the value of the call, what it passes, what it may reach.
 
-    `how`: `call`, `text` (a dispatcher is given the name). `sure`: nothing else can be meant.
+    `how`: `call`, `text` (a dispatcher is given the name). `sure`: nothing else can be meant. `each`: all of `reached`
+    are called, each where a module imports the name from its place.
     """
 
     unit: Unit
@@ -35,6 +36,7 @@ class Site(NamedTuple):
     how: str
     sure: bool
     bound: bool = True
+    each: bool = False
 
     @property
     def text(self) -> str:
@@ -95,8 +97,8 @@ def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, .
             root = _root(unit, number)
             reached, sure = _reached(side, unit, root, name)
             if reached:
-                bound = not _is_of_class(side, unit, root)
-                yield Site(unit, user, call_of(unit, user), reached, "call", sure, bound)
+                bound, each = not _is_of_class(side, unit, root), unit.code.values[root].op == "name"
+                yield Site(unit, user, call_of(unit, user), reached, "call", sure, bound, each)
 
 
 def _is_partial(unit: Unit, value: Value, number: int) -> bool:
@@ -180,8 +182,9 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     """What a name at a place may mean, and whether it can mean nothing else."""
     value = unit.code.values[number]
     if value.op in ("name", "import"):
-        symbol = side.flow.symbol(unit, value)
-        return ((symbol,), True) if isinstance(symbol, Method | ClassDef) else ((), False)
+        found = meanings(side, unit, value)
+        known = tuple(each for each in found if isinstance(each, Method | ClassDef))
+        return known, len(known) == len(found) == 1
     mention = side.mention(unit, number)
     if mention is None or isinstance(mention.symbol, External):
         return (), False
@@ -228,6 +231,19 @@ def _passed(side: Side, site: Site, method: Method, name: str) -> Iterator[Metho
             symbol = side.flow.symbol(site.unit, value) if value.op in ("name", "import") else None
             if isinstance(symbol, Method):
                 yield symbol
+
+
+def meanings(side: Side, unit: Unit, value: Value) -> list[Symbol]:
+    """What a name of a module may mean: of several imports that give it, each under its condition, all of them."""
+    symbol = side.flow.symbol(unit, value)
+    rows = [row for row in unit.module.facts.imports if row.bound_as == value.data and row.scope == "<module>"]
+    if value.op != "name" or len(rows) < 2:
+        return [symbol]
+    found: list[Symbol] = []
+    for row in rows:
+        if (each := side.project.imported(unit.module, row)) not in found:
+            found.append(each)
+    return found
 
 
 def _may_serve(unit: Unit, method: Method) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
 from validator.drift.edits import Edit, Statement, edits, similarity, statements
-from validator.flow.aside import is_foreign, is_test
+from validator.flow.aside import is_test
 
 _SAME = 0.6
 
@@ -52,7 +52,7 @@ class Drops:
         """The functions that were edited and not written anew, with their statements before and after."""
         found = []
         for pair in self.change.pairs:
-            if is_test(pair.new.path) or is_foreign(pair.new.path):
+            if is_test(pair.new.path):
                 continue
             old, new = statements(pair.old), statements(pair.new)
             if similarity(old, new) >= _SAME or len(old) < 4 and old and new:
@@ -63,10 +63,40 @@ class Drops:
     def drops(self) -> list[Drop]:
         found = []
         for pair, _, _, changed in self.edited:
+            made = _made(changed)
             for edit in changed:
                 if edit.old is not None and edit.new is not None:
-                    found += [Drop(kind, pair, edit, old, new, part) for kind, old, new, part in between(edit)]
+                    found += [
+                        _unwrapped(kind, old, new, part, made, pair, edit) for kind, old, new, part in between(edit)
+                    ]
         return found
+
+
+def _made(changed: list[Edit]) -> dict[str, ast.Call]:
+    """The variables of which the change took away the one call that gave them their value."""
+    found = {}
+    for edit in changed:
+        node = edit.old.node if edit.old is not None and edit.new is None else None
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call):
+            found[node.targets[0].id] = node.value
+    return found
+
+
+def _unwrapped(
+    kind: str, old: ast.expr, new: ast.expr, part: ast.AST, made: dict[str, ast.Call], pair: Pair, edit: Edit
+) -> Drop:
+    """A small edit; where a variable gave way to what it was made of, the call around that is what went."""
+    call = made.get(old.id) if kind == "name" and isinstance(old, ast.Name) else None
+    if call is not None and (inner := inside(call)) is not None and _same(inner, new):
+        return Drop("call", pair, edit, call, new, call)
+    return Drop(kind, pair, edit, old, new, part)
+
+
+def inside(call: ast.Call) -> ast.expr | None:
+    """What a call is around: its first argument, or of a method of a value that value."""
+    if isinstance(call.func, ast.Attribute) and not call.args:
+        return call.func.value
+    return call.args[0] if call.args else None
 
 
 def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
@@ -124,6 +154,8 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
     if isinstance(one, ast.Name | ast.Constant | ast.Attribute):
         return True
     if isinstance(one, ast.Call) and isinstance(other, ast.Call):
+        if _is_around(one, other) or _is_around(other, one):
+            return True
         return len(one.args) != len(other.args) or [k.arg for k in one.keywords] != [k.arg for k in other.keywords]
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
         return len(one.elts) != len(other.elts)
@@ -168,10 +200,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
             return "comparison", old
     if isinstance(old, ast.IfExp) and (_same(old.body, new) or _same(old.orelse, new)):
         return "guard", old.test
-    if isinstance(old, ast.Call) and not isinstance(new, ast.Call):
-        inner = old.func.value if isinstance(old.func, ast.Attribute) else old.args[0] if len(old.args) == 1 else None
-        if inner is not None and _same(inner, new):
-            return "call", old
+    if isinstance(old, ast.Call) and _is_around(old, new):
+        return "call", old
     if isinstance(old, ast.Subscript) and _same(old.slice, new):
         return "index", old
     if isinstance(old, ast.Name | ast.Attribute) and isinstance(new, ast.Name | ast.Attribute):
@@ -230,6 +260,12 @@ def _missing(old: list[ast.expr], new: list[ast.expr]) -> list[ast.expr]:
         else:
             missing.append(each)
     return missing if not any(left.values()) else []
+
+
+def _is_around(call: ast.Call, value: ast.expr) -> bool:
+    """Whether a call is nothing but a value with a call of one of its methods behind it, or a function around it."""
+    inner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0] if len(call.args) == 1 else None
+    return inner is not None and _same(inner, value)
 
 
 def _same(one: ast.AST, other: ast.AST) -> bool:

@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
@@ -43,23 +43,34 @@ class Lost(NamedTuple):
 
 
 @cache
+def _tables() -> dict[str, dict[str, Any]]:
+    return load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), "effects.toml"))
+
+
 def _table() -> dict[str, list[str]]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "effects.toml")
-    table: dict[str, list[str]] = load_toml(path)["effects"]
+    table: dict[str, list[str]] = _tables()["effects"]
+    return table
+
+
+def _firsts() -> dict[str, list[str]]:
+    """By an effect the calls that must come after it."""
+    table: dict[str, list[str]] = _tables()["first"]
     return table
 
 
 @cache
 def named() -> frozenset[str]:
     """The last names of calls of libraries that are made for what they do."""
-    rows = models().calls
-    collective = {name.rpartition(".")[2] for name, row in rows.items() if row.is_collective}
-    return (
-        frozenset(name for key in ("training", "state", "waiting", "contexts") for name in _table()[key]) | collective
-    )
+    return collective() | {name for key in ("training", "state", "waiting", "contexts") for name in _table()[key]}
 
 
-def _collective() -> list[str]:
+@cache
+def collective() -> frozenset[str]:
+    """The last names of the collectives of all libraries."""
+    return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.is_collective)
+
+
+def _of_torch() -> list[str]:
     """The last names of collectives that no other library calls so."""
     rows = models().calls
     return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
@@ -116,6 +127,8 @@ class Effects:
         for text in sorted(gone & set(came)):
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
+                if (late := _late(old, new, text)) is not None:
+                    yield Lost(pair, late, "order", _name(late), late.node.lineno, f"after `{text}`")
                 continue
             if (condition := _deeper(old, new, text)) and last_name(call.func) in named():
                 yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
@@ -135,7 +148,7 @@ class Effects:
             assert edit.old is not None
             kind, name = self._effect(edit.old)
             call = called(edit.old.node)
-            if not name and call is not None and self._is_missed(pair, last_name(call.func)):
+            if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
             if name and not self._turns_up(name, pair):
                 yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
@@ -160,6 +173,20 @@ class Effects:
             return False
         rows = [row for row in self.change.after.occurrences(target.attr) if not is_test(row.path)]
         return any(row.role == "asks" for row in rows) and any(row.role == "defines" for row in rows)
+
+    def _is_needed(self, pair: Pair, call: ast.Call, new: list[Statement]) -> bool:
+        """Whether a call that went is the second half of a pair of which the first is still there, or comes in the
+        company of another one everywhere else."""
+        name = last_name(call.func)
+        if name not in self.change.after.methods:
+            return False
+        partners = frozenset(_partners(name))
+        owner = ast.dump(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        for other in filter(None, (called(each.node) for each in new)):
+            same = ast.dump(other.func.value) if isinstance(other.func, ast.Attribute) else ""
+            if same == owner and last_name(other.func) in partners:
+                return True
+        return bool(self._is_missed(pair, name))
 
     def _is_missed(self, pair: Pair, name: str) -> str:
         """A call of the function such that all others that make it call this one too; empty if there is none."""
@@ -219,7 +246,7 @@ class Effects:
             for call in function.facts.calls:
                 callers.setdefault(call.method, set()).add(function.name)
         found: set[str] = set()
-        queue = list(_collective())
+        queue = _of_torch()
         while queue:
             for name in callers.get(queue.pop(), ()):
                 if name not in found and not name.startswith("<") and "_" in name.strip("_"):
@@ -245,6 +272,16 @@ class Effects:
                 for unit in side.units(module).values() if module is not None else ():
                     count.update(_names(unit))
         return counts
+
+
+def _partners(name: str) -> Iterator[str]:
+    """The names of what a call undoes: `sleep` of `wake_up`, `switch_for_inference` of `switch_for_training`."""
+    words = name.split("_")
+    for first, second in _tables()["undo"]["pairs"]:
+        one, other = first.split("_"), second.split("_")
+        for at in range(len(words) - len(other) + 1):
+            if words[at : at + len(other)] == other:
+                yield "_".join([*words[:at], *one, *words[at + len(other) :]])
 
 
 def _names(unit: Unit) -> Counter[str]:
@@ -276,6 +313,11 @@ def last_name(node: ast.expr) -> str:
     if isinstance(node, ast.Call):
         return last_name(node.func)
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _name(statement: Statement) -> str:
+    call = called(statement.node)
+    return last_name(call.func) if call is not None else ""
 
 
 def _is_about_sizes(test: ast.expr) -> bool:
@@ -368,6 +410,28 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
     return added[-1] if added and not _has_other_way(new, added[-1]) else ""
 
 
+def _late(old: list[Statement], new: list[Statement], text: str) -> Statement | None:
+    """The effect that must come first and that a statement was moved in front of: `set_epoch` and `iter(loader)`."""
+    for name, later in _firsts().items():
+        before, after = (_behind(rows, text, name) for rows in (old, new))
+        moved = next((each for each in new if each.text == text), None)
+        if moved is None or before is not None or after is None:
+            continue
+        if any(last_name(n.func) in later for n in ast.walk(moved.node) if isinstance(n, ast.Call)):
+            return after
+    return None
+
+
+def _behind(rows: list[Statement], text: str, name: str) -> Statement | None:
+    """The call by a name that stands behind a statement, in the same block."""
+    place = next((index for index, each in enumerate(rows) if each.text == text), len(rows))
+    for each in rows[place + 1 :]:
+        call = called(each.node)
+        if call is not None and last_name(call.func) == name and each.inside == rows[place].inside:
+            return each
+    return None
+
+
 def _has_other_way(rows: list[Statement], head: str) -> bool:
     """Whether something else happens where a condition does not hold: then there are two ways to do it."""
     return head.startswith("orelse of ") or any(f"orelse of {head}" in each.inside for each in rows)
@@ -425,9 +489,18 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         earlier = next(each for each in old if each.text == statement.text)
         if _depth(earlier) >= _depth(statement) or _conditions(earlier) >= _conditions(statement):
             continue  # a condition took the place of another, or of a part of it
+        if _is_done_without(new, statement):
+            continue
         name = last_name(call.func)
         if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
+
+
+def _is_done_without(rows: list[Statement], context: Statement) -> bool:
+    """Whether what stands in a context stands outside of it too: the condition says when it is needed."""
+    inside = [each.text for each in rows if context.text in each.inside]
+    outside = {each.text for each in rows if context.text not in each.inside}
+    return bool(inside) and outside.issuperset(inside)
 
 
 def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:

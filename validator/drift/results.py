@@ -103,6 +103,7 @@ class Results:
         """Callers that take a result apart as it was."""
         for site in self._sites(new):
             others = [self.later.result(each) for each in site.reached if isinstance(each, Method) and each is not new]
+            others = [] if site.each else others
             if any(isinstance(each, ClassDef) for each in site.reached):
                 continue
             sure = site.sure and len(site.reached) == 1

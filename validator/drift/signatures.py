@@ -84,7 +84,26 @@ class Signatures:
         if text is None:
             return None
         kind, text = _otherwise(site, earlier, later)
+        if kind == "swallowed" and self._passes_on(new):
+            return None
         return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
+
+    def _passes_on(self, target: Method | ClassDef) -> bool:
+        """Whether a function hands the keywords that it does not name to something that it calls."""
+        method = target.find("__init__") if isinstance(target, ClassDef) else target
+        unit = self.after.unit_of(method) if method is not None else None
+        if unit is None:
+            return True
+        spread = (
+            unit.root(operand)
+            for value in unit.code.values
+            if value.op == "call"
+            for name, operand in zip(value.data.names, value.args[1:], strict=True)
+            if name == "**"
+        )
+        kinds = dict(unit.code.params)
+        roots = (unit.code.values[number] for number in spread)
+        return any(value.op == "param" and kinds.get(str(value.data[1])) == "**" for value in roots)
 
     # -- calls that were adapted ---------------------------------------------------------------------------
 
@@ -130,7 +149,7 @@ class Signatures:
 
     def _is_meant(self, site: Site, new: Method | ClassDef) -> bool:
         """Whether the call is meant for this definition: none other takes it, or those that do stand in for it."""
-        if site.sure and len(site.reached) == 1:
+        if site.each or site.sure and len(site.reached) == 1:
             return True
         others = [each for each in site.reached if each is not new]
         taking = [each for each in others if misfit(self.after, each, site) == ""]

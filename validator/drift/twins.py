@@ -160,4 +160,6 @@ def _head(node: ast.stmt) -> ast.AST:
     for name in ("test", "iter"):
         if isinstance(part := getattr(node, name, None), ast.AST):
             return part
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return ast.Tuple([item.context_expr for item in node.items], ast.Load())
     return node if not hasattr(node, "body") else ast.Pass()

@@ -10,7 +10,7 @@ from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.edits import node_of
-from validator.drift.effects import last_name
+from validator.drift.effects import collective, last_name
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -21,8 +21,9 @@ _WHO = frozenset({
 })  # fmt: skip
 _MANY = 3  # statements
 _WRAPPING = frozenset({
-    "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait", "all_gather", "all_reduce",
+    "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
 })  # fmt: skip
+_DEVICES = frozenset({"cuda", "to", "npu", "xpu"})
 
 
 class Weakened:
@@ -55,8 +56,13 @@ class Weakened:
         if kind == "index":
             return _is_parallel(part)
         if kind == "call":
-            return isinstance(part, ast.Call) and last_name(part.func) in _WRAPPING
+            return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
         return kind == "name" and _other_axes(drop) and not self._is_renamed(drop)
+
+    def _is_needed(self, drop: Drop, name: str) -> bool:
+        """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
+        where it puts it."""
+        return name in _WRAPPING or name in collective() or name in _DEVICES and _is_sent(drop)
 
     def _is_asked(self, drop: Drop) -> bool:
         """Whether the change asks for a condition by a statement of its own."""
@@ -162,6 +168,19 @@ class Weakened:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
         return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+
+
+def _is_sent(drop: Drop) -> bool:
+    """Whether the statement gives its value to a variable that a collective is handed."""
+    node, function = drop.edit.new.node if drop.edit.new is not None else None, node_of(drop.pair.new)
+    if not isinstance(node, ast.Assign) or function is None:
+        return False
+    names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in collective()):
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if any(isinstance(each, ast.Name) and each.id in names for each in given):
+            return True
+    return False
 
 
 def _named(node: ast.AST | None) -> set[str]:

@@ -4,7 +4,10 @@
 
 Every timed step, the plain loop's and the backend's, follows the same: a plain step and a while of memory traffic.
 `zero2@NAME=VALUE+NAME=VALUE` sets options of DeepSpeed's `zero_optimization`; `fsdp2@groups=0` leaves embedding and
-head in one group, `fsdp2@in_place=0` copies at the reduction, `fsdp2@reduce=bf16` reduces in 16 bits.
+head in one group, `fsdp2@in_place=0` copies at the reduction, `fsdp2@reduce=bf16` reduces in 16 bits,
+`fsdp2@gather=0` casts parameters in the forward pass, `fsdp2@cast=0` (before any other) leaves FSDP2 its own cast of
+gradients;
+`zero2@alone=0` drops the options for one rank.
 
 The plain loop is the 16-bit model, forward and backward, no wrapper, no optimizer.
 """
@@ -34,6 +37,7 @@ from bench.profiling import profile_step
 from bench.strategies import fsdp2_groups, get_strategy
 from bench.strategies.compilation import apply_compile
 from bench.strategies.deepspeed import DeepspeedStrategy
+from bench.strategies.fsdp2 import FSDP2Strategy
 from bench.training import forward_loss, train_step
 from bench.worker import strategy_config
 
@@ -140,15 +144,25 @@ ENGINE_CONFIG, CALLS_HEAD_ONCE, IN_PLACE = (
 )  # fmt: skip
 
 
+ALONE, KEEPS_GATHERED, CAST_AT_ONCE = (
+    DeepspeedStrategy._alone, FSDP2Strategy._keeps_gathered, fsdp2_groups.cast_at_once,
+)  # fmt: skip
+
+
 def apply(changes: dict[str, str]) -> None:
     """Change the strategies for the next backend; without changes they are what they are."""
 
     def engine_config(self: DeepspeedStrategy) -> dict[str, Any]:
         found = ENGINE_CONFIG(self)
         for name, value in changes.items():
+            if name == "alone":
+                continue
             found["zero_optimization"][name] = int(value) if int(value) > 1 else bool(int(value))
         return found
 
+    DeepspeedStrategy._alone = ALONE if changes.get("alone") != "0" else (lambda self: {})
+    FSDP2Strategy._keeps_gathered = KEEPS_GATHERED if changes.get("gather") != "0" else (lambda self: False)
+    fsdp2_groups.cast_at_once = CAST_AT_ONCE if changes.get("cast") != "0" else (lambda device_type: None)
     DeepspeedStrategy._engine_config = engine_config if "zero" in changes.pop("_kind", "") else ENGINE_CONFIG
     fsdp2_groups._calls_head_once = (lambda model: False) if changes.get("groups") == "0" else CALLS_HEAD_ONCE
     fsdp2_groups._reduce_in_place = (lambda model: None) if changes.get("in_place") == "0" else IN_PLACE
