@@ -77,12 +77,17 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
     changed = checked.changed
     if changed is not None:  # what a change broke is told wherever it stands
         absolute = {entry.path: entry.absolute for entry in checked.files}
-        findings = [
-            each
-            for each in findings
-            if absolute.get(each.path) in changed or each.code.startswith("MP9") or _is_about(each, checked.gone)
-        ]
+        findings = [each for each in findings if _is_of_change(each, changed, absolute, checked)]
     return findings
+
+
+def _is_of_change(finding: Finding, changed: frozenset[str], absolute: dict[str, str], checked: Checked) -> bool:
+    """Whether a finding is in a changed file, or elsewhere about something that the change took away: a name that is
+    gone, or one that a changed file which the finding speaks of has less often than before."""
+    if absolute.get(finding.path) in changed or finding.code.startswith("MP9") or _is_about(finding, checked.gone):
+        return True
+    speaks = any(absolute.get(each.path) in changed for each in finding.related)
+    return speaks and _is_about(finding, checked.left)
 
 
 def _is_about(finding: Finding, names: frozenset[str]) -> bool:

@@ -33,6 +33,7 @@ class Checked(argparse.Namespace):
     now: dict[str, bytes]
     changed: frozenset[str] | None = None  # absolute paths, where the run compares two revisions
     gone: frozenset[str] = frozenset()  # names that stood in changed files and do not any more
+    left: frozenset[str] = frozenset()  # names that stand in some changed file less often
 
 
 def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
@@ -63,10 +64,12 @@ def _findings(
         return Checked(
             findings=known.findings, files=entries, suppressed=known.suppressed, errors=[], changed=changed, now=now,
             gone=compared.names_gone if compared is not None else frozenset(),
+            left=compared.names_left if compared is not None else frozenset(),
         )  # fmt: skip
     checked = analyse(entries, digests, settings, whole, store, compared, now)
     checked.changed = changed
-    checked.gone = compared.names_gone if compared is not None else frozenset()
+    if compared is not None:
+        checked.gone, checked.left = compared.names_gone, compared.names_left
     if not checked.errors:
         store.remember(key, cache.Run(checked.findings, checked.suppressed))
     store.save()

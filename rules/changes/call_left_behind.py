@@ -168,8 +168,44 @@ from rl.sizes import model_of
 def main(checkpoint):
     return model_of(checkpoint)  # error: MP902
 """,
+    """# file: rl/__init__.py
+# before: rl/gpu.py
+def prepare(x, mask):
+    return x, mask
+# file: rl/gpu.py
+def prepare(x, mask, size):
+    return x, mask, size
+# file: rl/npu.py
+def prepare(x, mask):
+    return x, mask
+# file: rl/train.py
+try:
+    import torch_npu
+    from rl.npu import prepare
+except ImportError:
+    from rl.gpu import prepare
+
+
+def step(x, mask):
+    return prepare(x, mask)  # error: MP902
+""",
 )
 CORRECT = (
+    """# before: rl/texts.py
+def tokenize(tokenizer, text, template=None, **more):
+    return tokenizer.apply(text, template=template, **more)
+
+
+def prompt(tokenizer, text, template):
+    return tokenize(tokenizer, text, template=template)
+# file: rl/texts.py
+def tokenize(tokenizer, text, **more):
+    return tokenizer.apply(text, **more)
+
+
+def prompt(tokenizer, text, template):
+    return tokenize(tokenizer, text, template=template)
+""",
     """# file: rl/__init__.py
 # before: rl/saving.py
 def save_checkpoint(model, path, metric_value=None):

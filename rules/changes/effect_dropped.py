@@ -62,6 +62,49 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    """# before: rl/epochs.py
+def train(sampler, loader, epochs):
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        batches = iter(loader)
+        print(next(batches))
+# file: rl/epochs.py
+def train(sampler, loader, epochs):
+    for epoch in range(epochs):
+        batches = iter(loader)
+        sampler.set_epoch(epoch)  # error: MP905
+        print(next(batches))
+""",
+    """# before: rl/pictures.py
+class Blocks:
+    def switch_for_inference(self):
+        self.forward_only = True
+
+    def switch_for_training(self):
+        self.forward_only = False
+
+
+def sample(blocks, prompt):
+    blocks.switch_for_inference()
+    picture = prompt * 2
+    print(picture)
+    blocks.switch_for_training()
+    return picture
+# file: rl/pictures.py
+class Blocks:
+    def switch_for_inference(self):
+        self.forward_only = True
+
+    def switch_for_training(self):
+        self.forward_only = False
+
+
+def sample(blocks, prompt):
+    blocks.switch_for_inference()
+    picture = prompt * 2
+    print(picture)
+    return picture  # error: MP905
+""",
     """# before: rl/saving.py
 import torch.distributed as dist
 
@@ -110,6 +153,32 @@ def average(param, kept):
 """,
 )
 CORRECT = (
+    """# before: rl/entropy.py
+import torch
+
+
+class Trainer:
+    def entropies(self, logits):
+        if self.wanted:
+            with torch.no_grad():
+                found = logits.mean()
+            return found
+        return None
+# file: rl/entropy.py
+import torch
+
+
+class Trainer:
+    def entropies(self, logits):
+        if self.wanted:
+            if self.bonus:
+                found = logits.mean()
+            else:
+                with torch.no_grad():
+                    found = logits.mean()
+            return found
+        return None
+""",
     """# before: rl/saving.py
 import torch.distributed as dist
 

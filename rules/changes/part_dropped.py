@@ -85,6 +85,41 @@ def sampler(kind, data, self):
 def sampler(kind, data, self):
     return kind(data, num_replicas=self.world_size, rank=self.dp_rank)  # error: MP906
 """,
+    """# before: rl/gathering.py
+import torch.distributed as dist
+
+
+def gather(accelerator, prompts, world):
+    padded = accelerator.pad_across_processes(prompts, dim=1)
+    found = accelerator.gather(padded)
+    return found[:world]
+# file: rl/gathering.py
+import torch.distributed as dist
+
+
+def gather(accelerator, prompts, world):
+    found = accelerator.gather(prompts)  # error: MP906
+    return found[:world]
+""",
+    """# before: rl/sending.py
+import torch
+import torch.distributed as dist
+
+
+def send(parts, group):
+    flat = torch.cat([part.view(-1) for part in parts]).cuda()
+    dist.broadcast(flat, 0, group=group)
+    return flat
+# file: rl/sending.py
+import torch
+import torch.distributed as dist
+
+
+def send(parts, group):
+    flat = torch.cat([part.view(-1) for part in parts])  # error: MP906
+    dist.broadcast(flat, 0, group=group)
+    return flat
+""",
 )
 CORRECT = (
     """# before: rl/sizes.py

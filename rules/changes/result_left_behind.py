@@ -1,9 +1,11 @@
 """A result that a change gave another shape, and a place that takes it apart as before.
 
 What it does
-    Compares what functions give back before and after a change: how many values, which keys, whether it is a
-    coroutine, a property or a method. Reports places that unpack, index, await or call it as it was; and calls in
-    changed code that no longer await a coroutine.
+    Compares what functions give back before and after a change: a number, a text, a list, how many values, which keys,
+    whether it is a coroutine, a property or a method. Reports places that unpack, index, await or call it as it was,
+    or ask it for what it has no longer; overrides and functions handed in that still give what was given before, where
+    the caller takes it apart as it is now; callers that stand as they were while the change adapted another one; and
+    calls in changed code that no longer await a coroutine.
 
 Why is this bad
     ValueError, KeyError or TypeError when the line runs; a coroutine that nobody awaits does nothing at all.
@@ -37,6 +39,23 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/engine.py
+class Engine:
+    def clip(self, norm):
+        return norm
+# file: rl/engine.py
+class Engine:
+    def clip(self, norm):
+        return norm.item()
+# file: rl/train.py
+from rl.engine import Engine
+
+
+def report(norm):
+    found = Engine().clip(norm)
+    return found.item() if hasattr(found, "item") else found
+""",
     """# file: rl/__init__.py
 # before: rl/engines.py
 def engines_and_lock(pool):
@@ -83,6 +102,89 @@ from rl.metrics import metrics
 def report(loss):
     found = metrics(loss)
     return found["policy_loss"]  # error: MP903
+""",
+    """# file: rl/__init__.py
+# before: rl/engine.py
+class Engine:
+    def clip(self, norm):
+        return norm
+# file: rl/engine.py
+class Engine:
+    def clip(self, norm):
+        return norm.item()
+# file: rl/train.py
+from rl.engine import Engine
+
+
+def report(norm):
+    return Engine().clip(norm).detach()  # error: MP903
+""",
+    """# before: rl/ppo.py
+class PPO:
+    def step(self, batch):
+        batch["mask"] = 1
+        return batch
+
+    def rollout(self, batch):
+        return self.step(batch)
+
+
+class Pictures(PPO):
+    def step(self, batch):
+        batch["mask"] = 2
+        return batch
+# file: rl/ppo.py
+class PPO:
+    def step(self, batch):
+        batch["mask"] = 1
+        return batch, len(batch)
+
+    def rollout(self, batch):
+        found, length = self.step(batch)
+        return found, length
+
+
+class Pictures(PPO):
+    def step(self, batch):  # error: MP903
+        batch["mask"] = 2
+        return batch
+""",
+    """# file: rl/__init__.py
+# before: rl/saving.py
+import json
+
+
+def load(path):
+    states = json.loads(path)
+    return states["epoch"], states["step"]
+# file: rl/saving.py
+import json
+
+
+def load(path):
+    states = json.loads(path)
+    return states
+# before: rl/train.py
+from rl.saving import load
+
+
+def resume(path):
+    found = load(path)
+    return found[0]
+# file: rl/train.py
+from rl.saving import load
+
+
+def resume(path):
+    found = load(path)
+    return found["epoch"]
+# file: rl/vision.py
+from rl.saving import load
+
+
+def resume(path):
+    found = load(path)  # error: MP903
+    return found[0]
 """,
     """# file: rl/__init__.py
 # before: rl/state.py

@@ -182,9 +182,9 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     """What a name at a place may mean, and whether it can mean nothing else."""
     value = unit.code.values[number]
     if value.op in ("name", "import"):
-        found = meanings(side, unit, value)
-        known = tuple(each for each in found if isinstance(each, Method | ClassDef))
-        return known, len(known) == len(found) == 1
+        meant = meanings(side, unit, value)
+        known = tuple(each for each in meant if isinstance(each, Method | ClassDef))
+        return known, len(known) == len(meant) == 1
     mention = side.mention(unit, number)
     if mention is None or isinstance(mention.symbol, External):
         return (), False

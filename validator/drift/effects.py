@@ -157,6 +157,9 @@ class Effects:
         node = statement.node
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
             return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
+            kept = isinstance(node.target, ast.Attribute | ast.Subscript)  # others see it, unlike a variable
+            return ("store", ast.unparse(node.target)) if kept else ("", "")
         if isinstance(node, ast.Assert):
             return ("check", statement.text) if _is_about_sizes(node.test) else ("", "")
         call = called(node)

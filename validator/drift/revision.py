@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -40,13 +41,28 @@ class Older(NamedTuple):
     @property
     def names_gone(self) -> frozenset[str]:
         """The names in the changed files that none of these files has any more."""
-        before: set[bytes] = set()
-        after: set[bytes] = set()
-        for path, data in self.files.items():
-            before.update(_WORD.findall((data or b"").replace(b"-", b"_")))
-            now = self.now.get(path) or _content(path) or b""
-            after.update(_WORD.findall(now.replace(b"-", b"_")))
-        return frozenset(word.decode("ascii") for word in before - after)
+        before, after = Counter[str](), Counter[str]()
+        for old, new in self._words:
+            before += old
+            after += new
+        return frozenset(before.keys() - after.keys())
+
+    @property
+    def names_left(self) -> frozenset[str]:
+        """The names that stand in some changed file less often than before."""
+        return frozenset(name for old, new in self._words for name in old if new[name] < old[name])
+
+    @property
+    def _words(self) -> list[tuple[Counter[str], Counter[str]]]:
+        """How often each name stands in each changed file, before and after."""
+        return [
+            (_count(data or b""), _count(self.now.get(path) or _content(path) or b""))
+            for path, data in self.files.items()
+        ]
+
+
+def _count(data: bytes) -> Counter[str]:
+    return Counter(word.decode("ascii") for word in _WORD.findall(data.replace(b"-", b"_")))
 
 
 def is_asked(options: object) -> bool:
