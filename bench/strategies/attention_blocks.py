@@ -211,11 +211,12 @@ def kernel_for(query: torch.Tensor, attn: str = "auto") -> Kernel:
     """The kernel that `attn` names, or the fastest one that knows the device, dtype and head size of `query`."""
     if attn == "eager":
         return Plain()
-    if attn == flash_attention_4.NAME:
+    left_open = attn in ("auto", "sdpa")
+    if attn == flash_attention_4.NAME or left_open and flash_attention_4.fits(query):
         return Flash4()
     if query.device.type == "cpu" and query.dtype in (torch.float32, torch.bfloat16):
         return CpuFlash()
-    if attn == "sdpa_cudnn" or attn in ("auto", "sdpa") and cudnn_fits(query):
+    if attn == "sdpa_cudnn" or left_open and cudnn_fits(query):
         return Cudnn()
     if query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16):
         return CudaFlash()

@@ -2,8 +2,8 @@
 
 The layout is zig-zag: every document is cut into `2 * ring` equal chunks, and rank r holds chunks r and
 `2 * ring - 1 - r` of each, so that all ranks have the same causal work. Keys and values go round the ring while the
-rank works on those it has. The blocks are the kernels of `attention_blocks`, merged by log-sum-exp: cuDNN's on Hopper
-GPUs. They take documents one by one, so rows of many short ones are left to the `ring_flash_attn` package and its
+rank works on those it has. The blocks are the kernels of `attention_blocks`, merged by log-sum-exp: on Hopper GPUs
+FlashAttention-4's where it is installed, else cuDNN's. They take documents one by one, so rows of many short ones are left to the `ring_flash_attn` package and its
 FlashAttention-2, where it is installed. Both are registered with transformers under one name; nothing in
 transformers is replaced.
 """
@@ -22,8 +22,8 @@ from bench.strategies.attention_blocks import Block, Kernel, cudnn_fits, kernel_
 
 ATTENTION_NAME = "meshproof_ring"
 LONG_DOCUMENT = 2048
-"""Local positions, in the mean, from which on cuDNN's kernel document by document is faster than FlashAttention-2's
-over all of them at once."""
+"""Local positions, in the mean, from which on the blocks' kernel document by document is faster than
+FlashAttention-2's over all of them at once."""
 VARLEN_KERNEL = "flash_attention_2"
 
 

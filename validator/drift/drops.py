@@ -17,6 +17,7 @@ from validator.drift.edits import Edit, Statement, edits, similarity, statements
 from validator.flow.aside import is_test
 
 _SAME = 0.6
+_MUCH = 12  # edits of functions in one file, beyond which what went, went with the rest
 
 
 class Drop(NamedTuple):
@@ -58,6 +59,19 @@ class Drops:
             if similarity(old, new) >= _SAME or len(old) < 4 and old and new:
                 found.append((pair, old, new, edits(old, new)))
         return found
+
+    @cached_property
+    def small(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
+        """The edited functions of files that the change leaves mostly as they were. Where it rewrites a file, what one
+        of its functions lost is mostly meant: it is part of the other way in which things are done now."""
+        count = Counter[str]()
+        for pair, _, _, changed in self.edited:
+            count[pair.new.path] += len(changed)
+        for old, new in self.change.modules:
+            if old is not None and new is not None:
+                keys = self.change.before.units(old).keys() ^ self.change.after.units(new).keys()
+                count[new.path] += sum(not key.endswith(">") for key in keys)
+        return [row for row in self.edited if count[row[0].new.path] <= _MUCH]
 
     @cached_property
     def drops(self) -> list[Drop]:

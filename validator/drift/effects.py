@@ -24,6 +24,8 @@ from validator.models import models
 from validator.tables import load_toml
 
 _FEW = 3  # edits in a function, beyond which it does something else now
+_SEVERAL = 2  # places in which the same check or statement went: then it went on purpose
+_CONTEXTS = (ast.With, ast.AsyncWith)
 _BRANCHES = ("if ", "orelse of if ", "except ", "case ")
 
 
@@ -89,13 +91,14 @@ class Effects:
         for pair, old, new, edits in self.drops.edited:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
             if len(edits) <= _FEW and len(gone) == len(edits):
-                plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, ast.With | ast.AsyncWith)]
+                plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, _CONTEXTS)]
                 found += self._removed(pair, old, new, plain)
             found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
-        return found
+        often = Counter(each.statement.text for each in found if each.kind in ("check", "store"))
+        return [each for each in found if often[each.statement.text] < _SEVERAL]
 
     def _uncovered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         """Contexts and guards that went while all that stood in them is still there."""
@@ -106,7 +109,7 @@ class Effects:
             inside = [each.text for each in old if edit.old.text in each.inside]
             if not inside or not here.issuperset(inside):
                 continue
-            if isinstance(edit.old.node, ast.With | ast.AsyncWith):
+            if isinstance(edit.old.node, _CONTEXTS):
                 kind, name = self._effect(edit.old)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
@@ -130,7 +133,8 @@ class Effects:
                 if (late := _late(old, new, text)) is not None:
                     yield Lost(pair, late, "order", _name(late), late.node.lineno, f"after `{text}`")
                 continue
-            if (condition := _deeper(old, new, text)) and last_name(call.func) in named():
+            context = isinstance(came[text].node, _CONTEXTS)
+            if not context and (condition := _deeper(old, new, text)) and last_name(call.func) in named():
                 yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
                 continue
             if _is_turned_round(_round(old, text), _round(new, text)):
@@ -147,6 +151,8 @@ class Effects:
         for edit in edits:
             assert edit.old is not None
             kind, name = self._effect(edit.old)
+            if kind == "store" and pair.new.name == "__init__":
+                continue  # an object that begins otherwise now
             call = called(edit.old.node)
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -166,7 +172,7 @@ class Effects:
         if call is None:
             return "", ""
         name = last_name(call.func)
-        kind = "context" if isinstance(node, ast.With | ast.AsyncWith) else "call"
+        kind = "context" if isinstance(node, _CONTEXTS) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
 
     def _is_reset(self, node: ast.Assign) -> bool:
@@ -296,7 +302,7 @@ def _names(unit: Unit) -> Counter[str]:
 
 def called(node: ast.stmt) -> ast.Call | None:
     """The call that a statement is: its result is dropped, or it is a context."""
-    if isinstance(node, ast.With | ast.AsyncWith):
+    if isinstance(node, _CONTEXTS):
         value: ast.expr = node.items[0].context_expr
     elif isinstance(node, ast.Expr):
         value = node.value
@@ -487,23 +493,14 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
             head for head in statement.inside if head.startswith(_BRANCHES) and head.rpartition(" of ")[2] in fresh
         ]
         call = called(statement.node)
-        if not added or call is None or before[statement.text] != 1:
-            continue
+        if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, _CONTEXTS):
+            continue  # what stands in a context goes with it
         earlier = next(each for each in old if each.text == statement.text)
         if _depth(earlier) >= _depth(statement) or _conditions(earlier) >= _conditions(statement):
             continue  # a condition took the place of another, or of a part of it
-        if _is_done_without(new, statement):
-            continue
         name = last_name(call.func)
         if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
-
-
-def _is_done_without(rows: list[Statement], context: Statement) -> bool:
-    """Whether what stands in a context stands outside of it too: the condition says when it is needed."""
-    inside = [each.text for each in rows if context.text in each.inside]
-    outside = {each.text for each in rows if context.text not in each.inside}
-    return bool(inside) and outside.issuperset(inside)
 
 
 def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:

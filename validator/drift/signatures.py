@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
-from validator.drift.calls import Site, constructor, misfit, params_of, sites
+from validator.drift.calls import Site, call_of, constructor, misfit, params_of, sites
 from validator.drift.change import Change
-from validator.facts.model import Param
+from validator.facts.model import Call, Param
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
 
@@ -114,10 +115,12 @@ class Signatures:
         found = []
         for old, new in self._redefined:
             places = [site for site in sites(self.after, new.name) if site.reached == (new,) and site.how == "call"]
-            adapted = {text for site in places for text in self._earlier(site)}
+            adapted = {text: (site, call) for site in places for text, call in self._earlier(site).items()}
             for site in places:
                 key = (site.unit.path, site.call.at)
-                if site.text in adapted and key not in broken and site.call.args and site.is_in(self.before):
+                if site.text not in adapted or key in broken or not site.call.args or is_test(site.unit.path):
+                    continue
+                if _is_forgotten(site, *adapted[site.text]) and site.is_in(self.before):
                     found.append(Broken(site, old, new, "adapted", "is called as before"))
         return found
 
@@ -138,14 +141,15 @@ class Signatures:
                     found.append(methods)
         return found
 
-    def _earlier(self, site: Site) -> set[str]:
-        """The texts of the calls of a function that its unit made before and makes no longer, if this one is new."""
+    def _earlier(self, site: Site) -> dict[str, Call]:
+        """The calls of a function that its unit made before and makes no longer, by their texts, if this one is new."""
         module = next((m for m in self.before.project.modules.values() if m.path == site.unit.path), None)
         unit = self.before.units(module).get(site.unit.code.key) if module is not None else None
         if unit is None or site.is_in(self.before):
-            return set()
+            return {}
         name = site.reached[0].name
-        return {text for text in _calls(unit, name) if text not in set(_calls(site.unit, name))}
+        now = set(_calls(site.unit, name))
+        return {text: call_of(unit, number) for text, number in _calls(unit, name).items() if text not in now}
 
     def _is_meant(self, site: Site, new: Method | ClassDef) -> bool:
         """Whether the call is meant for this definition: none other takes it, or those that do stand in for it."""
@@ -164,11 +168,59 @@ class Signatures:
         return 2 * len(alike) >= len(taking)
 
 
-def _calls(unit: Unit, name: str) -> list[str]:
-    """The texts of the calls of a name in a unit."""
+def _calls(unit: Unit, name: str) -> dict[str, int]:
+    """The calls of a name in a unit by their texts."""
+    found = {}
     values = unit.code.values
-    calls = [v for v in values if v.op == "call" and values[v.args[0]].op in ("name", "attr", "import")]
-    return [unit.text(v.at) for v in calls if unit.known_as(v.args[0]) == name or values[v.args[0]].data == name]
+    for number, v in enumerate(values):
+        if v.op != "call" or values[v.args[0]].op not in ("name", "attr", "import"):
+            continue
+        if unit.known_as(v.args[0]) == name or values[v.args[0]].data == name:
+            found[unit.text(v.at)] = number
+    return found
+
+
+def _is_forgotten(site: Site, adapted: Site, earlier: Call) -> bool:
+    """Whether a call could be adapted as another one was: what that one passes now is at hand here too. A constant that
+    one call passes in addition is a choice of its own."""
+    before = {(a.keyword, a.value) for a in earlier.args}
+    now = {(a.keyword, a.value) for a in adapted.call.args}
+    shape = adapted.unit.code.values[adapted.number]
+    added = [
+        number
+        for number, argument in zip(shape.args[1:], adapted.call.args, strict=False)
+        if (argument.keyword, argument.value) not in before
+    ]
+    needs = {need for number in added for need in _needs(adapted.unit, number)}
+    at_hand = site.unit is adapted.unit or all(_has(site.unit, need, adapted.unit) for need in needs)
+    return at_hand and (bool(needs) or not before <= now)
+
+
+def _needs(unit: Unit, number: int) -> Iterator[str]:
+    """The variables, and the attributes of the object itself, out of which an argument comes."""
+    number = unit.root(number)
+    value, last = unit.code.values[number], ""
+    while value.op in ("attr", "item"):
+        last = str(value.data) if value.op == "attr" else last
+        number = unit.root(value.args[0])
+        value = unit.code.values[number]
+    if value.op == "param":
+        yield f"self.{last}" if value.data[0] == 0 and unit.has_receiver and last else str(value.data[1])
+    elif value.op in ("name", "import"):
+        yield str(value.data if value.op == "name" else value.data[1] or value.data[0])
+    elif value.op in ("call", "binary", "unary", "compare", "tuple", "list", "join"):
+        for operand in value.args:
+            yield from _needs(unit, operand)
+    elif value.op != "const":
+        yield next((name for name, made in unit.code.definitions.items() if number in made), "?")
+
+
+def _has(unit: Unit, need: str, other: Unit) -> bool:
+    """Whether what one unit passes is there in another one as well."""
+    if need.startswith("self."):
+        return unit.cls is not None and other.cls is not None and bool(_kin(unit.cls) & _kin(other.cls))
+    names = {name for name, _ in unit.code.params}
+    return need in names or need in unit.code.definitions or need in unit.named
 
 
 def _named(target: Method | ClassDef) -> set[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.lost import is_telling
+from validator.drift.occurrences import Occurrence
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
@@ -18,6 +20,7 @@ from validator.flow.program import Unit
 _TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
+_COMMON = 8  # places, from which on a word may mean several things
 
 
 class Replaced(NamedTuple):
@@ -74,7 +77,11 @@ class Texts:
         if any(row.role in ("spells", "asks", "defines") for row in self.change.before.occurrences(new)):
             return []
         rows = (row for row in self.change.after.occurrences(old) if not is_test(row.path) and not is_foreign(row.path))
-        return [(row.path, row.at[0]) for row in rows if row.role == "spells" or row.kind == "key"]
+        found = [row for row in rows if row.kind == "key" or row.role == "spells"]
+        if len(found) > _COMMON:  # a word of many meanings: only where it is said of the same
+            about = {name for row in self.change.after.occurrences(new) for name in _about(row)}
+            found = [row for row in found if not about.isdisjoint(_about(row))]
+        return [(row.path, row.at[0]) for row in found]
 
     @cached_property
     def _pairs(self) -> Counter[tuple[object, object]]:
@@ -113,6 +120,38 @@ class Texts:
         if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
+
+
+def _about(row: Occurrence) -> Iterator[str]:
+    """What a text is the value of: a keyword, a variable, an attribute, a key, or what it is compared with."""
+    if row.unit is None or row.number < 0:
+        return
+    values = row.unit.code.values
+    yield from (name for name, made in row.unit.code.definitions.items() if row.number in made)
+    for user in row.unit.users.get(row.number, ()):
+        value = values[user]
+        if value.op == "call":
+            shape = zip(value.data.names, value.args[1:], strict=True)
+            yield from (name or row.unit.known_as(value.args[0]) for name, operand in shape if operand == row.number)
+        elif value.op == "compare":
+            yield from (_last(row.unit, other) for other in value.args if other != row.number)
+        elif value.op in ("store_attr", "store_global", "store_class"):
+            yield str(value.data)
+        elif value.op in ("dict", "store_item"):
+            keys = value.args[::2] if value.op == "dict" else value.args[1:2]
+            at = value.args.index(row.number) - 1
+            named = [values[key] for key in keys if key >= 0 and value.args.index(key) == at]
+            yield from (str(key.data) for key in named if key.op == "const")
+        elif value.op in ("tuple", "list", "set"):
+            yield from _about(row._replace(number=user))
+
+
+def _last(unit: Unit, number: int) -> str:
+    """The last name of what a text is compared with; of a call that of what is called."""
+    value = unit.code.values[number]
+    if value.op == "call":
+        return unit.known_as(value.args[0])
+    return str(value.data[1]) if value.op in ("param", "free") else str(value.data)
 
 
 def _places(side: Side, text: str) -> list[tuple[str, int]]:

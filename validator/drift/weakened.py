@@ -35,8 +35,10 @@ class Weakened:
     @cached_property
     def drops(self) -> list[Drop]:
         found: dict[tuple[str, int, str, str], Drop] = {}
-        for drop in self.change.analysis(Drops).drops:
-            if self._counts(drop) and self._times(drop) < _MANY:
+        drops: Drops = self.change.analysis(Drops)
+        small = {id(pair) for pair, *_ in drops.small}
+        for drop in drops.drops:
+            if id(drop.pair) in small and self._counts(drop) and self._times(drop) < _MANY:
                 found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
         return list(found.values())
 

@@ -2,9 +2,10 @@
 
     torchrun --standalone --nproc-per-node=4 parity.py OUT.jsonl CELL [CELL ...]
 
-A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:exact][:broken]`, BACKEND one of ddp, fsdp2,
-zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` the attention's kernel, `exact` eager
-attention in fp32. `broken` reduces FSDP2's gradients over data-parallel ranks alone. Write the reference first.
+A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:fa4][:padded][:exact][:broken]`, BACKEND one
+of ddp, fsdp2, zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` and `fa4` the
+attention's kernel, `exact` eager attention in fp32. `broken` reduces FSDP2's gradients over data-parallel ranks alone.
+Write the reference first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ COMMON = {
 
 PARTS: dict[str, dict[str, Any]] = {
     "full-head": {"head": "full"}, "sp": {"sequence_parallel": True, "tp_plan": "optimized"},
-    "async": {"async_tp": True}, "cudnn": {"attn": "sdpa_cudnn"}, "exact": {"attn": "eager", "dtype": "fp32"},
+    "async": {"async_tp": True}, "cudnn": {"attn": "sdpa_cudnn"}, "padded": {"packing": False},
+    "fa4": {"attn": "flash_attention_4"}, "exact": {"attn": "eager", "dtype": "fp32"},
 }  # fmt: skip
 
 

@@ -20,9 +20,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from bench.availability import installed
 from bench.measure import Clock
 from bench.strategies import ring_attention as rings
-from bench.strategies.attention_blocks import CudaFlash, Cudnn, Plain
+from bench.strategies.attention_blocks import CudaFlash, Cudnn, Flash4, Plain
 
 HEADS, KEY_HEADS, SIZE = 32, 8, 128
 SCALE = SIZE**-0.5
@@ -99,7 +100,9 @@ def main() -> None:
     dist.init_process_group("nccl", device_id=device)
     ring = rings.set_ring(dist.group.WORLD)
     assert ring is not None
-    kernels = {"cudnn": Cudnn(), "sdpa_flash": CudaFlash()}
+    kernels: dict[str, Any] = {"cudnn": Cudnn(), "sdpa_flash": CudaFlash()}
+    if installed("flash-attn-4"):
+        kernels["flash_attention_4"] = Flash4()
     found: dict[str, Any] = {"ranks": ring.size, "gpu": torch.cuda.get_device_name(), "errors": {}, "times": {}}
     for name, kernel in kernels.items():
         found["errors"][name] = errors(ring, kernel)
