@@ -115,16 +115,16 @@ class Flash4:
     name = flash_attention_4.NAME
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
-        states = (tensor.transpose(1, 2) for tensor in (query, key, value))
-        output, lse = flash_attention_4.forward(*states, None, 0, scale, causal)
+        q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+        output, lse = flash_attention_4.forward(q, k, v, None, 0, scale, causal)
         return Block(output.transpose(1, 2), lse)
 
     def backward(
         self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
         merged: Block, causal: bool, scale: float,
     ) -> Gradients:  # fmt: skip
-        states = (tensor.transpose(1, 2) for tensor in (grad, query, key, value, merged.output))
-        found = flash_attention_4.backward(*states, merged.lse.contiguous(), None, 0, scale, causal)
+        g, q, k, v, output = (tensor.transpose(1, 2) for tensor in (grad, query, key, value, merged.output))
+        found = flash_attention_4.backward(g, q, k, v, output, merged.lse.contiguous(), None, 0, scale, causal)
         return Gradients(*(gradient.transpose(1, 2) for gradient in found))
 
 

@@ -3,9 +3,9 @@
 The layout is zig-zag: every document is cut into `2 * ring` equal chunks, and rank r holds chunks r and
 `2 * ring - 1 - r` of each, so that all ranks have the same causal work. Keys and values go round the ring while the
 rank works on those it has. The blocks are the kernels of `attention_blocks`, merged by log-sum-exp: on Hopper GPUs
-FlashAttention-4's where it is installed, else cuDNN's. They take documents one by one, so rows of many short ones are left to the `ring_flash_attn` package and its
-FlashAttention-2, where it is installed. Both are registered with transformers under one name; nothing in
-transformers is replaced.
+FlashAttention-4's where it is installed, else cuDNN's. They take documents one by one, so rows of many short ones are
+left to the `ring_flash_attn` package and its FlashAttention-2, where it is installed. Both are registered with
+transformers under one name; nothing in transformers is replaced.
 """
 
 from __future__ import annotations
