@@ -7,16 +7,18 @@ dispatchers that are given the name as a text count as calls with what they pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.drift.change import Side
+from validator.drift.occurrences import Occurrence
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
+from validator.source import SourceFile
 
 _WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
 _MAKERS = frozenset({"dataclass", "dataclasses.dataclass"})
@@ -54,23 +56,43 @@ class Site(NamedTuple):
         return any(value.op == "call" and unit.text(value.at) == text for value in unit.code.values)
 
 
-def sites(side: Side, name: str) -> Iterator[Site]:
-    """The calls of functions, methods and classes of a name."""
-    for row in side.occurrences(name):
-        unit = row.unit
-        if unit is None or row.number < 0 or is_foreign(row.path):
-            continue
-        value = unit.code.values[row.number]
-        if value.op == "attr" and row.role == "asks":
-            yield from _called(side, unit, row.number, name)
-        elif value.op == "const" and row.role == "spells":
-            yield from _dispatched(side, unit, row.number, name)
+def sites(side: Side, name: str, among: Container[SourceFile] | None = None) -> Iterator[Site]:
+    """The calls of functions, methods and classes of a name; `among`: only in these files."""
+    taken = tuple(before + name.encode() for before in (b".", b'"', b"'"))
     for source in side.mentioning(name):
         module = side.project.modules.get(source.absolute)
-        for unit in side.units(module).values() if module is not None and not is_foreign(source.path) else ():
-            for number in unit.named.get(name, ()):
-                if unit.code.values[number].op in ("name", "import"):
-                    yield from _called(side, unit, number, name)
+        if module is None or is_foreign(source.path) or among is not None and source not in among:
+            continue
+        if any(text in source.data for text in taken):
+            for row in side.of_file(source).get(name, ()):
+                yield from _at(side, row)
+        if _is_bound(module, name):
+            for unit in side.units(module).values():
+                for number in unit.named.get(name, ()):
+                    if unit.code.values[number].op in ("name", "import"):
+                        yield from _called(side, unit, number, name)
+
+
+def _at(side: Side, row: Occurrence) -> Iterator[Site]:
+    """The calls by the name of an attribute, or through a dispatcher that is given the name as a text."""
+    if row.unit is None or row.number < 0:
+        return
+    value = row.unit.code.values[row.number]
+    if value.op == "attr" and row.role == "asks":
+        yield from _called(side, row.unit, row.number, row.name)
+    elif value.op == "const" and row.role == "spells":
+        yield from _dispatched(side, row.unit, row.number, row.name)
+
+
+def _is_bound(module: Module, name: str) -> bool:
+    """Whether a name may stand by itself in a file: it is defined on its top level, or imported."""
+    facts = module.facts
+    return (
+        name in facts.names
+        or bool(facts.star_imports)
+        or any(name in (row.bound_as, row.name, row.module.rpartition(".")[2]) for row in facts.imports)
+        or any(each.name == name and "<locals>" in each.qualname for each in facts.functions)
+    )
 
 
 def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, ...] = ()) -> Iterator[Site]:

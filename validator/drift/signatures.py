@@ -12,6 +12,7 @@ from validator.drift.change import Change
 from validator.facts.model import Call, Param
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
+from validator.source import SourceFile
 
 
 class Broken(NamedTuple):
@@ -65,12 +66,18 @@ class Signatures:
     def broken(self) -> list[Broken]:
         found: dict[tuple[str, int, str], Broken] = {}
         for name, rows in sorted(self.changed.items()):
-            for site in sites(self.after, name):
+            among = self._heirs(rows) if name == "__init__" else None
+            for site in sites(self.after, name, among):
                 for old, new in rows:
                     broken = self._broken(site, old, new)
                     if broken is not None and site.is_in(self.before):
                         found.setdefault((site.unit.path, site.number, site.unit.code.key), broken)
         return list(found.values())
+
+    def _heirs(self, rows: list[tuple[Method | ClassDef, Method | ClassDef]]) -> frozenset[SourceFile]:
+        """The files of the classes that may call a constructor by its name."""
+        owners = [new.cls for _, new in rows if isinstance(new, Method) and new.cls is not None]
+        return frozenset(cls.module.source for owner in owners for cls in (owner, *owner.descendants()))
 
     def _broken(self, site: Site, old: Method | ClassDef, new: Method | ClassDef) -> Broken | None:
         """Whether a call reaches a changed definition, fitted it before, and does not now."""
