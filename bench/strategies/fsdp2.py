@@ -159,9 +159,9 @@ class FSDP2Strategy:
             optimizer.step()
             if scheduler is not None:
                 scheduler.step()
-            if self._keeps_gathered():
-                fsdp2_groups.gather(model)
-        optimizer.zero_grad()
+        optimizer.zero_grad()  # first, so that no gradients lie beside what is gathered
+        if self._keeps_gathered():
+            fsdp2_groups.gather(model)
         return norm
 
     def _keeps_gathered(self) -> bool:
