@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from validator.drift.change import Change
 from validator.drift.lost import Lost, Names
 from validator.drift.occurrences import Occurrence
+from validator.drift.recipes import Recipes, Stale
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 
@@ -37,6 +38,22 @@ def check_change(change: Change) -> Iterator[Finding]:
     for lost in (*names.lost, *names.members, *names.imports):
         for place in lost.stale:
             yield _report(change, lost, place)
+    for stale in change.analysis(Recipes).stale:
+        yield _setting(change, stale)
+
+
+def _setting(change: Change, stale: Stale) -> Finding:
+    lost, place, owner = stale.lost, stale.place, stale.owner
+    new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
+    return RULE.finding(
+        place.path,
+        name_span(place),
+        f"`{owner.name}` has no `{lost.name}` since the change, which is still set here{new}",
+        help=f"set `{lost.renamed}`" if lost.renamed else "leave it out",
+        related=[Related(owner.path, owner.facts.at[0], f"`{owner.name}` as it is now")],
+        fix=_setting_fix(change, lost, place) if lost.renamed else None,
+        context=f"{owner.name}:{lost.name}>{lost.renamed}",
+    )
 
 
 def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:

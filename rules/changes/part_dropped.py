@@ -4,7 +4,7 @@ What it does
     Compares each changed statement with what it was. Reports where the one difference is that something went: a factor
     of a product or quotient; a keyword about groups, ranks and sizes that the function still takes; an operand of `and`
     or `or` about them; one of several values handled alike that is used on; a call around or on a value.
-    Reports also where a size, rank or group of one axis stands in place of that of another.
+    Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another.
 
 Why is this bad
     A batch that is no longer divided by the data-parallel size, a reduction over the default group, a sampler that
@@ -40,7 +40,9 @@ def _report(drop: Drop) -> Finding:
     unit = drop.pair.new
     assert drop.edit.old is not None
     before = short(drop.edit.old.text)
-    if drop.kind == "name":
+    if drop.kind == "constant":
+        message = f"`{short(drop.text)}` was here before the change: a constant is the same on all ranks"
+    elif drop.kind == "name":
         message = f"`{short(drop.text)}` was here before the change, which is of other ranks than what stands here now"
     else:
         message = f"the change took {_KINDS[drop.kind]} `{short(drop.text)}` out, and left the rest".replace("  ", " ")

@@ -46,6 +46,8 @@ def _statement(left: Left) -> Finding:
 
 
 def _parameter(row: Untwinned) -> Finding:
+    if row.renamed:
+        return _renamed(row)
     others = ", ".join(f"`{twin.module.name}`" for twin in row.twins[:3])
     return RULE.finding(
         row.new.path,
@@ -54,6 +56,22 @@ def _parameter(row: Untwinned) -> Finding:
         help="take it again, or change all of them and their callers",
         related=[Related(twin.path, twin.facts.name_at[0], f"`{twin.name}` as it was here") for twin in row.twins[:3]],
         context=f"{row.new.qualname}:{row.name}",
+    )
+
+
+def _renamed(row: Untwinned) -> Finding:
+    twin = row.twins[0]
+    return RULE.finding(
+        twin.path,
+        twin.facts.name_at,
+        f"`{twin.qualname}` still takes `{row.name}`, for which callers that choose among those of its kind pass "
+        f"`{row.renamed}` since the change",
+        help=f"call it `{row.renamed}` here too",
+        related=[
+            Related(row.new.path, row.new.facts.name_at[0], f"`{row.new.qualname}` takes `{row.renamed}` now"),
+            *(Related(each.path, each.facts.name_at[0], "this one as well") for each in row.twins[1:4]),
+        ],
+        context=f"{twin.qualname}:{row.name}",
     )
 
 

@@ -25,7 +25,8 @@ class Drop(NamedTuple):
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
     `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
-    y`), `name` (another one stands there), `number`, `sign` (a minus or a `not`), `comparison` (another operator),
+    y`), `name` (another one stands there), `constant` (one stands there),
+    `number`, `sign` (a minus or a `not`), `comparison` (another operator),
     `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
@@ -223,6 +224,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
     named = ast.Name | ast.Attribute | ast.Call
     if isinstance(old, named) and isinstance(new, named) and type(old) is not type(new):
         return "name", old
+    if isinstance(old, ast.Call | ast.Attribute | ast.Name) and isinstance(new, ast.Constant):
+        return "constant", old
     if isinstance(old, ast.Constant) and isinstance(new, ast.Constant) and type(old.value) is type(new.value):
         return "number" if isinstance(old.value, int | float) else "text", old
     return None

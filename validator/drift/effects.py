@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
-from validator.drift.edits import Edit, Statement, matcher
+from validator.drift.edits import Edit, Statement, matcher, node_of
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
 from validator.models import models
@@ -95,6 +95,7 @@ class Effects:
                 found += self._removed(pair, old, new, plain)
             found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
+            found += self._deeper_collectives(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
         often = Counter(each.statement.text for each in found if each.kind in ("check", "store"))
@@ -110,7 +111,7 @@ class Effects:
             if not inside or not here.issuperset(inside):
                 continue
             if isinstance(edit.old.node, _CONTEXTS):
-                kind, name = self._effect(edit.old)
+                kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
             elif len(edits) <= _FEW and _is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
@@ -120,6 +121,24 @@ class Effects:
         """Whether the change takes the same condition away in other places too: then it is meant."""
         text = ast.unparse(node.test) if isinstance(node, ast.If) else ""
         return sum(drop.text == text for drop in self.drops.drops) > 1
+
+    def _deeper_collectives(
+        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        """Calls that wait for other ranks, whose result is taken, and that moved under a condition which was there."""
+        heads = {each.text for each in old if isinstance(each.node, ast.If)}
+        for edit in edits if len(edits) <= _FEW + 1 else ():
+            if edit.new is None or called(edit.new.node) is not None:
+                continue
+            for name in _taken(edit.new.node):
+                if name not in collective() and name not in self._waiting:
+                    continue
+                before, after = ([each for each in rows if name in _taken(each.node)] for rows in (old, new))
+                if len(before) != 1 or len(after) != 1 or _is_choice(new, after[0]):
+                    continue
+                added = [h for h in after[0].inside if h.startswith("if ") and h not in before[0].inside and h in heads]
+                if added:
+                    yield Lost(pair, after[0], "call", name, after[0].node.lineno, added[-1])
 
     def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         """Effects that come before or after another one with which they changed places."""
@@ -150,7 +169,7 @@ class Effects:
     def _removed(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         for edit in edits:
             assert edit.old is not None
-            kind, name = self._effect(edit.old)
+            kind, name = self._effect(edit.old, pair)
             if kind == "store" and pair.new.name == "__init__":
                 continue  # an object that begins otherwise now
             call = called(edit.old.node)
@@ -159,13 +178,15 @@ class Effects:
             if name and not self._turns_up(name, pair):
                 yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
 
-    def _effect(self, statement: Statement) -> tuple[str, str]:
+    def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
         node = statement.node
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
             return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
             kept = isinstance(node.target, ast.Attribute | ast.Subscript)  # others see it, unlike a variable
             return ("store", ast.unparse(node.target)) if kept else ("", "")
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and self._is_filled(node, pair):
+            return "store", ast.unparse(node.targets[0])
         if isinstance(node, ast.Assert):
             return ("check", statement.text) if _is_about_sizes(node.test) else ("", "")
         call = called(node)
@@ -174,6 +195,17 @@ class Effects:
         name = last_name(call.func)
         kind = "context" if isinstance(node, _CONTEXTS) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
+
+    @staticmethod
+    def _is_filled(node: ast.Assign, pair: Pair) -> bool:
+        """Whether a statement stores into what a collective of the function was given: its own part, as a rule, through
+        which alone gradients flow."""
+        target, function = node.targets[0], node_of(pair.new)
+        owner = target.value if isinstance(target, ast.Subscript) else None
+        if not isinstance(owner, ast.Name) or function is None:
+            return False
+        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in collective())
+        return any(isinstance(each, ast.Name) and each.id == owner.id for call in calls for each in call.args[:1])
 
     def _is_reset(self, node: ast.Assign) -> bool:
         """Whether a statement sets back what is counted or noted on an object, and others still read it."""
@@ -417,6 +449,21 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
         return ""
     added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(_BRANCHES)]
     return added[-1] if added and not _has_other_way(new, added[-1]) else ""
+
+
+def _taken(node: ast.stmt) -> set[str]:
+    """The last names of what a statement of its own line calls."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return set()
+    parts: list[ast.AST] = [node]
+    if hasattr(node, "body"):
+        parts = [part for name in ("test", "iter") if isinstance(part := getattr(node, name, None), ast.AST)]
+    return {last_name(n.func) for part in parts for n in ast.walk(part) if isinstance(n, ast.Call)}
+
+
+def _is_choice(rows: list[Statement], statement: Statement) -> bool:
+    """Whether something else happens where a statement does not: some condition around it has another way."""
+    return any(head.startswith(_BRANCHES) and _has_other_way(rows, head) for head in statement.inside)
 
 
 def _late(old: list[Statement], new: list[Statement], text: str) -> Statement | None:

@@ -20,7 +20,8 @@ class Form(NamedTuple):
     """`parts`: of a tuple its elements, None where their number is not known; of a list what an element may be.
     `keys`: of a dictionary; None where they are not all known."""
 
-    kind: str  # number, text, none, tuple, list, dict; mapping: something else in which keys are set
+    kind: str  # number, text, none, tuple, list, dict; mapping: something else in which keys are set; part: an
+    # element of the tuple that is given on other ways
     parts: tuple[frozenset[Form | None], ...] | None = None
     keys: frozenset[str] | None = None
 
@@ -49,7 +50,7 @@ _MEMBERS = {
 }
 SHOWN = {
     "number": "a number", "text": "a text", "none": "nothing", "list": "a list", "dict": "a dictionary",
-    "mapping": "something with keys",
+    "mapping": "something with keys", "part": "one of them alone",
 }  # fmt: skip
 
 
@@ -77,6 +78,8 @@ class FormsOf:
             self._known[unit] = UNKNOWN  # of a function that calls itself
             code = unit.code
             found = UNKNOWN if code.is_generator else _union(self._value(unit, each, ()) for each in code.returned)
+            if not code.is_generator and _is_one_of(unit):
+                found = found - UNKNOWN | {Form("part")}
             known = self._known[unit] = found or UNKNOWN
         return known
 
@@ -150,6 +153,16 @@ class FormsOf:
         return [each for each in unit.cls.find_below(callee.data).values() if each is not None]
 
 
+def _is_one_of(unit: Unit) -> bool:
+    """Whether what some `return` gives is an element of the tuple that all others give."""
+    code = unit.code
+    returned = [unit.root(number) for number in code.returned]
+    tuples = [code.values[number] for number in returned if code.values[number].op == "tuple"]
+    rest = [number for number in returned if code.values[number].op not in ("tuple", "const")]
+    elements = {unit.root(each) for value in tuples for each in value.args}
+    return bool(rest) and bool(tuples) and elements.issuperset(rest)
+
+
 def _union(all_forms: Iterable[Forms]) -> Forms:
     found: set[Form | None] = set()
     for forms in all_forms:
@@ -204,6 +217,8 @@ def fits(forms: Forms, use: Use) -> bool | None:
 
 
 def _fits(form: Form, use: Use) -> bool | None:
+    if form.kind == "part":
+        return False if use.kind == "unpack" else None
     if form.kind == "mapping":
         return False if use.kind == "unpack" else None
     if use.kind == "attr":

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.flow.program import Unit
 from validator.ir.model import Value
@@ -21,6 +22,7 @@ from validator.source import SourceFile
 #   asks:    attribute, key, getattr, target (a dotted text in a file of settings)
 #   tries:   key, getattr (a default or a test stands by)
 #   spells:  text
+#   is set:  value (a word in a file of settings)
 _KEYED = {"get": "tries", "pop": "tries", "setdefault": "defines"}
 _NAMED = {"getattr": "getattr", "hasattr": "getattr", "setattr": "attribute", "delattr": "attribute"}
 
@@ -129,19 +131,39 @@ def _link(owner: Value) -> str:
 # -- outside of Python -------------------------------------------------------------------------------------
 
 
+def groups(source: SourceFile) -> list[list[Occurrence]]:
+    """The settings of a file that stand together: the keys of one mapping, what one command of a script sets."""
+    found: dict[tuple[str, ...], list[Occurrence]] = {}
+    settings = source.facts.extra.get("settings")
+    for each in settings.settings if settings is not None else ():
+        found.setdefault(each.path[:-1], []).extend(_of_setting(source, each))
+    script = source.facts.extra.get("script")
+    if script is None:
+        return list(found.values())
+    from validator.drift.shell import of_commands
+
+    return [*found.values(), *of_commands(source, script)]
+
+
 def in_file(source: SourceFile) -> Iterator[Occurrence]:
     """The names in a configuration file or a script."""
     settings = source.facts.extra.get("settings")
     if settings is not None:
         for each in settings.settings:
-            *above, name = each.path
-            link = next((part for part in reversed(above) if not part.isdigit()), "")
-            yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link)
-            if isinstance(each.value, str) and _DOTTED.fullmatch(each.value):
-                last = each.value.replace(":", ".").rpartition(".")[2]
-                yield Occurrence(last, "asks", "target", None, -1, source.path, each.value_at, each.value)
+            yield from _of_setting(source, each)
     script = source.facts.extra.get("script")
     if script is not None:
         from validator.drift.shell import in_script
 
         yield from in_script(source, script)
+
+
+def _of_setting(source: SourceFile, each: Setting) -> Iterator[Occurrence]:
+    *above, name = each.path
+    link = next((part for part in reversed(above) if not part.isdigit()), "")
+    yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link)
+    if isinstance(each.value, str) and _DOTTED.fullmatch(each.value):
+        last = each.value.replace(":", ".").rpartition(".")[2]
+        yield Occurrence(last, "asks", "target", None, -1, source.path, each.value_at, each.value)
+    elif isinstance(each.value, str) and each.value.isidentifier():
+        yield Occurrence(each.value, "is set", "value", None, -1, source.path, each.value_at, name)

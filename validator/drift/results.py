@@ -11,13 +11,14 @@ from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, handed, sites
 from validator.drift.change import Change, Pair, Side
 from validator.drift.edits import node_of
-from validator.drift.forms import Forms, FormsOf, Use, fits, is_asked, part, shown, uses
+from validator.drift.forms import Form, Forms, FormsOf, Use, fits, is_asked, part, shown, uses
 from validator.drift.lost import is_telling
 from validator.facts.model import At
 from validator.flow.aside import is_foreign
 from validator.flow.program import Unit
 from validator.ir.model import Value
 
+_PART = Form("part")
 _WAITING = frozenset({
     "gather", "create_task", "ensure_future", "run", "wait_for", "run_until_complete", "as_completed", "append",
     "extend", "wait", "run_coroutine_threadsafe", "put", "shield", "submit", "run_async", "add", "start_soon",
@@ -109,8 +110,31 @@ class Results:
             sure = site.sure and len(site.reached) == 1
             for number in _carried(site.unit, site.number):
                 for use, user in _unfit(site.unit, number, before, [after, *others]):
+                    if _PART in after and self._goes_the_other_way(site, new):
+                        continue
                     at = site.call.at if use.kind == "unpack" else site.unit.at(site.unit.code.values[user].at)
                     yield Reckoned(site.unit, at, old, new, _said(use, after), sure)
+
+    def _goes_the_other_way(self, site: Site, method: Method) -> bool:
+        """Whether a call passes a constant for the parameter on which the way depends that gives one value alone."""
+        unit = self.after.unit_of(method)
+        node = node_of(unit) if unit is not None else None
+        for each in ast.walk(node) if node is not None else ():
+            if not isinstance(each, ast.If) or not any(isinstance(part, ast.Return) for part in each.body):
+                continue
+            test = each.test
+            wanted = not (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
+            name = test.operand if isinstance(test, ast.UnaryOp) else test
+            if not isinstance(name, ast.Name) or any(
+                isinstance(part, ast.Return) and isinstance(part.value, ast.Tuple) for part in each.body
+            ):
+                continue
+            given = next((a.value for a in site.call.args if a.keyword == name.id), None)
+            default = next((p.default for p in method.facts.params if p.name == name.id), None)
+            value = given if given is not None else default
+            if value in ("True", "False") and (value == "True") != wanted:
+                return True
+        return False
 
     def _kin(self, old: Method, new: Method, before: Forms, after: Forms) -> Iterator[Reckoned]:
         """Functions that a caller may reach in place of one whose result changed, and that give what was given before:
@@ -276,6 +300,9 @@ def _unfit(unit: Unit, number: int, before: Forms, after: list[Forms]) -> Iterat
             if fits(before, use) is not False:
                 yield use, user
             continue
+        if use.kind == "unpack" and fits(before, use) is True and all(_PART in each for each in after):
+            yield use, user
+            continue
         for item, element in taken:
             yield from _unfit(unit, element, part(before, item), [part(each, item) for each in after])
 
@@ -283,6 +310,8 @@ def _unfit(unit: Unit, number: int, before: Forms, after: list[Forms]) -> Iterat
 def _said(use: Use, after: Forms) -> str:
     if use.kind == "item" and isinstance(use.what, str) and any(form and form.keys for form in after):
         return f"asks for the key {use.what!r}, which the result no longer has"
+    if _PART in after and use.kind == "unpack":
+        return f"{_doing(use)}, on one way it gives one of them alone now"
     return f"{_doing(use)}, it gives {shown(after)} now"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from validator.facts.script import Assign, Script, Word
+from validator.facts.script import Assign, Command, Script, Word
 
 if TYPE_CHECKING:
     from validator.drift.occurrences import Occurrence
@@ -18,9 +18,27 @@ _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@-]+)+)=|\+{0,2}([A-Za
 
 def in_script(source: SourceFile, script: Script) -> Iterator[Occurrence]:
     """Flags (`--name`), overrides (`a.b.name=1`) and exported variables in the order of a script."""
+    return _set_by(source, _parts(script))
+
+
+def of_commands(source: SourceFile, script: Script) -> Iterator[list[Occurrence]]:
+    """What each command of a script sets."""
+    for command in _commands(script):
+        yield list(_set_by(source, (part for word in command.words for part in _parts(word))))
+
+
+def _commands(node: Any) -> Iterator[Command]:
+    if isinstance(node, Command):
+        yield node
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _commands(each)
+
+
+def _set_by(source: SourceFile, parts: Iterable[Word | Assign]) -> Iterator[Occurrence]:
     from validator.drift.occurrences import Occurrence
 
-    for part in _parts(script):
+    for part in parts:
         if isinstance(part, Assign):
             if part.keyword == "export":
                 yield Occurrence(part.name, "sets", "environment", None, -1, source.path, part.at)

@@ -59,9 +59,17 @@ class Subclasses:
                 continue
             kin = [cls.methods[new.name] for cls in new.cls.descendants() if new.name in cls.methods]
             same = [each for each in kin if outline(each.facts.params) == outline(old.facts.params)]
+            same += [each for each in kin if each not in same and self._fitted(old, each)]
             if same:
                 found += self._refusing(new, same)
         return found
+
+    def _fitted(self, old: Method, override: Method) -> bool:
+        """Whether all calls that reached the base before reached an override that took them."""
+        before = next((m for m in self.change.before.methods.get(old.name, ()) if _is_same(m, override)), None)
+        calls = [site for site in sites(self.change.before, old.name) if old in site.reached and site.how != "text"]
+        own = [site for site in calls if before in site.reached]
+        return before is not None and bool(own) and all(misfit(self.change.before, before, s) == "" for s in own)
 
     def _refusing(self, new: Method, overrides: list[Method]) -> Iterator[LeftOverride]:
         seen: set[Method] = set()
@@ -90,3 +98,7 @@ class Subclasses:
     def _making(self, cls: ClassDef) -> Site | None:
         """A call that makes an object of the class."""
         return next((site for site in sites(self.after, cls.name) if site.sure and cls in site.reached), None)
+
+
+def _is_same(one: Method, other: Method) -> bool:
+    return one.path == other.path and one.qualname == other.qualname

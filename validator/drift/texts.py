@@ -13,9 +13,11 @@ from validator.drift.change import Change, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.lost import is_telling
 from validator.drift.occurrences import Occurrence
+from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.source import SourceFile
 
 _TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
@@ -77,7 +79,7 @@ class Texts:
         if any(row.role in ("spells", "asks", "defines") for row in self.change.before.occurrences(new)):
             return []
         rows = (row for row in self.change.after.occurrences(old) if not is_test(row.path) and not is_foreign(row.path))
-        found = [row for row in rows if row.kind == "key" or row.role == "spells"]
+        found = [row for row in rows if row.kind in ("key", "value") or row.role == "spells"]
         if len(found) > _COMMON:  # a word of many meanings: only where it is said of the same
             about = {name for row in self.change.after.occurrences(new) for name in _about(row)}
             found = [row for row in found if not about.isdisjoint(_about(row))]
@@ -92,7 +94,12 @@ class Texts:
             for d in drops
             if isinstance(d.old, ast.Constant) and isinstance(d.new, ast.Constant)
         )
-        return Counter(pairs)
+        count: Counter[tuple[object, object]] = Counter(pairs)
+        for path in self.change.changed:
+            sources = [side.by_absolute.get(path) for side in (self.change.before, self.change.after)]
+            old, new = ({each.path: each.value for each in _settings(source)} for source in sources)
+            count.update((value, new[key]) for key, value in old.items() if new.get(key, value) != value)
+        return count
 
     @cached_property
     def _edited(self) -> set[tuple[str, int]]:
@@ -122,9 +129,15 @@ class Texts:
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
 
 
+def _settings(source: SourceFile | None) -> tuple[Setting, ...]:
+    found = source.facts.extra.get("settings") if source is not None else None
+    return found.settings if found is not None else ()
+
+
 def _about(row: Occurrence) -> Iterator[str]:
     """What a text is the value of: a keyword, a variable, an attribute, a key, or what it is compared with."""
     if row.unit is None or row.number < 0:
+        yield row.link
         return
     values = row.unit.code.values
     yield from (name for name, made in row.unit.code.definitions.items() if row.number in made)

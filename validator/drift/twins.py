@@ -15,6 +15,7 @@ from validator.definitions import Method
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, between
 from validator.drift.edits import Edit, Statement, similarity, statements
+from validator.drift.effects import called, last_name, named
 from validator.facts.model import Param
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
@@ -38,12 +39,14 @@ class Left(NamedTuple):
 
 
 class Untwinned(NamedTuple):
-    """A parameter that a function lost and that the others of its name still have."""
+    """A parameter that a function lost and that the others of its name still have. `renamed`: what callers that choose
+    among them pass in its place since the change; empty where they still pass it."""
 
     old: Method
     new: Method
     name: str
     twins: tuple[Method, ...]
+    renamed: str = ""
 
 
 class Twins:
@@ -67,6 +70,8 @@ class Twins:
                 for edit in edits:
                     if edit.old is not None and _is_mend(edit) and _says_something(edit.old.node):
                         found += self._of_edit(pair, old, edit)
+                    elif edit.old is not None and edit.new is not None and _is_context(edit.old.node):
+                        found += self._of_context(pair, edit.old, edit.new)
         return found
 
     def _of_edit(self, pair: Pair, old: list[Statement], edit: Edit) -> Iterator[Left]:
@@ -80,6 +85,17 @@ class Twins:
                 line = edit.new.node.lineno if edit.new is not None else pair.new.code.at[0]
                 now = edit.new.text if edit.new is not None else ""
                 yield Left(pair, line, edit.old.text, now, unit, same.node.lineno)
+                return
+
+    def _of_context(self, pair: Pair, old: Statement, new: Statement) -> Iterator[Left]:
+        """A context that other functions of the class or module enter as this one did before: save and load."""
+        units = [unit for unit in self._twins(pair) if unit.module is pair.new.module and unit.cls is pair.new.cls]
+        texts = [(unit, each) for unit in units for each in self.statements(unit)]
+        if any(each.text == new.text for _, each in texts):
+            return
+        for unit, each in texts:
+            if each.text == old.text:
+                yield Left(pair, new.node.lineno, old.text, new.text, unit, each.node.lineno)
                 return
 
     def _twins(self, pair: Pair) -> Iterator[Unit]:
@@ -105,16 +121,28 @@ class Twins:
                 continue
             old, new = methods
             gone = [p.name for p in old.facts.params if p.name not in {q.name for q in new.facts.params}]
-            if len(gone) != 1 or any(p.kind == "**" for p in new.facts.params) or len(old.facts.params) < 2:
+            came = [p.name for p in new.facts.params if p.name not in {q.name for q in old.facts.params}]
+            if len(gone) != 1 or len(old.facts.params) < 2:
                 continue
-            twins = [
-                twin
-                for twin in self.change.after.methods.get(new.name, ())
-                if twin is not new and _names(twin.facts.params) == _names(old.facts.params) and not is_test(twin.path)
-            ]
-            if twins and _are_chosen(self.change.after, gone[0], new):
-                found.append(Untwinned(old, new, gone[0], tuple(twins)))
+            twins = tuple(self._alike(old, new, gone[0]))
+            before, after = self.change.before, self.change.after
+            if twins and not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], new):
+                found.append(Untwinned(old, new, gone[0], twins))
+            elif twins and len(came) == 1 and _are_chosen(after, came[0], new) and _are_chosen(before, gone[0], old):
+                found.append(Untwinned(old, new, gone[0], twins, came[0]))
         return found
+
+    def _alike(self, old: Method, new: Method, gone: str) -> Iterator[Method]:
+        """Functions that a caller may choose in place of a changed one, and that still have a parameter which that one
+        lost: those of its name and signature, and the constructors of its file with most of its parameters."""
+        names = _names(old.facts.params)
+        for twin in self.change.after.methods.get(new.name, ()):
+            if twin is new or is_test(twin.path):
+                continue
+            theirs = _names(twin.facts.params)
+            near = twin.name == "__init__" and twin.path == new.path
+            if theirs == names or near and gone in theirs and 2 * len(set(theirs) & set(names)) > len(names):
+                yield twin
 
 
 def _are_chosen(side: Side, keyword: str, new: Method) -> bool:
@@ -142,6 +170,12 @@ def _is_mend(edit: Edit) -> bool:
     if gone:
         return all(kind in _MENDED for kind, *_ in gone)
     return bool(came) and all(kind in _MENDED - {"keyword"} for kind, *_ in came)
+
+
+def _is_context(node: ast.stmt) -> bool:
+    """Whether a statement enters a context in which something else is computed, and says how."""
+    call = called(node) if isinstance(node, ast.With | ast.AsyncWith) else None
+    return call is not None and len(call.args) + len(call.keywords) > 1 and last_name(call.func) in named()
 
 
 def _says_something(node: ast.stmt) -> bool:

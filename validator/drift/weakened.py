@@ -57,9 +57,29 @@ class Weakened:
             return not self._is_made_otherwise(drop.pair, part.id)
         if kind == "index":
             return _is_parallel(part)
+        if kind == "constant":
+            return _is_parallel(drop.old) and _is_said(drop) in _WHO
+        if kind == "term":
+            return self._is_offset(drop)
         if kind == "call":
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
         return kind == "name" and _other_axes(drop) and not self._is_renamed(drop)
+
+    @staticmethod
+    def _is_offset(drop: Drop) -> bool:
+        """Whether what is no longer added is a place among ranks: a variable made of ranks and sizes of groups, in the
+        ranks of a group."""
+        function = node_of(drop.pair.new)
+        if not isinstance(drop.part, ast.Name) or function is None or drop.edit.new is None:
+            return False
+        made = [
+            each.value
+            for each in ast.walk(function)
+            if isinstance(each, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == drop.part.id for target in each.targets)
+        ]
+        calls = {last_name(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
+        return any(map(_is_parallel, made)) and not calls.isdisjoint(("new_group", "new_subgroups", "DeviceMesh"))
 
     def _is_needed(self, drop: Drop, name: str) -> bool:
         """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
@@ -170,6 +190,13 @@ class Weakened:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
         return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+
+
+def _is_said(drop: Drop) -> str:
+    """The keyword by which a call is given what changed; empty where it is not by keyword."""
+    node = drop.edit.new.node if drop.edit.new is not None else None
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
+    return next((k.arg or "" for call in calls for k in call.keywords if k.value is drop.new), "")
 
 
 def _is_sent(drop: Drop) -> bool:
