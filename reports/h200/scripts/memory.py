@@ -35,8 +35,9 @@ moment was checked against the peaks of single phases (forward, backward, optimi
 Positions are those of the longest micro-batch in the step whose memory was measured (`memory_positions` in the results;
 for rows of runs 1 to 6 drawn again from their seeds by `scripts/positions.py`, which checks their sum against the
 recorded one; of the recorded inputs every 24th file by name was used). Rows measured before FSDP2 sharded the embedding
-apart are predicted with both tables in one group. Left out: one ZeRO-3 row, whose peak is below its own states because
-memory of the rows before it was freed while it ran.
+apart are predicted with both tables in one group. Two things of older code are not predicted: in runs 17 to 19 FSDP2 on
+one rank gathered parameters while the gradients were still there, and with tp until run 10 each rank had whole logits.
+Left out: one ZeRO-3 row, whose peak is below its own states: memory of the rows before it was freed while it ran.
 
 Not predicted: what the allocator *reserves*. It takes new memory from a GPU that has room rather than wait for old
 blocks: in the 47 rows with less than 0.2 GB left by earlier ones it held 1.02 to 2.1 times the peak, 1.02 to 1.24 times
