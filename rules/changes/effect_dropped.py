@@ -62,6 +62,55 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    """# before: rl/metrics.py
+import torch.distributed as dist
+
+
+def all_reduce_mean(value):
+    dist.all_reduce(value)
+    return value
+
+
+def report(values, writer):
+    for name, value in values.items():
+        number = all_reduce_mean(value)
+        if writer is not None:
+            writer.add(name, number)
+# file: rl/metrics.py
+import torch.distributed as dist
+
+
+def all_reduce_mean(value):
+    dist.all_reduce(value)
+    return value
+
+
+def report(values, writer):
+    for name, value in values.items():
+        if writer is not None:
+            number = all_reduce_mean(value)  # error: MP905
+            writer.add(name, number)
+""",
+    """# before: rl/gathering.py
+import torch
+import torch.distributed as dist
+
+
+def gather(t, rank, world):
+    parts = [torch.empty_like(t) for _ in range(world)]
+    dist.all_gather(parts, t)
+    parts[rank] = t
+    return torch.cat(parts)
+# file: rl/gathering.py
+import torch
+import torch.distributed as dist
+
+
+def gather(t, rank, world):
+    parts = [torch.empty_like(t) for _ in range(world)]
+    dist.all_gather(parts, t)
+    return torch.cat(parts)  # error: MP905
+""",
     """# before: rl/epochs.py
 def train(sampler, loader, epochs):
     for epoch in range(epochs):
@@ -153,6 +202,33 @@ def average(param, kept):
 """,
 )
 CORRECT = (
+    """# before: rl/metrics.py
+import torch.distributed as dist
+
+
+def all_reduce_mean(value):
+    dist.all_reduce(value)
+    return value
+
+
+def report(value, distributed):
+    number = all_reduce_mean(value)
+    return number
+# file: rl/metrics.py
+import torch.distributed as dist
+
+
+def all_reduce_mean(value):
+    dist.all_reduce(value)
+    return value
+
+
+def report(value, distributed):
+    number = value
+    if distributed:
+        number = all_reduce_mean(value)
+    return number
+""",
     """# before: rl/entropy.py
 import torch
 

@@ -73,6 +73,8 @@ def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
 
 
 def _text(lost: Lost, place: Occurrence) -> str:
+    if place.role == "defines" and place.kind == "attribute":
+        return f"`{lost.name}` is still set here, and nothing reads it since the change"
     if place.kind == "import":
         return f"the module that `{lost.name}` is imported from does not have it since the change"
     return f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for"
@@ -131,6 +133,41 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/data.py
+def build_loader(path, resize_size=256, shuffle=True, **more):
+    return path, resize_size, shuffle, more
+# file: rl/data.py
+def build_loader(path, image_size=256, shuffle=True, **more):
+    return path, image_size, shuffle, more
+# file: rl/models.py
+def resized(resize_size):
+    return resize_size * 2
+# file: recipe.yaml
+train:
+  _target_: rl.data.build_loader
+  path: data
+  resize_size: 512  # error: MP901
+""",
+    """# file: rl/__init__.py
+# before: rl/sampler.py
+class Batches:
+    def __init__(self):
+        self.start_iter = 0
+
+    def __iter__(self):
+        yield self.start_iter
+# file: rl/sampler.py
+class Batches:
+    def __init__(self):
+        self.resume_iter = 0
+
+    def __iter__(self):
+        yield self.resume_iter
+# file: rl/train.py
+def resume(loader, step):
+    loader.batches.start_iter = step  # error: MP901
+""",
     """# file: rl/__init__.py
 # before: rl/norms.py
 from rl.tensors import total_norm
@@ -237,6 +274,22 @@ rollout:
 """,
 )
 CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/data.py
+def build_loader(path, resize_size=256, shuffle=True):
+    return path, resize_size, shuffle
+# file: rl/data.py
+def build_loader(path, image_size=256, shuffle=True):
+    return path, image_size, shuffle
+# file: rl/models.py
+def resized(resize_size, path, shuffle):
+    return resize_size * 2, path, shuffle
+# file: recipe.yaml
+model:
+  path: data
+  shuffle: true
+  resize_size: 512
+""",
     """# before: rl/engine.py
 class Engine:
     def pause_generation(self):

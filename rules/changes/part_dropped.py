@@ -56,6 +56,40 @@ def _report(drop: Drop) -> Finding:
 
 
 INCORRECT = (
+    """# before: rl/groups.py
+import torch.distributed as dist
+
+
+def build(sp_degree, dp_degree, size):
+    for dp_rank in range(dp_degree):
+        offset = dp_rank * sp_degree
+        for i in range(size):
+            dist.new_group(list(range(i + offset, sp_degree + offset, size)))
+# file: rl/groups.py
+import torch.distributed as dist
+
+
+def build(sp_degree, dp_degree, size):
+    for dp_rank in range(dp_degree):
+        offset = dp_rank * sp_degree
+        for i in range(size):
+            dist.new_group(list(range(i, sp_degree, size)))  # error: MP906
+""",
+    """# before: rl/sync.py
+import torch.distributed as dist
+
+
+def sync(weights, groups):
+    dist.broadcast(weights, src=groups.get_model_parallel_rank(), group=groups.data)
+    return weights
+# file: rl/sync.py
+import torch.distributed as dist
+
+
+def sync(weights, groups):
+    dist.broadcast(weights, src=0, group=groups.data)  # error: MP906
+    return weights
+""",
     """# before: rl/sizes.py
 def padded(length, tp_size, cp_size):
     multiple = tp_size * cp_size * 2

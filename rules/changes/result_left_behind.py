@@ -40,6 +40,34 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 INCORRECT = (
     """# file: rl/__init__.py
+# before: rl/actor.py
+class Actor:
+    def log_prob(self, data, entropy=False):
+        log_probs = data * 2
+        entropys = data * 3
+        return log_probs, entropys
+# file: rl/actor.py
+class Actor:
+    def log_prob(self, data, entropy=False):
+        log_probs = data * 2
+        entropys = data * 3
+        if not entropy:
+            return log_probs
+        return log_probs, entropys
+# file: rl/worker.py
+from rl.actor import Actor
+
+
+def reference(data):
+    found, _ = Actor().log_prob(data)  # error: MP903
+    return found
+
+
+def actor(data):
+    found, entropys = Actor().log_prob(data, entropy=True)
+    return found, entropys
+""",
+    """# file: rl/__init__.py
 # before: rl/engine.py
 class Engine:
     def clip(self, norm):

@@ -67,6 +67,29 @@ def _abstract(row: LeftAbstract) -> Finding:
 INCORRECT = (
     """# file: rl/__init__.py
 # before: rl/base.py
+class Layer:
+    def forward(self, x, bin_ids):
+        return self.compute(x, None, bin_ids)
+
+    def compute(self, x, indices, bin_ids):
+        return x
+# file: rl/base.py
+class Layer:
+    def forward(self, x, bin_ids):
+        return self.compute(x, None), bin_ids
+
+    def compute(self, x, indices):
+        return x
+# file: rl/dropless.py
+from rl.base import Layer
+
+
+class Dropless(Layer):
+    def compute(self, tokens, order, bins):  # error: MP910
+        return tokens, order, bins
+""",
+    """# file: rl/__init__.py
+# before: rl/base.py
 class Trainer:
     def step(self, batch):
         return self.call_model(batch, batch.weights)

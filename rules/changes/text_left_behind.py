@@ -48,6 +48,23 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    """# before: rl/loss.py
+def centred(config, x):
+    if config.centering == "sinkhorn_knopp":
+        return x - 1
+    raise NotImplementedError
+# file: rl/loss.py
+def centred(config, x):
+    if config.centering == "sinkhorn":  # error: MP908
+        return x - 1
+    raise NotImplementedError
+# before: small.yaml
+centering: sinkhorn_knopp
+# file: small.yaml
+centering: sinkhorn
+# file: large.yaml
+centering: sinkhorn_knopp
+""",
     """# before: rl/options.py
 def add(parser):
     parser.add_argument("--dataloader-type", choices=["single", "cyclic"])

@@ -76,6 +76,62 @@ def _renamed(row: Untwinned) -> Finding:
 
 
 INCORRECT = (
+    """# before: rl/saving.py
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import StateDictType
+
+
+class Checkpointer:
+    def save(self, model, data):
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            data["model"] = model.state_dict()
+        return data
+
+    def load(self, model, data):
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            return model.load_state_dict(data["model"])
+# file: rl/saving.py
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import StateDictType
+
+
+class Checkpointer:
+    def save(self, model, data):
+        with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):  # error: MP907
+            data["model"] = model.state_dict()
+        return data
+
+    def load(self, model, data):
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            return model.load_state_dict(data["model"])
+""",
+    """# before: rl/schedule.py
+class Cosine:
+    def __init__(self, optimizer, init_lr, warmup_start_lr=-1, **more):
+        self.start = (optimizer, init_lr, warmup_start_lr)
+
+
+class Step:
+    def __init__(self, optimizer, init_lr, warmup_start_lr=-1, **more):
+        self.start = (optimizer, init_lr, warmup_start_lr)
+# file: rl/schedule.py
+class Cosine:
+    def __init__(self, optimizer, init_lr, warmup_lr=-1, **more):
+        self.start = (optimizer, init_lr, warmup_lr)
+
+
+class Step:
+    def __init__(self, optimizer, init_lr, warmup_start_lr=-1, **more):  # error: MP907
+        self.start = (optimizer, init_lr, warmup_start_lr)
+# before: rl/run.py
+def schedule(registry, name, optimizer, rate):
+    made = registry.get(name)
+    return made(optimizer, init_lr=1.0, warmup_start_lr=rate)
+# file: rl/run.py
+def schedule(registry, name, optimizer, rate):
+    made = registry.get(name)
+    return made(optimizer, init_lr=1.0, warmup_lr=rate)
+""",
     """# before: rl/actor.py
 def clip(ratio, low, high, advantage):
     first = ratio * advantage

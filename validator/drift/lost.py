@@ -78,6 +78,9 @@ class Names:
         kind = Counter(row.kind for row in rows).most_common(1)[0][0]
         now = list(self.after.occurrences(name))
         code = [row for row in now if row.kind != "setting"]
+        if kind == "attribute" and (stores := self._unread(rows, now)):
+            renamed = self.renamed(rows[0])
+            return Lost(name, kind, rows[0], renamed.name, renamed, tuple(stores)) if renamed else None
         if any(_defines(row, kind) for row in code if not is_test(row.path)):
             return None
         if any(row.role == "asks" for row in code) and len(code) < len(now):
@@ -90,6 +93,14 @@ class Names:
             return None
         renamed = self.renamed(rows[0])
         return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale))
+
+    def _unread(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
+        """The places that still set an attribute of another object, which nothing reads since the change."""
+        here = [row for row in now if not is_test(row.path)]
+        asked = any(row.role == "asks" and _owner(row) for row in self.before.occurrences(rows[0].name))
+        if not asked or not is_telling(rows[0].name) or any(row.kind != "attribute" for row in here):
+            return []
+        return here if all(row.role == "defines" and not _is_own(row) for row in here) else []
 
     def _is_stale(self, row: Occurrence, name: str, rows: list[Occurrence]) -> bool:
         """Whether a place asks for the name that was lost and not for one of a library."""
