@@ -16,7 +16,8 @@ INSTALL = {
     "flash_attn": "pip install --no-build-isolation 'meshproof[gpu]' on a machine with CUDA",
     "liger_kernel": "pip install liger-kernel on a machine with CUDA",
     "flash-attn-3": "build it from the folder `hopper` of FlashAttention's sources on a machine with CUDA",
-    "flash-attn-4": "pip install --pre flash-attn-4 on a machine with a Hopper or newer GPU",
+    "flash-attn-4": "pip install --pre flash-attn-4, or 'flash-attn-4[cu13]' beside a torch for CUDA 13, on a machine "
+    "with a Hopper or newer GPU",
 }
 DISTRIBUTIONS = {"flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
 """By attention: transformers knows these by their distributions, for all of them share module names."""

@@ -20,11 +20,12 @@ BY_ATTENTION = {
 
 def packages(configuration: Configuration) -> list[str]:
     """The distributions whose version the row depends on; a class of somebody's own may use any backend, `auto` take
-    any kernel."""
+    any kernel, and so may a ring whose kernel is left to the machine."""
     found = list(ALWAYS)
     if configuration.backend not in ("ddp", "fsdp2"):
         found.append("deepspeed")
-    found += [package for kernel, package in BY_ATTENTION.items() if configuration.attn in (kernel, "auto")]
+    left_open = configuration.attn == "auto" or configuration.ring > 1 and configuration.attn == "sdpa"
+    found += [package for kernel, package in BY_ATTENTION.items() if left_open or configuration.attn == kernel]
     if configuration.ring > 1:
         found.append("ring-flash-attn")
     return found + ["liger-kernel"] * (configuration.head == "liger")

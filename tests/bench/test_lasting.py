@@ -171,6 +171,8 @@ def test_a_row_depends_on_the_packages_that_it_uses() -> None:
     assert "flash-attn" in identity.packages(Configuration(attn="flash_attention_2"))
     assert "flash-attn" not in identity.packages(Configuration(attn="flash_attention_4"))
     assert {"flash-attn", "flash-attn-4"} <= set(identity.packages(Configuration(attn="auto")))
+    assert {"flash-attn", "flash-attn-4"} <= set(identity.packages(Configuration(attn="sdpa", ring=2, num_gpus=2)))
+    assert "flash-attn-4" not in identity.packages(Configuration(attn="sdpa"))
     then = {"versions": {"torch": "2.13", "deepspeed": "0.19"}}
     now = json.loads(json.dumps({"versions": {"torch": "2.13", "deepspeed": "0.20"}}))
     assert identity.differences(Configuration(backend="ddp"), then, now) == []

@@ -156,6 +156,7 @@ def test_old_options_mean_what_they_meant(inputs: Path) -> None:
     )  # fmt: skip
     assert (spelled.tp, spelled.ring, spelled.tp_plan, spelled.attn, spelled.packing) == (2, 3, "hf", "eager", True)
     assert made(gpus=0).fold_tokens
+    assert [made().head, made(gpus=0).head, made("--head", "chunked").head] == ["compiled", "chunked", "chunked"]
     assert not made("--model", "qwen3-tiny", gpus=0).fold_tokens
 
 

@@ -1,0 +1,93 @@
+"""What strategies do otherwise where there is nobody to reduce with, and FSDP2's faster cast on any number of ranks."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+from bench.strategies import StrategyConfig, fsdp2_groups
+from bench.strategies.deepspeed import DeepspeedStrategy
+from tests.bench.pool import run_group
+
+
+@limits(deadline=None, max_examples=50)
+@given(
+    shapes=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3), min_size=1, max_size=4),
+    chunks=st.integers(1, 4),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_the_faster_cast_writes_what_fsdp2_s_own_operator_does(
+    shapes: list[list[int]], chunks: int, dtype: torch.dtype
+) -> None:
+    """Padding included, where a tensor does not split evenly."""
+    generator = torch.Generator().manual_seed(5)
+    tensors = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    width = sum(-(-shape[0] // chunks) * torch.Size(shape[1:]).numel() for shape in shapes)
+    found, expected = torch.full((chunks, width), 7.0), torch.full((chunks, width), 9.0)
+    fsdp2_groups._chunk_cat(tensors, 0, chunks, found)
+    torch._chunk_cat(tensors, 0, chunks, out=expected)
+    assert torch.equal(found, expected)
+
+
+def test_it_takes_strides_that_are_not_contiguous() -> None:
+    tensors = [torch.randn(4, 6).t(), torch.randn(6)]
+    found, expected = torch.empty(2, 15), torch.empty(2, 15)
+    fsdp2_groups._chunk_cat(tensors, 0, 2, found)
+    torch._chunk_cat(tensors, 0, 2, out=expected)
+    assert torch.equal(found, expected)
+
+
+def trained(reshard: bool) -> tuple[list[float], list[float], list[str], bool]:
+    """Losses, gradient norms, the types of the parameters after the last step, and whether a checkpoint holds them."""
+    from safetensors import safe_open
+
+    from bench.configuration import parse
+    from bench.heartbeat import Heartbeat
+    from bench.training import no_phase
+    from bench.worker import Run
+
+    folder = Path(tempfile.mkdtemp())
+    settings = {
+        "backend": "fsdp2", "model": "llama-tiny", "dtype": "bf16", "device": "cpu", "seq_len": 64, "steps": 3,
+        "micro_batch_size": 2, "train_batch_size": 4, "reshard_after_forward": reshard,
+    }  # fmt: skip
+    run = Run(parse(settings), Heartbeat(folder, 0))
+    run.build()
+    for _ in range(3):
+        run.step(no_phase)
+    types = sorted({str(parameter.dtype) for parameter in run.actor.parameters()})
+    run.strategy.save_model(run.actor, None, str(folder))
+    with safe_open(next(folder.glob("*.safetensors")), "pt") as file:
+        whole = all(bool(file.get_tensor(name).isfinite().all()) for name in file.keys())  # noqa: SIM118
+    return run.losses, run.grad_norms, types, whole
+
+
+def test_parameters_that_are_gathered_after_the_step_train_alike() -> None:
+    (kept,) = run_group(1, trained, False)
+    (resharded,) = run_group(1, trained, True)
+    assert kept[:2] == resharded[:2]
+    assert kept[2] == ["torch.bfloat16"]  # gathered, for the next forward pass
+    assert resharded[2] == ["torch.float32"]
+    assert kept[3]
+    assert resharded[3]
+
+
+@pytest.mark.parametrize(("stage", "bucket"), [(0, True), (1, True), (2, True), (3, False)])
+def test_zero_on_one_rank_reduces_without_copies(stage: int, bucket: bool) -> None:
+    def options(world: int) -> dict[str, Any]:
+        config = StrategyConfig(backend="deepspeed", zero_stage=stage, world_size=world, train_batch_size=world)
+        strategy = DeepspeedStrategy(config)
+        strategy.dp_size = config.dp
+        found: dict[str, Any] = strategy._engine_config()["zero_optimization"]
+        return found
+
+    assert options(1)["reduce_scatter"] is False
+    assert ("reduce_bucket_size" in options(1)) == bucket
+    assert not {"reduce_scatter", "reduce_bucket_size"} & set(options(2))
