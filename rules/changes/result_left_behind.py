@@ -68,23 +68,6 @@ def actor(data):
     return found, entropys
 """,
     """# file: rl/__init__.py
-# before: rl/engine.py
-class Engine:
-    def clip(self, norm):
-        return norm
-# file: rl/engine.py
-class Engine:
-    def clip(self, norm):
-        return norm.item()
-# file: rl/train.py
-from rl.engine import Engine
-
-
-def report(norm):
-    found = Engine().clip(norm)
-    return found.item() if hasattr(found, "item") else found
-""",
-    """# file: rl/__init__.py
 # before: rl/engines.py
 def engines_and_lock(pool):
     return pool.engines, pool.lock, pool.size
@@ -234,6 +217,23 @@ def share(batch):
 """,
 )
 CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/engine.py
+class Engine:
+    def clip(self, norm):
+        return norm
+# file: rl/engine.py
+class Engine:
+    def clip(self, norm):
+        return norm.item()
+# file: rl/train.py
+from rl.engine import Engine
+
+
+def report(norm):
+    found = Engine().clip(norm)
+    return found.item() if hasattr(found, "item") else found
+""",
     """# file: rl/__init__.py
 # before: rl/engines.py
 def engines_and_lock(pool):

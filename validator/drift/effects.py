@@ -127,18 +127,20 @@ class Effects:
     ) -> Iterator[Lost]:
         """Calls that wait for other ranks, whose result is taken, and that moved under a condition which was there."""
         heads = {each.text for each in old if isinstance(each.node, ast.If)}
-        for edit in edits if len(edits) <= _FEW + 1 else ():
-            if edit.new is None or called(edit.new.node) is not None:
+        for statement in new if len(edits) <= _FEW + 1 else ():
+            if called(statement.node) is not None:
                 continue
-            for name in _taken(edit.new.node):
+            for name in _taken(statement.node):
                 if name not in collective() and name not in self._waiting:
                     continue
                 before, after = ([each for each in rows if name in _taken(each.node)] for rows in (old, new))
-                if len(before) != 1 or len(after) != 1 or _is_choice(new, after[0]):
+                if len(before) != 1 or len(after) != 1 or _is_choice(new, statement):
                     continue
-                added = [h for h in after[0].inside if h.startswith("if ") and h not in before[0].inside and h in heads]
+                added = [
+                    h for h in statement.inside if h.startswith("if ") and h not in before[0].inside and h in heads
+                ]
                 if added:
-                    yield Lost(pair, after[0], "call", name, after[0].node.lineno, added[-1])
+                    yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
 
     def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         """Effects that come before or after another one with which they changed places."""

@@ -92,7 +92,7 @@ class Signatures:
         if text is None:
             return None
         kind, text = _otherwise(site, earlier, later)
-        if kind == "swallowed" and self._passes_on(new):
+        if kind == "swallowed" and not _named(new) - _named(old) and self._passes_on(new):
             return None
         return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
 
