@@ -67,6 +67,9 @@ class FormsOf:
     def __init__(self, side: Side) -> None:
         self.side = side
         self._known: dict[Unit, Forms] = {}
+        self._values: dict[tuple[Unit, int], Forms] = {}
+        self._open: set[Unit] = set()
+        self._cut = False
 
     def result(self, method: Method) -> Forms:
         unit = self.side.unit_of(method)
@@ -75,39 +78,73 @@ class FormsOf:
     def of(self, unit: Unit) -> Forms:
         known = self._known.get(unit)
         if known is None:
-            self._known[unit] = UNKNOWN  # of a function that calls itself
-            code = unit.code
-            found = UNKNOWN if code.is_generator else _union(self._value(unit, each, ()) for each in code.returned)
-            if not code.is_generator and _is_one_of(unit):
-                found = found - UNKNOWN | {Form("part")}
-            known = self._known[unit] = found or UNKNOWN
+            if unit in self._open:  # of a function that calls itself
+                self._cut = True
+                return UNKNOWN
+            self._open.add(unit)
+            known = self._result(unit)
+            self._open.discard(unit)
+            if not self._cut or not self._open:  # an answer that was cut off is kept of the outermost alone
+                self._known[unit] = known
+                self._cut = False
         return known
 
-    def _value(self, unit: Unit, number: int, seen: tuple[int, ...]) -> Forms:
-        if number in seen:
-            return frozenset()
-        seen = (*seen, number)
+    def _result(self, unit: Unit) -> Forms:
+        code = unit.code
+        if code.is_generator:
+            return UNKNOWN
+        found = _union(self._value(unit, each) for each in code.returned)
+        if _is_one_of(unit):
+            found = found - UNKNOWN | {Form("part")}
+        return found or UNKNOWN
+
+    def _value(self, unit: Unit, number: int) -> Forms:
+        """What a value may be: what its variable was given on any way, after whatever was done with it on any way."""
+        made: list[int] = []
+        causes: list[Value] = []
+        ways = {number: None}
+        queue = [number]
+        for each in queue:
+            value = unit.code.values[each]
+            if value.op in ("phi", "mut"):
+                causes += [unit.code.values[value.args[1]]] if value.op == "mut" else []
+                fresh = [other for other in value.args[: 1 if value.op == "mut" else None] if other not in ways]
+                ways.update(dict.fromkeys(fresh))
+                queue += dict.fromkeys(fresh)
+            else:
+                made.append(each)
+        found = _union(self._made(unit, each) for each in made)
+        for cause in causes:
+            found = frozenset(_grown(unit, cause, form) for form in found)
+        return found
+
+    def _made(self, unit: Unit, number: int) -> Forms:
+        known = self._values.get((unit, number))
+        if known is None:
+            self._values[unit, number] = UNKNOWN  # of a value that is made of itself, in a loop
+            known = self._values[unit, number] = self._of_op(unit, number)
+            if self._cut:
+                del self._values[unit, number]
+        return known
+
+    def _of_op(self, unit: Unit, number: int) -> Forms:
         value = unit.code.values[number]
-        if value.op == "phi":
-            return _union(self._value(unit, each, seen) for each in value.args)
-        if value.op == "mut":
-            return _changed(unit, value, self._value(unit, value.args[0], seen))
         if value.op == "const":
             return _constant(value.data)
         if value.op == "tuple":
-            return frozenset({Form("tuple", self._elements(unit, value, seen))})
+            return frozenset({Form("tuple", self._elements(unit, value))})
         if value.op == "list":
-            parts = () if value.data else (_union(self._value(unit, each, seen) for each in value.args) or UNKNOWN,)
+            parts = () if value.data else (_union(self._value(unit, each) for each in value.args) or UNKNOWN,)
             return frozenset({Form("list", parts or None)})
         if value.op == "dict":
             return frozenset({Form("dict", None, _keys(unit, value.args))})
         if value.op == "collect" and value.data[0] in ("list", "dict"):
-            parts = (self._value(unit, value.args[0], seen),) if value.data[0] == "list" else ()
+            parts = (self._value(unit, value.args[0]),) if value.data[0] == "list" else ()
             return frozenset({Form(value.data[0], parts or None)})
         if value.op == "join":
             return _TEXT
         if value.op == "binary":
-            sides = _union(self._value(unit, each, seen) for each in value.args)
+            sides = _union(self._value(unit, each) for each in value.args)
             return _NUMBER if sides == _NUMBER else UNKNOWN
         if value.op == "await":
             return self._called(unit, value.args[0], True)
@@ -115,10 +152,10 @@ class FormsOf:
             return self._called(unit, number, False)
         return UNKNOWN
 
-    def _elements(self, unit: Unit, value: Value, seen: tuple[int, ...]) -> tuple[Forms, ...] | None:
+    def _elements(self, unit: Unit, value: Value) -> tuple[Forms, ...] | None:
         found: list[Forms] = []
         for place, each in enumerate(value.args):
-            forms = self._value(unit, each, seen)
+            forms = self._value(unit, each)
             if place not in value.data:
                 found.append(forms)
                 continue
@@ -185,13 +222,8 @@ def _keys(unit: Unit, args: tuple[int, ...]) -> frozenset[str] | None:
     return frozenset(str(key.data) for key in keys if key is not None)
 
 
-def _changed(unit: Unit, value: Value, forms: Forms) -> Forms:
-    """What a container is after a call that may have changed it, or after a key was set."""
-    cause = unit.code.values[value.args[1]]
-    return frozenset(_grown(unit, cause, form) for form in forms)
-
-
 def _grown(unit: Unit, cause: Value, form: Form | None) -> Form | None:
+    """What a container is after a call that may have changed it, or after a key was set."""
     if form is None and cause.op == "store_item":
         key = unit.code.values[cause.args[1]]
         return Form("mapping") if key.op == "const" and isinstance(key.data, str) else None
