@@ -4,7 +4,8 @@ What it does
     Compares the parameters of functions, methods and constructors before and after a change, and binds every call of
     them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that now
     fall into `**kwargs`, and arguments by position that now go to another parameter; and calls that stand as they were
-    where the change gave the function other parameters or results and wrote the same call otherwise elsewhere. Follows
+    where the change gave the function other parameters or results and wrote the same call otherwise elsewhere, or where
+    another caller does since the change what the function did itself. Follows
     Ray handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several
     definitions may be reached, the call must fit none of them any more, or those that take it must stand in for the
     one that does not.
@@ -34,7 +35,7 @@ RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", fix="uns
 
 def check_change(change: Change) -> Iterator[Finding]:
     signatures = change.analysis(Signatures)
-    for broken in (*signatures.broken, *signatures.unadapted):
+    for broken in (*signatures.broken, *signatures.unadapted, *signatures.handed_over):
         yield _report(broken)
 
 
@@ -44,11 +45,13 @@ def _report(broken: Broken) -> Finding:
     text = f"`{shown}` {broken.text}" if broken.kind == "refused" else f"the call of `{shown}` {broken.text}"
     if broken.kind == "adapted":
         text = f"`{shown}` {broken.text} here, while the change wrote the same call otherwise elsewhere"
+    elif broken.kind == "handed":
+        text = f"`{shown}` {broken.text}; `{site.unit.qualname}` does not"
     now = written(new.name, constructor(new) or ()) if isinstance(new, ClassDef) else signature(new)
     return RULE.finding(
         site.unit.path,
         site.call.at,
-        text if broken.kind == "adapted" else f"{text}; before the change the call fitted",
+        text if broken.kind in ("adapted", "handed") else f"{text}; before the change the call fitted",
         help=f"it is `{now}` now",
         related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
         context=f"{site.unit.qualname}:{shown}:{'>'.join(broken.renamed or ())}",
@@ -73,6 +76,34 @@ def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/loss.py
+def get_loss(logits, labels):
+    shifted = labels[1:]
+    return logits - shifted.cuda()
+# file: rl/loss.py
+def get_loss(logits, labels):
+    shifted = labels[1:]
+    return logits - shifted
+# before: rl/trainer.py
+from rl.loss import get_loss
+
+
+def step(model, batch):
+    return get_loss(model(batch), batch["labels"])
+# file: rl/trainer.py
+from rl.loss import get_loss
+
+
+def step(model, batch):
+    return get_loss(model(batch), batch["labels"].cuda())
+# file: rl/lora.py
+from rl.loss import get_loss
+
+
+def step(model, batch):
+    return get_loss(model(batch), batch["labels"])  # error: MP902
+""",
     """# file: rl/__init__.py
 # before: rl/saving.py
 def save_checkpoint(model, path, metric_value=None):

@@ -62,6 +62,36 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    """# before: rl/hooks.py
+import torch.distributed as dist
+
+
+def gather_state(model):
+    dist.all_gather_object([], model)
+    return model
+
+
+class Hook:
+    def save(self, model):
+        return gather_state(model)
+# file: rl/hooks.py
+import torch.distributed as dist
+from rl.ranks import master_only
+
+
+def gather_state(model):
+    dist.all_gather_object([], model)
+    return model
+
+
+class Hook:
+    @master_only
+    def save(self, model):  # error: MP905
+        return gather_state(model)
+# file: rl/ranks.py
+def master_only(function):
+    return function
+""",
     """# before: rl/metrics.py
 import torch.distributed as dist
 
@@ -173,13 +203,13 @@ def save(model, path, rank):
     return path  # error: MP905
 """,
     """# before: rl/train.py
-def epochs(loader, count):
-    for epoch in range(count):
+def epochs(loader, count, resume):
+    for epoch in range(resume, count):
         loader.sampler.set_epoch(epoch)
         yield from loader
 # file: rl/train.py
 def epochs(loader, count, resume):
-    for epoch in range(count):
+    for epoch in range(resume, count):
         if resume:
             loader.sampler.set_epoch(epoch)  # error: MP905
         yield from loader
@@ -202,6 +232,35 @@ def average(param, kept):
 """,
 )
 CORRECT = (
+    """# before: rl/engine.py
+class Wrapper:
+    def backward(self, loss):
+        self.engine.backward(loss)
+        self.engine.step()
+# file: rl/engine.py
+class Wrapper:
+    def backward(self, loss, sync_gradients=True):
+        self.engine.backward(loss)
+        if sync_gradients:
+            self.engine.step()
+""",
+    """# before: rl/seeds.py
+import torch
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    if is_qaic_available():
+        torch.qaic.manual_seed_all(seed)
+    return seed
+# file: rl/seeds.py
+import torch
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    return seed
+""",
     """# before: rl/metrics.py
 import torch.distributed as dist
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from validator.drift.change import Change
+from validator.drift.company import Company, Stale
 from validator.drift.lost import Lost, Names
 from validator.drift.occurrences import Occurrence
-from validator.drift.recipes import Recipes, Stale
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 
@@ -38,20 +38,21 @@ def check_change(change: Change) -> Iterator[Finding]:
     for lost in (*names.lost, *names.members, *names.imports):
         for place in lost.stale:
             yield _report(change, lost, place)
-    for stale in change.analysis(Recipes).stale:
+    for stale in change.analysis(Company).stale:
         yield _setting(change, stale)
 
 
 def _setting(change: Change, stale: Stale) -> Finding:
     lost, place, owner = stale.lost, stale.place, stale.owner
+    shown = owner.name if owner.kind in ("parser", "dictionary") else f"`{owner.name}`"
     new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
     return RULE.finding(
         place.path,
         name_span(place),
-        f"`{owner.name}` has no `{lost.name}` since the change, which is still set here{new}",
-        help=f"set `{lost.renamed}`" if lost.renamed else "leave it out",
-        related=[Related(owner.path, owner.facts.at[0], f"`{owner.name}` as it is now")],
-        fix=_setting_fix(change, lost, place) if lost.renamed else None,
+        f"{shown} has no `{lost.name}` since the change, which still stands here beside others of it{new}",
+        help=f"write `{lost.renamed}`" if lost.renamed else "leave it out",
+        related=[Related(owner.path, owner.at[0], f"{shown} as it is now")],
+        fix=_setting_fix(change, lost, place) if lost.renamed and place.unit is None else None,
         context=f"{owner.name}:{lost.name}>{lost.renamed}",
     )
 
@@ -133,6 +134,55 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save(model, optimizer, scaler, epoch, write):
+    write({"model": model, "opt": optimizer, "scaler": scaler, "epoch": epoch})
+# file: rl/saving.py
+def save(model, optimizer, scaler, epoch, write):
+    write({"model": model, "optimizer": optimizer, "scaler": scaler, "epoch": epoch})
+# file: rl/loading.py
+def load(checkpoint, model, optimizer, scaler):
+    model.load(checkpoint["model"])
+    optimizer.load(checkpoint["opt"])  # error: MP901
+    scaler.load(checkpoint["scaler"])
+    return checkpoint["epoch"]
+""",
+    """# before: rl/options.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--precondition_frequency", type=int)
+    parser.add_argument("--batch_size", type=int)
+    parser.add_argument("--weight_decay", type=float)
+    parser.add_argument("--iterations", type=int)
+    return parser.parse_args()
+# file: rl/options.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--soap_precondition_frequency", type=int)
+    parser.add_argument("--batch_size", type=int)
+    parser.add_argument("--weight_decay", type=float)
+    parser.add_argument("--iterations", type=int)
+    return parser.parse_args()
+# before: rl/main.py
+def optimizer(args, soap):
+    return soap(precondition_frequency=args.precondition_frequency)
+# file: rl/main.py
+def optimizer(args, soap):
+    return soap(precondition_frequency=args.soap_precondition_frequency)
+# file: rl/train.py
+def train(cfg, step):
+    tokens = cfg.batch_size * cfg.iterations
+    if step % cfg.precondition_frequency == 0:  # error: MP901
+        return tokens * cfg.weight_decay
+    return tokens
+""",
     """# file: rl/__init__.py
 # before: rl/data.py
 def build_loader(path, resize_size=256, shuffle=True, **more):
@@ -274,6 +324,23 @@ rollout:
 """,
 )
 CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save(model, optimizer, scaler, epoch, write):
+    write({"model": model, "opt": optimizer, "scaler": scaler, "epoch": epoch})
+# file: rl/saving.py
+def save(model, optimizer, scaler, epoch, write):
+    write({"model": model, "optimizer": optimizer, "scaler": scaler, "epoch": epoch})
+# file: rl/other.py
+def write(model, optimizer, scaler, file):
+    file.put({"model": model, "opt": optimizer, "scaler": scaler, "rank": 0})
+# file: rl/loading.py
+def load(checkpoint, model, optimizer, scaler):
+    model.load(checkpoint["model"])
+    optimizer.load(checkpoint["opt"])
+    scaler.load(checkpoint["scaler"])
+    return checkpoint["rank"]
+""",
     """# file: rl/__init__.py
 # before: rl/data.py
 def build_loader(path, resize_size=256, shuffle=True):

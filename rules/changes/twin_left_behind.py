@@ -76,6 +76,40 @@ def _renamed(row: Untwinned) -> Finding:
 
 
 INCORRECT = (
+    """# before: rl/meshes.py
+class Torch:
+    def names(self, sizes):
+        dp_shard, dp = ["dp_shard"], ["dp"]
+        if sizes.cp > 1:
+            dp.append("cp")
+            dp_shard.append("cp")
+        return dp_shard, dp
+
+
+class Accelerate:
+    def names(self, sizes):
+        dp_shard, dp = ["dp_shard"], ["dp"]
+        if sizes.cp > 1:
+            dp.append("cp")
+            dp_shard.append("cp")
+        return dp_shard, dp
+# file: rl/meshes.py
+class Torch:
+    def names(self, sizes):  # error: MP907
+        dp_shard, dp = ["dp_shard"], ["dp"]
+        if sizes.cp > 1:
+            dp.append("cp")
+        return dp_shard, dp
+
+
+class Accelerate:
+    def names(self, sizes):
+        dp_shard, dp = ["dp_shard"], ["dp"]
+        if sizes.cp > 1:
+            dp.append("cp")
+            dp_shard.append("cp")
+        return dp_shard, dp
+""",
     """# before: rl/saving.py
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import StateDictType

@@ -57,6 +57,8 @@ def of_parallelism(name: str) -> Axes:
     words = {word.lower() for part in re.split(r"[^A-Za-z]+", name) for word in _PIECE.findall(part)}
     if not words & _COUNTED:
         return frozenset()
+    if {"model", "parallel"} <= words and not words & {"tensor", "pipeline", "data", "sequence", "context", "expert"}:
+        return frozenset({"tp", "pp"})
     clear = words if "parallel" in words else words & _SHORT
     return frozenset(_WORDS[word] for word in clear if word in _WORDS) - {WORLD, NODE, LOCAL}
 

@@ -91,6 +91,15 @@ def header(node: ast.stmt) -> str:
     return f"{type(node).__name__.lower()} {getattr(node, 'name', '')}".strip()
 
 
+def head_of(node: ast.stmt) -> ast.AST:
+    """What stands on the lines of a statement itself, without its body."""
+    if not hasattr(node, "body"):
+        return node
+    parts = [getattr(node, name, None) for name in ("test", "target", "iter")]
+    parts += [item.context_expr for item in getattr(node, "items", ())]
+    return ast.Tuple([part for part in parts if isinstance(part, ast.expr)], ast.Load())
+
+
 def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:
     """What became of the statements of a function."""
     found: list[Edit] = []

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import Drops
-from validator.drift.edits import Edit, Statement, matcher, node_of
+from validator.drift.edits import Edit, Statement, matcher, node_of, statements
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
 from validator.models import models
@@ -72,6 +72,12 @@ def collective() -> frozenset[str]:
     return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.is_collective)
 
 
+@cache
+def _filling() -> frozenset[str]:
+    """The last names of the collectives of torch that fill a list or tensor which they are given."""
+    return frozenset(name for name in _of_torch() if "gather" in name or "all_to_all" in name or "scatter" in name)
+
+
 def _of_torch() -> list[str]:
     """The last names of collectives that no other library calls so."""
     rows = models().calls
@@ -90,9 +96,11 @@ class Effects:
         found: list[Lost] = []
         for pair, old, new, edits in self.drops.edited:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
-            if len(edits) <= _FEW and len(gone) == len(edits):
+            if len(edits) <= _FEW:
                 plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, _CONTEXTS)]
+                plain = [edit for edit in plain if len(gone) == len(edits) or _is_of_tables(edit.old)]
                 found += self._removed(pair, old, new, plain)
+                found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)
             found += _conditional(pair, old, new, edits)
             found += self._deeper_collectives(pair, old, new, edits)
@@ -100,6 +108,14 @@ class Effects:
             found += _undecorated(pair, new)
         often = Counter(each.statement.text for each in found if each.kind in ("check", "store"))
         return [each for each in found if often[each.statement.text] < _SEVERAL]
+
+    def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
+        """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
+        fresh = [name for name in _decorators(pair.new) - _decorators(pair.old) if _is_of_one_rank(name)]
+        waits = [name for name in called_names(pair.new) if name in collective() or name in self._waiting]
+        if fresh and waits and pair.new.code.kind == "function" and (rows := statements(pair.new)):
+            statement = next((each for each in rows if waits[0] in _taken(each.node)), rows[0])
+            yield Lost(pair, statement, "call", waits[0], pair.new.code.at[0], f"@{fresh[0]}")
 
     def _uncovered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
         """Contexts and guards that went while all that stood in them is still there."""
@@ -174,6 +190,8 @@ class Effects:
             kind, name = self._effect(edit.old, pair)
             if kind == "store" and pair.new.name == "__init__":
                 continue  # an object that begins otherwise now
+            if _goes_with_its_case(edit.old, edits):
+                continue
             call = called(edit.old.node)
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -206,7 +224,7 @@ class Effects:
         owner = target.value if isinstance(target, ast.Subscript) else None
         if not isinstance(owner, ast.Name) or function is None:
             return False
-        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in collective())
+        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in _filling())
         return any(isinstance(each, ast.Name) and each.id == owner.id for call in calls for each in call.args[:1])
 
     def _is_reset(self, node: ast.Assign) -> bool:
@@ -221,7 +239,7 @@ class Effects:
         """Whether a call that went is the second half of a pair of which the first is still there, or comes in the
         company of another one everywhere else."""
         name = last_name(call.func)
-        if name not in self.change.after.methods:
+        if name not in self.change.after.methods or called_names(pair.new)[name]:
             return False
         partners = frozenset(_partners(name))
         owner = ast.dump(call.func.value) if isinstance(call.func, ast.Attribute) else ""
@@ -302,7 +320,7 @@ class Effects:
         return self._calls[1][name] > self._calls[0][name] - self._lost_here(pair, name)
 
     def _lost_here(self, pair: Pair, name: str) -> int:
-        before, after = (_names(unit)[name] for unit in pair)
+        before, after = (called_names(unit)[name] for unit in pair)
         return before - after
 
     @cached_property
@@ -313,7 +331,7 @@ class Effects:
             for path in self.change.changed:
                 module = side.module(path)
                 for unit in side.units(module).values() if module is not None else ():
-                    count.update(_names(unit))
+                    count.update(called_names(unit))
         return counts
 
 
@@ -327,7 +345,7 @@ def _partners(name: str) -> Iterator[str]:
                 yield "_".join([*words[:at], *one, *words[at + len(other) :]])
 
 
-def _names(unit: Unit) -> Counter[str]:
+def called_names(unit: Unit) -> Counter[str]:
     """How often a unit calls something by each name."""
     code = unit.code
     callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
@@ -453,6 +471,26 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
     return added[-1] if added and not _has_other_way(new, added[-1]) else ""
 
 
+def _goes_with_its_case(statement: Statement, edits: list[Edit]) -> bool:
+    """Whether a statement went with the condition under which it stood, which is not about ranks: a case that there is
+    no more."""
+    heads = [edit.old for edit in edits if edit.old is not None and edit.new is None]
+    around = [each.node for each in heads if statement.inside and each.text == statement.inside[-1]]
+    return any(isinstance(node, ast.If) and not _is_about_ranks(node.test) for node in around)
+
+
+def _is_of_tables(statement: Statement | None) -> bool:
+    """Whether a statement is a call that libraries have for what it does."""
+    call = called(statement.node) if statement is not None else None
+    return call is not None and last_name(call.func) in named()
+
+
+def _is_of_one_rank(name: str) -> bool:
+    """Whether a decorator speaks of one rank: `rank_zero_only`, `master_only`, `on_main_process`."""
+    words = frozenset(name.strip("_").lower().split("_"))
+    return not words.isdisjoint(_RANKS) and not words.isdisjoint(("only", "on", "zero", "main", "0"))
+
+
 def _taken(node: ast.stmt) -> set[str]:
     """The last names of what a statement of its own line calls."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -539,7 +577,7 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
     before = Counter(each.text for each in old)
     for statement in new:
         added = [
-            head for head in statement.inside if head.startswith(_BRANCHES) and head.rpartition(" of ")[2] in fresh
+            head for head in statement.inside if head.startswith("if ") and head in fresh and _knows(old, pair, head)
         ]
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, _CONTEXTS):
@@ -548,8 +586,17 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         if _depth(earlier) >= _depth(statement) or _conditions(earlier) >= _conditions(statement):
             continue  # a condition took the place of another, or of a part of it
         name = last_name(call.func)
-        if name in named() and _names(pair.new)[name] == _names(pair.old)[name]:
+        if name in named() and called_names(pair.new)[name] == called_names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
+
+
+def _knows(old: list[Statement], pair: Pair, head: str) -> bool:
+    """Whether a function had all that a condition asks before: one that it is given since the change says when, on
+    purpose."""
+    names = {node.id for node in ast.walk(ast.parse(head[3:], mode="eval")) if isinstance(node, ast.Name)}
+    params = {name for name, _ in pair.old.code.params}
+    here = {node.id for each in old for node in ast.walk(each.node) if isinstance(node, ast.Name)}
+    return names <= params | here | pair.new.module.facts.names.keys()
 
 
 def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, call_of, constructor, misfit, params_of, sites
 from validator.drift.change import Change
+from validator.drift.effects import called_names
 from validator.facts.model import Call, Param
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
@@ -19,7 +20,8 @@ class Broken(NamedTuple):
     """A call that a change broke: the definition as it was and as it is, and what is wrong.
 
     `kind`: `refused`, `swallowed` (a keyword goes to `**kwargs` now), `shifted` (an argument by position goes to
-    another parameter now), `adapted` (the change wrote the same call otherwise elsewhere).
+    another parameter now), `adapted` (the change wrote the same call otherwise elsewhere), `handed` (another caller
+    does now what the function did).
     """
 
     site: Site
@@ -130,6 +132,36 @@ class Signatures:
                 if _is_forgotten(site, *adapted[site.text]) and site.is_in(self.before):
                     found.append(Broken(site, old, new, "adapted", "is called as before"))
         return found
+
+    @cached_property
+    def handed_over(self) -> list[Broken]:
+        """Calls of a function that no longer makes some call itself, where the change makes another caller do it."""
+        told = {(each.site.unit.path, each.site.call.at) for each in (*self.broken, *self.unadapted)}
+        found: list[Broken] = []
+        for pair in self.change.pairs:
+            if (methods := pair.methods) is None or is_test(pair.new.path):
+                continue
+            gone = called_names(pair.old) - called_names(pair.new)
+            for name in sorted(each for each in gone if each != pair.new.name):
+                found += self._relying(*methods, name)
+        return [each for each in found if (each.site.unit.path, each.site.call.at) not in told]
+
+    def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:
+        """The callers of a function that make a call themselves neither before nor after a change, which others that
+        it altered make now."""
+        places = [site for site in sites(self.after, new.name) if site.reached == (new,) and site.how == "call"]
+        pairs = {each.new: each.old for each in self.change.pairs}
+        taking = [
+            site
+            for site in places
+            if site.unit in pairs and called_names(site.unit)[name] > called_names(pairs[site.unit])[name]
+        ]
+        if not taking:
+            return
+        text = f"no longer calls `{name}` itself, which `{taking[0].unit.qualname}` does since the change"
+        for site in places:
+            if site.unit not in pairs and not called_names(site.unit)[name] and not is_test(site.unit.path):
+                yield Broken(site, old, new, "handed", text)
 
     @cached_property
     def _redefined(self) -> list[tuple[Method, Method]]:

@@ -103,10 +103,17 @@ class Texts:
 
     @cached_property
     def _edited(self) -> set[tuple[str, int]]:
-        """The lines of statements in which a text was replaced."""
-        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text" and d.edit.new is not None)
-        nodes = ((d.pair.new.path, d.edit.new.node) for d in drops if d.edit.new is not None)
-        return {(path, line) for path, node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+        """The lines of what the change wrote otherwise: statements, and settings of recipes."""
+        found: set[tuple[str, int]] = set()
+        for pair, _, _, changed in self.change.analysis(Drops).edited:
+            nodes = [edit.new.node for edit in changed if edit.new is not None]
+            found.update((pair.new.path, n) for node in nodes for n in range(node.lineno, (node.end_lineno or 0) + 1))
+        for path in self.change.changed:
+            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
+            before = {(each.path, each.value) for each in _settings(old)}
+            if new is not None:
+                found.update((new.path, each.at[0]) for each in _settings(new) if (each.path, each.value) not in before)
+        return found
 
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""

@@ -72,6 +72,8 @@ class Twins:
                         found += self._of_edit(pair, old, edit)
                     elif edit.old is not None and edit.new is not None and _is_context(edit.old.node):
                         found += self._of_context(pair, edit.old, edit.new)
+                    elif edit.old is not None and edit.new is None and len(edits) == 1:
+                        found += self._of_gone(pair, old, edit.old)
         return found
 
     def _of_edit(self, pair: Pair, old: list[Statement], edit: Edit) -> Iterator[Left]:
@@ -96,6 +98,21 @@ class Twins:
         for unit, each in texts:
             if each.text == old.text:
                 yield Left(pair, new.node.lineno, old.text, new.text, unit, each.node.lineno)
+                return
+
+    def _of_gone(self, pair: Pair, old: list[Statement], gone: Statement) -> Iterator[Left]:
+        """A statement, the only one that went, which functions of the same name still have: versions of one function
+        for several backends."""
+        count = sum(each.text == gone.text for each in old)
+        if count != 1 or not isinstance(gone.node, ast.Expr | ast.Assign | ast.AugAssign) or _is_report(gone.node):
+            return
+        for unit in self._twins(pair):
+            rows = self.statements(unit)
+            if unit.name != pair.new.name or similarity(old, rows) < _ALIKE:
+                continue
+            same = next((each for each in rows if each.text == gone.text), None)
+            if same is not None:
+                yield Left(pair, pair.new.code.at[0], gone.text, "", unit, same.node.lineno)
                 return
 
     def _twins(self, pair: Pair) -> Iterator[Unit]:
@@ -185,9 +202,15 @@ def _says_something(node: ast.stmt) -> bool:
     parts = [n for n in ast.walk(_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
     if len(parts) < _WORTH:
         return False
-    texts = [n for n in ast.walk(_head(node)) if isinstance(n, ast.JoinedStr)]
+    return not _is_report(node)
+
+
+def _is_report(node: ast.stmt) -> bool:
+    """Whether a statement tells people something."""
+    parts = list(ast.walk(_head(node)))
     names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
-    return not texts and not names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
+    said = names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
+    return bool(said) or any(isinstance(n, ast.JoinedStr) for n in parts)
 
 
 def _head(node: ast.stmt) -> ast.AST:

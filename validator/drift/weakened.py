@@ -9,7 +9,7 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.edits import node_of
+from validator.drift.edits import head_of, node_of
 from validator.drift.effects import collective, last_name
 
 # Names of arguments by which libraries are told who takes part.
@@ -48,7 +48,7 @@ class Weakened:
             return self._is_size(drop)
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
-            return told and self._still_takes(drop)
+            return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
         if kind in ("operand", "guard"):
             return _is_parallel(part) and not self._is_asked(drop)
         if kind == "element":
@@ -63,7 +63,23 @@ class Weakened:
             return self._is_offset(drop)
         if kind == "call":
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
-        return kind == "name" and _other_axes(drop) and not self._is_renamed(drop)
+        return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
+
+    def _is_passed_elsewhere(self, drop: Drop) -> bool:
+        """Whether the change passes the same keyword to another call of the function."""
+        if not isinstance(drop.part, ast.keyword):
+            return False
+        edits = next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
+        before, after = (
+            sum(
+                isinstance(node, ast.keyword) and node.arg == drop.part.arg
+                for statement in rows
+                if statement is not None
+                for node in ast.walk(head_of(statement.node))
+            )
+            for rows in ([edit.old for edit in edits], [edit.new for edit in edits])
+        )
+        return after >= before
 
     @staticmethod
     def _is_offset(drop: Drop) -> bool:
@@ -190,6 +206,18 @@ class Weakened:
                 found.append(made)
         rows = (m.facts.params for m in found if isinstance(m, Method))
         return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+
+
+def _is_of_device(drop: Drop) -> bool:
+    """Whether what changed says which device is meant: there the number within a host is right."""
+    node = drop.edit.new.node if drop.edit.new is not None else None
+    for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ():
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        inside = any(drop.new is part for each in given for part in ast.walk(each))
+        said = {last_name(call.func), *(keyword.arg or "" for keyword in call.keywords)}
+        if inside and any("device" in name or name == "cuda" for name in said):
+            return axes_of(last_name(drop.new)) >= {LOCAL}
+    return False
 
 
 def _is_said(drop: Drop) -> str:

@@ -1,0 +1,237 @@
+"""Settings, keys and attributes under the name that their owner had before a change, told by those beside them.
+
+An owner gives names a meaning together: the fields of a class of settings, the parameters of a function, the options of
+a parser, the keys of a dictionary, the variables of a module. Who sets or asks for several of them at one place means
+that owner, whatever way the value takes from there to here. So a place that has the old name in the company of others
+that the owner still has was left behind; unless something else in the project has as many of them and the old name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import ClassDef, Module
+from validator.drift.calls import constructor
+from validator.drift.change import Change, Side
+from validator.drift.lost import Lost, Names
+from validator.drift.occurrences import Occurrence, groups
+from validator.facts.model import At
+from validator.flow.aside import is_foreign, is_test
+from validator.flow.program import Unit
+from validator.ir.model import Value
+from validator.source import SourceFile
+
+_LITERAL = frozenset({"const", "tuple", "list", "unary", "binary"})
+_TOGETHER = 3  # names beside the old one that must be the owner's
+
+
+class Owner(NamedTuple):
+    """What has names: `kind` is class, function, parser, dictionary or module."""
+
+    kind: str
+    name: str
+    path: str
+    at: At
+    names: frozenset[str]
+
+
+class Stale(NamedTuple):
+    """A place that has a name which its owner no longer has."""
+
+    lost: Lost
+    owner: Owner
+    place: Occurrence
+
+
+# Which owner the names at a place may be of.
+_SETTING = frozenset({"class", "function", "parser", "dictionary"})
+_SETS = {"setting": _SETTING, "flag": _SETTING, "override": _SETTING, "variable": frozenset({"module"}),
+         "key": frozenset({"class", "function", "dictionary"}),
+         "attribute": frozenset({"class", "parser"})}  # fmt: skip
+
+
+class Company:
+    """The places that a change left behind, as the names beside them tell."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.after = change.after
+        self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
+
+    @cached_property
+    def stale(self) -> list[Stale]:
+        names: Names = self.change.analysis(Names)
+        known = {(place.path, place.at) for lost in (*names.lost, *names.members) for place in lost.stale}
+        found: dict[tuple[str, int], Stale] = {}
+        for old, new in self._owners():
+            gone = {name for name in old.names - new.names if len(name) > 1 and not name.startswith("_")}
+            for name in sorted(gone):
+                for place in self._places(name, new):
+                    if (place.path, place.at) not in known:
+                        found.setdefault((place.path, place.at[0]), Stale(_lost(name, old, new, place), new, place))
+        return list(found.values())
+
+    # -- owners --------------------------------------------------------------------------------------------
+
+    def _owners(self) -> Iterator[tuple[Owner, Owner]]:
+        """What has other names than before, in changed files."""
+        for old, new in self.change.modules:
+            if old is None or new is None or is_test(new.path) or is_foreign(new.path):
+                continue
+            after = {(each.kind, each.name): each for each in _of_module(self.after, new)}
+            for owner in _of_module(self.change.before, old):
+                other = after.get((owner.kind, owner.name))
+                if other is not None and owner.names - other.names and len(owner.names & other.names) > 0:
+                    yield owner, other
+
+    def _others(self, name: str) -> Iterator[Owner]:
+        """What else in the project has a name."""
+        modules = {row.unit.module for row in self.after.occurrences(name) if row.unit is not None}
+        for module in modules:
+            if not is_test(module.path):
+                yield from (
+                    owner
+                    for owner in _of_module(self.after, module)
+                    if name in owner.names and (owner.kind != "module" or self._reads(module, name))
+                )
+
+    def _reads(self, module: Module, name: str) -> bool:
+        """Whether a file reads a variable of its own top: else it is a recipe like others."""
+        return any(_is_read(unit, name) for unit in self.after.units(module).values())
+
+    # -- places --------------------------------------------------------------------------------------------
+
+    def _places(self, name: str, owner: Owner) -> Iterator[Occurrence]:
+        for source in self.after.mentioning(name):
+            if is_test(source.path) or is_foreign(source.path):
+                continue
+            for group in self._of_file(source):
+                for place in [row for row in group if row.name == name and owner.kind in _SETS.get(row.kind, ())]:
+                    if self._is_of(group, place, owner):
+                        yield place
+
+    def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
+        """The names of a file by what they are set in, or asked of."""
+        known = self._groups.get(source)
+        if known is None:
+            module = self.after.project.modules.get(source.absolute)
+            known = groups(source)
+            for unit in self.after.units(module).values() if module is not None else ():
+                known += _of_unit(unit)
+            self._groups[source] = known
+        return known
+
+    def _is_of(self, group: list[Occurrence], place: Occurrence, owner: Owner) -> bool:
+        targets = {row.name for row in group if row.kind == "target"}
+        if targets:
+            return owner.name in targets
+        beside = {row.name for row in group} - {place.name}
+        own = len(beside & owner.names)
+        if place.kind == "setting" and beside and beside <= owner.names and _sound_alike(place.link, owner.name):
+            return True
+        if own < _TOGETHER:
+            return False
+        kinds = _SETS[place.kind]
+        return all(len(beside & each.names) < own for each in self._others(place.name) if each.kind in kinds)
+
+
+def _sound_alike(link: str, name: str) -> bool:
+    """Whether the mapping in which settings stand is called after their owner: `deadlock` and `DeadlockDetect`."""
+    return len(link) > 3 and link.replace("_", "").lower() in name.replace("_", "").lower()
+
+
+def _of_module(side: Side, module: Module) -> Iterator[Owner]:
+    """The owners of names in one file."""
+    for name, cls in module.classes.items():
+        if names := _of_class(cls):
+            yield Owner("class", name, cls.path, cls.facts.at, names)
+    for name, method in module.functions.items():
+        if method.cls is None and not name.startswith("<") and method.facts.params:
+            names = frozenset(p.name for p in method.facts.params if p.kind in ("any", "kw"))
+            yield Owner("function", name, method.path, method.facts.at, names)
+    rows = side.of_file(module.source)
+    options = {name: place for name, places in rows.items() for place in places if place.kind == "option"}
+    if options:
+        first = min(options.values(), key=lambda row: row.at)
+        yield Owner("parser", f"the parser in {module.name}", module.path, first.at, frozenset(options))
+    for unit in side.units(module).values():
+        for number, value in enumerate(unit.code.values):
+            if value.op == "dict" and (keys := _keys(unit, number)):
+                yield Owner("dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys)
+    top = frozenset(name for name, kind in module.facts.names.items() if kind not in ("def", "class", "import"))
+    if top:
+        yield Owner("module", module.name, module.path, (1, 1, 1, 1), top)
+
+
+def _of_class(cls: ClassDef) -> frozenset[str]:
+    """What a class is made with; of one with a base of a library its annotated fields."""
+    params = constructor(cls)
+    if params is not None:
+        return frozenset(p.name for p in params if p.kind in ("any", "kw"))
+    return frozenset(name for each in cls.mro for name, annotation in each.facts.attributes if annotation)
+
+
+def _keys(unit: Unit, number: int) -> frozenset[str]:
+    """The literal keys of a dictionary, those that are set later with them."""
+    code = unit.code
+    keys = [code.values[key] for key in code.values[number].args[::2] if key >= 0]
+    keys += [
+        code.values[value.args[1]]
+        for value in code.values
+        if value.op == "store_item" and unit.root(value.args[0]) == number
+    ]
+    return frozenset(key.data for key in keys if key.op == "const" and isinstance(key.data, str))
+
+
+def _of_unit(unit: Unit) -> list[list[Occurrence]]:
+    """The names that one unit sets in, or asks of, one object; at the top of a file its variables."""
+    found: dict[tuple[int, str], list[Occurrence]] = {}
+    for number, value in enumerate(unit.code.values):
+        for root, kind, name, place in _named(unit, number, value):
+            if isinstance(name, str) and name:
+                at = unit.at(unit.code.values[place].at)
+                row = Occurrence(name, "asks", kind, unit, place, unit.path, at)
+                found.setdefault((root, kind), []).append(row)
+    return [rows for rows in found.values() if len({row.name for row in rows}) > _TOGETHER]
+
+
+def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, object, int]]:
+    """The names that a value sets or asks for: (of which object, as what, the name, where it stands)."""
+    values, op = unit.code.values, value.op
+    if op == "store_global" and unit.code.kind == "module":
+        if values[value.args[0]].op in _LITERAL and not _is_read(unit, value.data):
+            yield -1, "variable", value.data, number
+    elif op == "attr" and not _is_self(unit, value.args[0]):
+        yield unit.root(value.args[0]), "attribute", value.data, number
+    elif op in ("item", "store_item") and values[value.args[1]].op == "const":
+        yield unit.root(value.args[0]), "key", values[value.args[1]].data, value.args[1]
+    elif op == "dict":
+        keys = (each for each in value.args[::2] if each >= 0 and values[each].op == "const")
+        yield from ((number, "key", values[each].data, each) for each in keys)
+    elif op == "call":
+        callee = values[value.args[0]]
+        if callee.op == "name" and callee.data == "dict":
+            shape = zip(value.data.names, value.args[1:], strict=True)
+            yield from ((number, "key", name, operand) for name, operand in shape if name not in (None, "*", "**"))
+        elif callee.op == "attr" and callee.data in ("get", "pop") and len(value.args) > 1:
+            yield unit.root(callee.args[0]), "key", values[value.args[1]].data, value.args[1]
+
+
+def _is_self(unit: Unit, number: int) -> bool:
+    owner = unit.code.values[unit.root(number)]
+    return owner.op == "param" and owner.data[0] == 0 and unit.has_receiver
+
+
+def _is_read(unit: Unit, name: str) -> bool:
+    """Whether anything in a file reads a variable of its top."""
+    return any(value.op == "name" and value.data == name for value in unit.code.values)
+
+
+def _lost(name: str, old: Owner, new: Owner, place: Occurrence) -> Lost:
+    was = Occurrence(name, "defines", "field", None, -1, old.path, old.at)
+    came, gone = new.names - old.names, old.names - new.names
+    renamed = next(iter(came)) if len(came) == len(gone) == 1 else ""
+    now = was._replace(name=renamed, path=new.path, at=new.at) if renamed else None
+    return Lost(name, "field", was, renamed, now, (place,))
