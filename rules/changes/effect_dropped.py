@@ -62,6 +62,26 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    """# before: rl/clipping.py
+import torch
+
+
+def clip(model, config):
+    model.train()
+    if config.fsdp.use:
+        norm = model.clip_grad_norm_(config.max_norm)
+    else:
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_norm)
+    return norm
+# file: rl/clipping.py
+import torch
+
+
+def clip(model, config):
+    model.train()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_norm)  # error: MP905
+    return norm
+""",
     """# before: rl/hooks.py
 import torch.distributed as dist
 

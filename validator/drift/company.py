@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.definitions import ClassDef, Module
+from validator.definitions import ClassDef, Method, Module, Symbol
 from validator.drift.calls import constructor
 from validator.drift.change import Change, Side
-from validator.drift.lost import Lost, Names
+from validator.drift.lost import Lost, Names, are_like
 from validator.drift.occurrences import Occurrence, groups
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
@@ -48,7 +48,7 @@ class Stale(NamedTuple):
 # Which owner the names at a place may be of.
 _SETTING = frozenset({"class", "function", "parser", "dictionary"})
 _SETS = {"setting": _SETTING, "flag": _SETTING, "override": _SETTING, "variable": frozenset({"module"}),
-         "key": frozenset({"class", "function", "dictionary"}),
+         "key": frozenset({"class", "function", "dictionary"}), "keyword": frozenset({"class", "function"}),
          "attribute": frozenset({"class", "parser"})}  # fmt: skip
 
 
@@ -109,7 +109,7 @@ class Company:
                 continue
             for group in self._of_file(source):
                 for place in [row for row in group if row.name == name and owner.kind in _SETS.get(row.kind, ())]:
-                    if self._is_of(group, place, owner):
+                    if self._is_of(group, place, owner) and not self._is_taken(place):
                         yield place
 
     def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
@@ -135,6 +135,24 @@ class Company:
             return False
         kinds = _SETS[place.kind]
         return all(len(beside & each.names) < own for each in self._others(place.name) if each.kind in kinds)
+
+    def _is_taken(self, place: Occurrence) -> bool:
+        """Whether the function that is called takes a keyword itself, or refuses it, which is told elsewhere."""
+        if place.kind != "keyword" or place.unit is None:
+            return False
+        callee = place.unit.code.values[place.unit.code.values[place.number].args[0]]
+        meant: list[Symbol] = [self.after.flow.symbol(place.unit, callee)] if callee.op in ("name", "import") else []
+        if callee.op == "attr":
+            meant += self.after.methods.get(callee.data, ())
+        known = [
+            constructor(each) if isinstance(each, ClassDef) else each.facts.params
+            for each in meant
+            if isinstance(each, ClassDef | Method)
+        ]
+        return any(
+            params is None or place.name in {p.name for p in params} or not any(p.kind == "**" for p in params)
+            for params in known
+        )
 
 
 def _sound_alike(link: str, name: str) -> bool:
@@ -212,6 +230,7 @@ def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, ob
         yield from ((number, "key", values[each].data, each) for each in keys)
     elif op == "call":
         callee = values[value.args[0]]
+        yield from ((number, "keyword", name, number) for name in value.data.names if name not in (None, "*", "**"))
         if callee.op == "name" and callee.data == "dict":
             shape = zip(value.data.names, value.args[1:], strict=True)
             yield from ((number, "key", name, operand) for name, operand in shape if name not in (None, "*", "**"))
@@ -232,6 +251,7 @@ def _is_read(unit: Unit, name: str) -> bool:
 def _lost(name: str, old: Owner, new: Owner, place: Occurrence) -> Lost:
     was = Occurrence(name, "defines", "field", None, -1, old.path, old.at)
     came, gone = new.names - old.names, old.names - new.names
-    renamed = next(iter(came)) if len(came) == len(gone) == 1 else ""
+    only = next(iter(came)) if len(came) == len(gone) == 1 else ""
+    renamed = only if only and (are_like(only, name) or set(only.split("_")) & set(name.split("_"))) else ""
     now = was._replace(name=renamed, path=new.path, at=new.at) if renamed else None
     return Lost(name, "field", was, renamed, now, (place,))

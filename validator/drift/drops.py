@@ -17,7 +17,7 @@ from validator.drift.edits import Edit, Statement, edits, similarity, statements
 from validator.flow.aside import is_test
 
 _SAME = 0.6
-_MUCH = 12  # edits of functions in one file, beyond which what went, went with the rest
+MUCH = 12  # edits of functions in one file, beyond which what went, went with the rest
 
 
 class Drop(NamedTuple):
@@ -72,7 +72,7 @@ class Drops:
             if old is not None and new is not None:
                 keys = self.change.before.units(old).keys() ^ self.change.after.units(new).keys()
                 count[new.path] += sum(not key.endswith(">") for key in keys)
-        return [row for row in self.edited if count[row[0].new.path] <= _MUCH]
+        return [row for row in self.edited if count[row[0].new.path] <= MUCH]
 
     @cached_property
     def drops(self) -> list[Drop]:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
-from validator.drift.drops import Drops
-from validator.drift.edits import Edit, Statement, matcher, node_of, statements
+from validator.drift.drops import MUCH, Drops
+from validator.drift.edits import Edit, Statement, header, matcher, node_of, statements
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
 from validator.models import models
@@ -98,7 +98,7 @@ class Effects:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
             if len(edits) <= _FEW:
                 plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, _CONTEXTS)]
-                plain = [edit for edit in plain if len(gone) == len(edits) or _is_of_tables(edit.old)]
+                plain = [edit for edit in plain if len(gone) == len(edits) or few and _is_of_tables(edit.old)]
                 found += self._removed(pair, old, new, plain)
                 found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)
@@ -124,6 +124,8 @@ class Effects:
             if edit.old is None or edit.new is not None:
                 continue
             inside = [each.text for each in old if edit.old.text in each.inside]
+            if _is_mode(edit.old, here) and len(edits) <= _FEW and not self._goes(edit.old.node):
+                yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
             if not inside or not here.issuperset(inside):
                 continue
             if isinstance(edit.old.node, _CONTEXTS):
@@ -391,6 +393,7 @@ def _is_about_sizes(test: ast.expr) -> bool:
     return False
 
 
+_MODES = frozenset({"fsdp", "fsdp1", "fsdp2", "ddp", "deepspeed", "zero", "zero3", "tp", "cp", "sp", "pp", "ep"})
 _RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
 
 
@@ -399,6 +402,18 @@ def _is_guard(node: ast.stmt, old: list[Statement], new: list[Statement], inside
     if not isinstance(node, ast.If) or node.orelse or not _is_about_ranks(node.test):
         return False
     return _is_less_guarded(old, new, inside, node.test)
+
+
+def _is_mode(statement: Statement, here: set[str]) -> bool:
+    """Whether a condition told apart how the model is spread, and only what stood in its other branch is left."""
+    node = statement.node
+    if not isinstance(node, ast.If) or not node.orelse:
+        return False
+    names = {last_name(n) for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
+    if not any(not _MODES.isdisjoint(name.lower().split("_")) for name in names):
+        return False
+    first, other = ([header(each) for each in body] for body in (node.body, node.orelse))
+    return here.issuperset(other) and here.isdisjoint(first)
 
 
 def _is_about_ranks(test: ast.expr) -> bool:

@@ -265,14 +265,14 @@ class Names:
         here = self.after.of_file(source)
         fresh = [name for name, rows in here.items() if name not in gone and _has(rows, old.kind)]
         words = set(old.name.split("_"))
-        near = [name for name in fresh if words & set(name.split("_")) or _are_like(name, old.name)]
+        near = [name for name in fresh if words & set(name.split("_")) or are_like(name, old.name)]
         chosen = near
         if len(chosen) != 1:
             return None
         return next(row for row in here[chosen[0]] if row.role == "defines" and row.kind == old.kind)
 
 
-def _are_like(one: str, other: str) -> bool:
+def are_like(one: str, other: str) -> bool:
     return SequenceMatcher(None, one, other).ratio() > _LIKE
 
 

@@ -16,6 +16,7 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, between
 from validator.drift.edits import Edit, Statement, similarity, statements
 from validator.drift.effects import called, last_name, named
+from validator.drift.weakened import is_parallel
 from validator.facts.model import Param
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
@@ -101,10 +102,10 @@ class Twins:
                 return
 
     def _of_gone(self, pair: Pair, old: list[Statement], gone: Statement) -> Iterator[Left]:
-        """A statement, the only one that went, which functions of the same name still have: versions of one function
-        for several backends."""
+        """A statement about ranks or groups, the only one that went, which functions of the same name still have:
+        versions of one function for several backends."""
         count = sum(each.text == gone.text for each in old)
-        if count != 1 or not isinstance(gone.node, ast.Expr | ast.Assign | ast.AugAssign) or _is_report(gone.node):
+        if count != 1 or not isinstance(gone.node, ast.Expr | ast.Assign | ast.AugAssign) or not is_parallel(gone.node):
             return
         for unit in self._twins(pair):
             rows = self.statements(unit)

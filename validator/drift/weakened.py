@@ -50,15 +50,15 @@ class Weakened:
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
             return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
         if kind in ("operand", "guard"):
-            return _is_parallel(part) and not self._is_asked(drop)
+            return is_parallel(part) and not self._is_asked(drop)
         if kind == "element":
             if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
                 return False
             return not self._is_made_otherwise(drop.pair, part.id)
         if kind == "index":
-            return _is_parallel(part)
+            return is_parallel(part)
         if kind == "constant":
-            return _is_parallel(drop.old) and _is_said(drop) in _WHO
+            return is_parallel(drop.old) and _is_said(drop) in _WHO
         if kind == "term":
             return self._is_offset(drop)
         if kind == "call":
@@ -95,7 +95,7 @@ class Weakened:
             and any(isinstance(target, ast.Name) and target.id == drop.part.id for target in each.targets)
         ]
         calls = {last_name(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
-        return any(map(_is_parallel, made)) and not calls.isdisjoint(("new_group", "new_subgroups", "DeviceMesh"))
+        return any(map(is_parallel, made)) and not calls.isdisjoint(("new_group", "new_subgroups", "DeviceMesh"))
 
     def _is_needed(self, drop: Drop, name: str) -> bool:
         """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
@@ -146,9 +146,9 @@ class Weakened:
         if isinstance(part, ast.keyword):
             name = part.arg or ""
             return (
-                name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or _is_parallel(part.value)
+                name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
             )
-        return _is_parallel(part)
+        return is_parallel(part)
 
     def _times(self, drop: Drop) -> int:
         """In how many statements the same part went: what goes everywhere goes on purpose."""
@@ -262,7 +262,7 @@ def _is_text(part: ast.AST) -> bool:
     return isinstance(part, ast.Constant) and isinstance(part.value, str)
 
 
-def _is_parallel(part: ast.AST) -> bool:
+def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
