@@ -94,7 +94,8 @@ class Effects:
     @cached_property
     def lost(self) -> list[Lost]:
         found: list[Lost] = []
-        for pair, old, new, edits in self.drops.edited:
+        few = sum(len(edits) for *_, edits in self.drops.edited) <= MUCH
+        for pair, old, new, edits in self.drops.small:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
             if len(edits) <= _FEW:
                 plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, _CONTEXTS)]
