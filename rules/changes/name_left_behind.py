@@ -324,6 +324,33 @@ rollout:
 """,
 )
 CORRECT = (
+    """# before: rl/options.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--start-step", type=int)
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--weight-decay", type=float)
+    parser.add_argument("--iterations", type=int)
+    return parser.parse_args()
+# file: rl/options.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--start-iter", dest="start_step", type=int)
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--weight-decay", type=float)
+    parser.add_argument("--iterations", type=int)
+    return parser.parse_args()
+# file: rl/train.py
+def train(args, step):
+    tokens = args.batch_size * args.iterations
+    return tokens * args.weight_decay if step >= args.start_step else 0
+""",
     """# file: rl/__init__.py
 # before: rl/saving.py
 def save(model, optimizer, scaler, epoch, write):

@@ -38,7 +38,7 @@ class Owner(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """A place that has a name which its owner no longer has."""
+    """The first place in a file that has a name which its owner no longer has."""
 
     lost: Lost
     owner: Owner
@@ -64,13 +64,13 @@ class Company:
     def stale(self) -> list[Stale]:
         names: Names = self.change.analysis(Names)
         known = {(place.path, place.at) for lost in (*names.lost, *names.members) for place in lost.stale}
-        found: dict[tuple[str, int], Stale] = {}
+        found: dict[tuple[str, str], Stale] = {}  # one for each file
         for old, new in self._owners():
             gone = {name for name in old.names - new.names if len(name) > 1 and not name.startswith("_")}
             for name in sorted(gone):
                 for place in self._places(name, new):
                     if (place.path, place.at) not in known:
-                        found.setdefault((place.path, place.at[0]), Stale(_lost(name, old, new, place), new, place))
+                        found.setdefault((place.path, name), Stale(_lost(name, old, new, place), new, place))
         return list(found.values())
 
     # -- owners --------------------------------------------------------------------------------------------

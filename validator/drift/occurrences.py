@@ -104,6 +104,10 @@ def _of_call(unit: Unit, value: Value) -> Iterator[Occurrence]:
     for place, keyword in enumerate(value.data.names):
         if keyword not in (None, "*", "**"):
             yield _row(unit, -1, str(keyword), "defines", "keyword", values[value.args[place + 1]].at)
+    if callee.op == "attr" and callee.data == "add_argument" and "dest" in value.data.names:
+        place = value.args[1 + value.data.names.index("dest")]
+        if key := _text(values, place):
+            yield _row(unit, place, key, "defines", "option", values[place].at)
     if callee.op == "attr" and callee.data in _KEYED and len(value.args) > 1 and (key := _text(values, value.args[1])):
         yield _row(unit, value.args[1], key, _KEYED[callee.data], "key", values[value.args[1]].at)
     elif (
