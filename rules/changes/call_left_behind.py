@@ -76,6 +76,23 @@ def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
 
 
 INCORRECT = (
+    """# before: rl/loss.py
+def preference_loss(chosen, rejected, beta, reference_free=False):
+    return beta * (chosen - rejected) if reference_free else chosen
+
+
+def metrics(config, chosen, rejected):
+    options = {"beta": config.beta, "reference_free": config.reference_free}
+    return preference_loss(chosen, rejected, **options)
+# file: rl/loss.py
+def preference_loss(chosen, rejected, beta, uniform_reference=False):
+    return beta * (chosen - rejected) if uniform_reference else chosen
+
+
+def metrics(config, chosen, rejected):
+    options = {"beta": config.beta, "reference_free": config.reference_free}
+    return preference_loss(chosen, rejected, **options)  # error: MP902
+""",
     """# file: rl/__init__.py
 # before: rl/loss.py
 def get_loss(logits, labels):

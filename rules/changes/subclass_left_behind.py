@@ -2,7 +2,8 @@
 
 What it does
     Compares the methods of base classes before and after a change. Reports an override that still has the parameters
-    that the base had before, where a call fits the base alone; and a class that is made although a method that it
+    that the base had before, where a call fits the base alone; an override of a method that the base no longer has, or
+    has under another name, and that nothing calls any more; and a class that is made although a method that it
     inherits is abstract since the change.
 
 Why is this bad
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.binding import signature
+from validator.definitions import Method
 from validator.drift.change import Change
 from validator.drift.subclasses import LeftAbstract, LeftOverride, Subclasses
 from validator.finding import Finding, Related
@@ -28,6 +30,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _override(row)
     for each in subclasses.abstract:
         yield _abstract(each)
+    for method, heir in subclasses.unhooked:
+        yield _unhooked(method, heir)
 
 
 def _override(row: LeftOverride) -> Finding:
@@ -48,6 +52,20 @@ def _override(row: LeftOverride) -> Finding:
     )
 
 
+def _unhooked(method: Method, heir: Method) -> Finding:
+    assert method.cls is not None
+    assert heir.cls is not None
+    return RULE.finding(
+        heir.path,
+        heir.facts.name_at,
+        f"`{heir.cls.name}.{heir.name}` overrides what `{method.cls.name}` no longer has since the change, and nothing "
+        "calls it now",
+        help=f"give it the name that `{method.cls.name}` calls, or take it out",
+        related=[Related(method.path, method.facts.name_at[0], f"`{method.cls.name}` had it here")],
+        context=f"{heir.qualname}:{method.cls.name}",
+    )
+
+
 def _abstract(row: LeftAbstract) -> Finding:
     assert row.method.cls is not None
     return RULE.finding(
@@ -65,6 +83,31 @@ def _abstract(row: LeftAbstract) -> Finding:
 
 
 INCORRECT = (
+    """# before: rl/trainers.py
+class Trainer:
+    def step(self):
+        return self.clip_gradient()
+
+    def clip_gradient(self):
+        return 1
+
+
+class FSDPTrainer(Trainer):
+    def clip_gradient(self):
+        return 2
+# file: rl/trainers.py
+class Trainer:
+    def step(self):
+        return self.clip_grad_norm()
+
+    def clip_grad_norm(self):
+        return 1
+
+
+class FSDPTrainer(Trainer):
+    def clip_gradient(self):  # error: MP910
+        return 2
+""",
     """# file: rl/__init__.py
 # before: rl/base.py
 class Layer:

@@ -191,13 +191,31 @@ def _is_text(argument: Argument, name: str) -> bool:
 def call_of(unit: Unit, number: int) -> Call:
     """A call of the intermediate representation as a fact, with its arguments' places."""
     code, value = unit.code, unit.code.values[number]
-    args = tuple(
-        Argument(name, "other", unit.text(code.values[operand].at), unit.at(code.values[operand].at))
-        for name, operand in zip(value.data.names, value.args[1:], strict=True)
-    )
+    args: list[Argument] = []
+    for name, operand in zip(value.data.names, value.args[1:], strict=True):
+        text, place = unit.text(code.values[operand].at), unit.at(code.values[operand].at)
+        keys = _spread(unit, operand) if name == "**" else ()
+        args += [Argument(key, "other", text, place) for key in keys] or [Argument(name, "other", text, place)]
     at: At = unit.at(value.at)
     callee = code.values[value.args[0]]
-    return Call(unit.text(callee.at), args, "", (), at, unit.at(callee.at))
+    return Call(unit.text(callee.at), tuple(args), "", (), at, unit.at(callee.at))
+
+
+def _spread(unit: Unit, operand: int) -> tuple[str, ...]:
+    """The keywords that `**x` passes, where x is a dictionary that is written out, on whatever way; empty where that is
+    not known."""
+    ways, queue = {operand}, [operand]
+    found: dict[str, None] = {}
+    for each in queue:
+        value = unit.code.values[each]
+        keys = [unit.code.values[key] if key >= 0 else None for key in value.args[::2]] if value.op == "dict" else []
+        if value.op == "phi":
+            queue += [other for other in value.args if other not in ways]
+            ways.update(value.args)
+        elif value.op != "dict" or not all(key and key.op == "const" and isinstance(key.data, str) for key in keys):
+            return ()
+        found.update((str(key.data), None) for key in keys if key is not None)
+    return tuple(found)
 
 
 def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Method | ClassDef, ...], bool]:
@@ -218,6 +236,9 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if mention.cls is not None:
         found = [m for m in mention.cls.find_below(name).values() if m is not None and _may_serve(unit, m)]
         return tuple(dict.fromkeys(found)), bool(found)
+    named = side.project.lookup(unit.scope, path) if (path := _path(unit, number)) else None
+    if isinstance(named, ClassDef) or isinstance(named, Method) and named.cls is None:
+        return (named,), True
     classes = side.classes_of(unit, number)
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
@@ -266,6 +287,15 @@ def meanings(side: Side, unit: Unit, value: Value) -> list[Symbol]:
         if (each := side.project.imported(unit.module, row)) not in found:
             found.append(each)
     return found
+
+
+def _path(unit: Unit, number: int) -> str:
+    """A row of attributes behind the name of a module, as it is written: `package.module.Class`; else empty."""
+    value, names = unit.code.values[number], []
+    while value.op == "attr":
+        names.append(str(value.data))
+        value = unit.code.values[value.args[0]]
+    return ".".join([str(value.data), *reversed(names)]) if value.op == "name" and names else ""
 
 
 def _may_serve(unit: Unit, method: Method) -> bool:

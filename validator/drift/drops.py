@@ -166,6 +166,8 @@ def _children(one: ast.AST, other: ast.AST) -> tuple[list[ast.AST], list[ast.AST
 
 def _is_small(one: ast.AST, other: ast.AST) -> bool:
     """Whether two parts of one type are compared as they are: names, numbers, calls with other arguments."""
+    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute) and one.attr == other.attr:
+        return isinstance(one.value, ast.Name | ast.Attribute)
     if isinstance(one, ast.Name | ast.Constant | ast.Attribute):
         return True
     if isinstance(one, ast.Call) and isinstance(other, ast.Call):

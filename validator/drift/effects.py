@@ -488,11 +488,12 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
 
 
 def _goes_with_its_case(statement: Statement, edits: list[Edit]) -> bool:
-    """Whether a statement went with the condition under which it stood, which is not about ranks: a case that there is
-    no more."""
+    """Whether a statement went with the condition under which it stood, a call that asks whether something is there and
+    not about ranks: a case that there is no more."""
     heads = [edit.old for edit in edits if edit.old is not None and edit.new is None]
     around = [each.node for each in heads if statement.inside and each.text == statement.inside[-1]]
-    return any(isinstance(node, ast.If) and not _is_about_ranks(node.test) for node in around)
+    tests = [node.test for node in around if isinstance(node, ast.If) and not _is_about_ranks(node.test)]
+    return any(isinstance(part, ast.Call) for test in tests for part in ast.walk(test))
 
 
 def _is_of_tables(statement: Statement | None) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from validator.definitions import ClassDef, External, Missing, Module, Unknown
 from validator.drift.change import Change, Side
+from validator.drift.drops import Drops
 from validator.drift.members import of_libraries
 from validator.drift.occurrences import Occurrence
 from validator.flow.aside import is_foreign, is_test
@@ -112,10 +113,19 @@ class Names:
             return any(each.kind in _CALLABLE and _is_target(row.link, each) for each in rows)
         if row.kind == "attribute":
             owned = [each for each in rows if each.kind not in ("key", "setting")]
+            if not owned and all(each.kind == "setting" for each in rows):
+                return is_telling(name) and self.renamed(rows[0]) is not None and not _is_self(row)
             return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
         if not any(each.kind == "key" for each in rows):
             return False
-        return is_telling(name) or self.renamed(rows[0]) is not None and len(name) > 3 and name not in of_libraries()
+        told = self.renamed(rows[0]) is not None or name in self._replaced
+        return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
+
+    @cached_property
+    def _replaced(self) -> frozenset[str]:
+        """The texts in whose place the change wrote others."""
+        drops = (drop for drop in self.change.analysis(Drops).drops if drop.kind == "text")
+        return frozenset(drop.text.strip("'\"") for drop in drops)
 
     def _is_dispatched(self, row: Occurrence) -> bool:
         """Whether a text is passed to a call of the project as the name of what it is to call."""
@@ -352,6 +362,14 @@ def _is_own(row: Occurrence) -> bool:
 def _given_by_library(cls: ClassDef, name: str) -> bool:
     """Whether a base outside of the project may have what the project's classes lack."""
     return cls.is_opaque and (name in of_libraries() or not is_telling(name))
+
+
+def _is_self(row: Occurrence) -> bool:
+    """Whether an attribute is asked of the object itself."""
+    if row.unit is None or row.unit.code.values[row.number].op != "attr":
+        return False
+    owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
+    return owner.op == "param" and owner.data[0] == 0 and row.unit.has_receiver
 
 
 def _is_told_missing(row: Occurrence) -> bool:

@@ -11,7 +11,7 @@ from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, misfit, sites
 from validator.drift.change import Change
 from validator.drift.signatures import outline
-from validator.flow.aside import is_foreign
+from validator.flow.aside import is_foreign, is_test
 
 
 class LeftOverride(NamedTuple):
@@ -83,6 +83,19 @@ class Subclasses:
                 if text:
                     seen.add(override)
                     yield LeftOverride(override, new, site, text)
+
+    @cached_property
+    def unhooked(self) -> list[tuple[Method, Method]]:
+        """Overrides of a method that a change took out of their base or renamed there, and that nothing calls now."""
+        found = []
+        for old, new in self.change.classes:
+            for name, method in old.methods.items():
+                if name in new.methods or name.startswith("__") or is_test(old.path) or new.find(name) is not None:
+                    continue
+                heirs = [cls.methods[name] for cls in new.descendants() if name in cls.methods]
+                if heirs and not any(row.role in ("asks", "spells", "tries") for row in self.after.occurrences(name)):
+                    found += [(method, heir) for heir in heirs if not is_test(heir.path)]
+        return found
 
     @cached_property
     def abstract(self) -> list[LeftAbstract]:
