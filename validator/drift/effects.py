@@ -107,8 +107,8 @@ class Effects:
             found += self._deeper_collectives(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
-        often = Counter(each.statement.text for each in found if each.kind in ("check", "store"))
-        return [each for each in found if often[each.statement.text] < _SEVERAL]
+        often = Counter(each.name for each in found if each.kind in ("check", "store"))
+        return [each for each in found if often[each.name] < _SEVERAL]
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
