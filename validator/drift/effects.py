@@ -8,25 +8,40 @@ elsewhere in the change has moved and is not lost.
 from __future__ import annotations
 
 import ast
-import os
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, cached_property
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
-from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.drops import MUCH, Drops
-from validator.drift.edits import Edit, Statement, header, matcher, node_of, statements
+from validator.drift.edits import Edit, Statement, matcher, node_of, statements
+from validator.drift.named_effects import collective, filling, firsts, is_of_tables, named, of_torch, table, tables
+from validator.drift.surroundings import (
+    BRANCHES,
+    CONTEXTS,
+    RANKS,
+    called,
+    called_names,
+    conditions,
+    depth,
+    exclude,
+    goes_with_its_case,
+    has_other_way,
+    is_about_sizes,
+    is_choice,
+    is_guard,
+    is_mode,
+    knows,
+    last_name,
+    name_of_call,
+    taken,
+)
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
-from validator.models import models
-from validator.tables import load_toml
 
 _FEW = 3  # edits in a function, beyond which it does something else now
 _SEVERAL = 2  # places in which the same check or statement went: then it went on purpose
-_CONTEXTS = (ast.With, ast.AsyncWith)
-_BRANCHES = ("if ", "orelse of if ", "except ", "case ")
 
 
 class Lost(NamedTuple):
@@ -44,46 +59,6 @@ class Lost(NamedTuple):
     condition: str
 
 
-@cache
-def _tables() -> dict[str, dict[str, Any]]:
-    return load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), "effects.toml"))
-
-
-def _table() -> dict[str, list[str]]:
-    table: dict[str, list[str]] = _tables()["effects"]
-    return table
-
-
-def _firsts() -> dict[str, list[str]]:
-    """By an effect the calls that must come after it."""
-    table: dict[str, list[str]] = _tables()["first"]
-    return table
-
-
-@cache
-def named() -> frozenset[str]:
-    """The last names of calls of libraries that are made for what they do."""
-    return collective() | {name for key in ("training", "state", "waiting", "contexts") for name in _table()[key]}
-
-
-@cache
-def collective() -> frozenset[str]:
-    """The last names of the collectives of all libraries."""
-    return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.is_collective)
-
-
-@cache
-def _filling() -> frozenset[str]:
-    """The last names of the collectives of torch that fill a list or tensor which they are given."""
-    return frozenset(name for name in _of_torch() if "gather" in name or "all_to_all" in name or "scatter" in name)
-
-
-def _of_torch() -> list[str]:
-    """The last names of collectives that no other library calls so."""
-    rows = models().calls
-    return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
-
-
 class Effects:
     """The effects that a change took away."""
 
@@ -98,8 +73,8 @@ class Effects:
         for pair, old, new, edits in self.drops.small:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
             if len(edits) <= _FEW:
-                plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, _CONTEXTS)]
-                plain = [edit for edit in plain if len(gone) == len(edits) or few and _is_of_tables(edit.old)]
+                plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, CONTEXTS)]
+                plain = [edit for edit in plain if len(gone) == len(edits) or few and is_of_tables(edit.old)]
                 found += self._removed(pair, old, new, plain)
                 found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)
@@ -115,7 +90,7 @@ class Effects:
         fresh = [name for name in _decorators(pair.new) - _decorators(pair.old) if _is_of_one_rank(name)]
         waits = [name for name in called_names(pair.new) if name in collective() or name in self._waiting]
         if fresh and waits and pair.new.code.kind == "function" and (rows := statements(pair.new)):
-            statement = next((each for each in rows if waits[0] in _taken(each.node)), rows[0])
+            statement = next((each for each in rows if waits[0] in taken(each.node)), rows[0])
             yield Lost(pair, statement, "call", waits[0], pair.new.code.at[0], f"@{fresh[0]}")
 
     def _uncovered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -125,15 +100,15 @@ class Effects:
             if edit.old is None or edit.new is not None:
                 continue
             inside = [each.text for each in old if edit.old.text in each.inside]
-            if _is_mode(edit.old, here) and len(edits) <= _FEW and not self._goes(edit.old.node):
+            if is_mode(edit.old, here) and len(edits) <= _FEW and not self._goes(edit.old.node):
                 yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
             if not inside or not here.issuperset(inside):
                 continue
-            if isinstance(edit.old.node, _CONTEXTS):
+            if isinstance(edit.old.node, CONTEXTS):
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
-            elif len(edits) <= _FEW and _is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
+            elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
                 yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
 
     def _goes(self, node: ast.stmt) -> bool:
@@ -149,11 +124,11 @@ class Effects:
         for statement in new if len(edits) <= _FEW + 1 else ():
             if called(statement.node) is not None:
                 continue
-            for name in _taken(statement.node):
+            for name in taken(statement.node):
                 if name not in collective() and name not in self._waiting:
                     continue
-                before, after = ([each for each in rows if name in _taken(each.node)] for rows in (old, new))
-                if len(before) != 1 or len(after) != 1 or _is_choice(new, statement):
+                before, after = ([each for each in rows if name in taken(each.node)] for rows in (old, new))
+                if len(before) != 1 or len(after) != 1 or is_choice(new, statement):
                     continue
                 added = [
                     h for h in statement.inside if h.startswith("if ") and h not in before[0].inside and h in heads
@@ -171,9 +146,9 @@ class Effects:
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
                 if (late := _late(old, new, text)) is not None:
-                    yield Lost(pair, late, "order", _name(late), late.node.lineno, f"after `{text}`")
+                    yield Lost(pair, late, "order", name_of_call(late), late.node.lineno, f"after `{text}`")
                 continue
-            context = isinstance(came[text].node, _CONTEXTS)
+            context = isinstance(came[text].node, CONTEXTS)
             if not context and (condition := _deeper(old, new, text)) and last_name(call.func) in named():
                 yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
                 continue
@@ -193,7 +168,7 @@ class Effects:
             kind, name = self._effect(edit.old, pair)
             if kind == "store" and pair.new.name == "__init__":
                 continue  # an object that begins otherwise now
-            if _goes_with_its_case(edit.old, edits):
+            if goes_with_its_case(edit.old, edits):
                 continue
             call = called(edit.old.node)
             if not name and call is not None and self._is_needed(pair, call, new):
@@ -211,12 +186,12 @@ class Effects:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and self._is_filled(node, pair):
             return "store", ast.unparse(node.targets[0])
         if isinstance(node, ast.Assert):
-            return ("check", statement.text) if _is_about_sizes(node.test) else ("", "")
+            return ("check", statement.text) if is_about_sizes(node.test) else ("", "")
         call = called(node)
         if call is None:
             return "", ""
         name = last_name(call.func)
-        kind = "context" if isinstance(node, _CONTEXTS) else "call"
+        kind = "context" if isinstance(node, CONTEXTS) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
 
     @staticmethod
@@ -227,7 +202,7 @@ class Effects:
         owner = target.value if isinstance(target, ast.Subscript) else None
         if not isinstance(owner, ast.Name) or function is None:
             return False
-        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in _filling())
+        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in filling())
         return any(isinstance(each, ast.Name) and each.id == owner.id for call in calls for each in call.args[:1])
 
     def _is_reset(self, node: ast.Assign) -> bool:
@@ -280,7 +255,7 @@ class Effects:
         methods = self.change.after.methods.get(name, ())
         if not methods:
             return False
-        says = not set(name.split("_")).isdisjoint(_table()["words"])
+        says = not set(name.split("_")).isdisjoint(table()["words"])
         return says or name in self._waiting or self._is_uncalled(name)
 
     def _is_uncalled(self, name: str) -> bool:
@@ -310,7 +285,7 @@ class Effects:
             for call in function.facts.calls:
                 callers.setdefault(call.method, set()).add(function.name)
         found: set[str] = set()
-        queue = _of_torch()
+        queue = of_torch()
         while queue:
             for name in callers.get(queue.pop(), ()):
                 if name not in found and not name.startswith("<") and "_" in name.strip("_"):
@@ -341,120 +316,11 @@ class Effects:
 def _partners(name: str) -> Iterator[str]:
     """The names of what a call undoes: `sleep` of `wake_up`, `switch_for_inference` of `switch_for_training`."""
     words = name.split("_")
-    for first, second in _tables()["undo"]["pairs"]:
+    for first, second in tables()["undo"]["pairs"]:
         one, other = first.split("_"), second.split("_")
         for at in range(len(words) - len(other) + 1):
             if words[at : at + len(other)] == other:
                 yield "_".join([*words[:at], *one, *words[at + len(other) :]])
-
-
-def called_names(unit: Unit) -> Counter[str]:
-    """How often a unit calls something by each name."""
-    code = unit.code
-    callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
-    return Counter(str(callee.data) for callee in callees if callee.op in ("attr", "name"))
-
-
-def called(node: ast.stmt) -> ast.Call | None:
-    """The call that a statement is: its result is dropped, or it is a context."""
-    if isinstance(node, _CONTEXTS):
-        value: ast.expr = node.items[0].context_expr
-    elif isinstance(node, ast.Expr):
-        value = node.value
-    else:
-        return None
-    if isinstance(value, ast.Await):
-        value = value.value
-    return value if isinstance(value, ast.Call) else None
-
-
-def last_name(node: ast.expr) -> str:
-    """The last name of what is called; of `f.remote` and `f.options(…)` that of f."""
-    if isinstance(node, ast.Attribute):
-        if node.attr in ("remote", "options"):
-            return last_name(node.value)
-        return node.attr
-    if isinstance(node, ast.Call):
-        return last_name(node.func)
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _name(statement: Statement) -> str:
-    call = called(statement.node)
-    return last_name(call.func) if call is not None else ""
-
-
-def _is_about_sizes(test: ast.expr) -> bool:
-    """Whether a check is of a remainder, or of sizes and ranks of groups."""
-    for node in ast.walk(test):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            return True
-        if isinstance(node, ast.Name | ast.Attribute) and of_parallelism(last_name(node)):
-            return True
-    return False
-
-
-_MODES = frozenset({"fsdp", "fsdp1", "fsdp2", "ddp", "deepspeed", "zero", "zero3", "tp", "cp", "sp", "pp", "ep"})
-_RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
-
-
-def _is_guard(node: ast.stmt, old: list[Statement], new: list[Statement], inside: list[str]) -> bool:
-    """Whether a statement let only some processes in to what stands in it, which now all of them reach."""
-    if not isinstance(node, ast.If) or node.orelse or not _is_about_ranks(node.test):
-        return False
-    return _is_less_guarded(old, new, inside, node.test)
-
-
-def _is_mode(statement: Statement, here: set[str]) -> bool:
-    """Whether a condition told apart how the model is spread, and only what stood in its other branch is left."""
-    node = statement.node
-    if not isinstance(node, ast.If) or not node.orelse:
-        return False
-    names = {last_name(n) for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
-    if not any(not _MODES.isdisjoint(name.lower().split("_")) for name in names):
-        return False
-    first, other = ([header(each) for each in body] for body in (node.body, node.orelse))
-    return here.issuperset(other) and here.isdisjoint(first)
-
-
-def _is_about_ranks(test: ast.expr) -> bool:
-    """Whether a condition asks which process this is, or whether there are others."""
-    names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
-    return any(not _RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
-
-
-def _depth(statement: Statement) -> int:
-    """How many branches a statement stands in."""
-    return sum(head.startswith(_BRANCHES) for head in statement.inside)
-
-
-def _conditions(statement: Statement) -> frozenset[str]:
-    """What holds where a statement stands; of `if a and b` both parts."""
-    found: set[str] = set()
-    for head in statement.inside:
-        if head.startswith("if "):
-            found.update(ast.unparse(each) for each in conjuncts(ast.parse(head[3:], mode="eval").body))
-        elif head.startswith(_BRANCHES):
-            found.add(head)
-    return frozenset(found)
-
-
-def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    """The parts of a test all of which must hold."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        for each in test.values:
-            yield from conjuncts(each)
-    else:
-        yield test
-
-
-def _is_less_guarded(old: list[Statement], new: list[Statement], texts: list[str], test: ast.expr) -> bool:
-    """Whether some of the statements stand under fewer conditions than before, and not under all of a test: none took
-    its place."""
-    before, after = (sum(_depth(each) for each in rows if each.text in texts) for rows in (old, new))
-    parts = {ast.unparse(each) for each in conjuncts(test)}
-    still = sum(parts <= _conditions(each) for each in new if each.text in texts)
-    return after < before and still < len(texts)
 
 
 def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
@@ -462,7 +328,7 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
     methods = pair.methods
     if methods is None or pair.new.code.kind != "function" or not new:
         return
-    names = set(_table()["contexts"])
+    names = set(table()["contexts"])
     left = _decorators(pair.new)
     for decorator in methods[0].facts.decorators:
         name = decorator.removesuffix("()").rpartition(".")[2]
@@ -483,49 +349,19 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
     before, after = ([each for each in rows if each.text == text] for rows in (old, new))
     if len(before) != 1 or len(after) != 1 or after[0].inside[: len(before[0].inside)] != before[0].inside:
         return ""
-    added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(_BRANCHES)]
-    return added[-1] if added and not _has_other_way(new, added[-1]) else ""
-
-
-def _goes_with_its_case(statement: Statement, edits: list[Edit]) -> bool:
-    """Whether a statement went with the condition under which it stood, a call that asks whether something is there and
-    not about ranks: a case that there is no more."""
-    heads = [edit.old for edit in edits if edit.old is not None and edit.new is None]
-    around = [each.node for each in heads if statement.inside and each.text == statement.inside[-1]]
-    tests = [node.test for node in around if isinstance(node, ast.If) and not _is_about_ranks(node.test)]
-    return any(isinstance(part, ast.Call) for test in tests for part in ast.walk(test))
-
-
-def _is_of_tables(statement: Statement | None) -> bool:
-    """Whether a statement is a call that libraries have for what it does."""
-    call = called(statement.node) if statement is not None else None
-    return call is not None and last_name(call.func) in named()
+    added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(BRANCHES)]
+    return added[-1] if added and not has_other_way(new, added[-1]) else ""
 
 
 def _is_of_one_rank(name: str) -> bool:
     """Whether a decorator speaks of one rank: `rank_zero_only`, `master_only`, `on_main_process`."""
     words = frozenset(name.strip("_").lower().split("_"))
-    return not words.isdisjoint(_RANKS) and not words.isdisjoint(("only", "on", "zero", "main", "0"))
-
-
-def _taken(node: ast.stmt) -> set[str]:
-    """The last names of what a statement of its own line calls."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return set()
-    parts: list[ast.AST] = [node]
-    if hasattr(node, "body"):
-        parts = [part for name in ("test", "iter") if isinstance(part := getattr(node, name, None), ast.AST)]
-    return {last_name(n.func) for part in parts for n in ast.walk(part) if isinstance(n, ast.Call)}
-
-
-def _is_choice(rows: list[Statement], statement: Statement) -> bool:
-    """Whether something else happens where a statement does not: some condition around it has another way."""
-    return any(head.startswith(_BRANCHES) and _has_other_way(rows, head) for head in statement.inside)
+    return not words.isdisjoint(RANKS) and not words.isdisjoint(("only", "on", "zero", "main", "0"))
 
 
 def _late(old: list[Statement], new: list[Statement], text: str) -> Statement | None:
     """The effect that must come first and that a statement was moved in front of: `set_epoch` and `iter(loader)`."""
-    for name, later in _firsts().items():
+    for name, later in firsts().items():
         before, after = (_behind(rows, text, name) for rows in (old, new))
         moved = next((each for each in new if each.text == text), None)
         if moved is None or before is not None or after is None:
@@ -543,11 +379,6 @@ def _behind(rows: list[Statement], text: str, name: str) -> Statement | None:
         if call is not None and last_name(call.func) == name and each.inside == rows[place].inside:
             return each
     return None
-
-
-def _has_other_way(rows: list[Statement], head: str) -> bool:
-    """Whether something else happens where a condition does not hold: then there are two ways to do it."""
-    return head.startswith("orelse of ") or any(f"orelse of {head}" in each.inside for each in rows)
 
 
 def _round(rows: list[Statement], text: str) -> list[str]:
@@ -570,16 +401,10 @@ def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
         return set(), set()
 
     def effects(part: list[Statement]) -> set[str]:
-        calls = ((each.text, called(each.node)) for each in part if not _exclude(each, rows[place[0]]))
+        calls = ((each.text, called(each.node)) for each in part if not exclude(each, rows[place[0]]))
         return {text for text, call in calls if call is not None and last_name(call.func) in named()}
 
     return effects(rows[: place[0]]), effects(rows[place[0] + 1 :])
-
-
-def _exclude(one: Statement, other: Statement) -> bool:
-    """Whether two statements stand in the two branches of one condition."""
-    pairs = ((one.inside, other.inside), (other.inside, one.inside))
-    return any(head.startswith("if ") and f"orelse of {head}" in there for here, there in pairs for head in here)
 
 
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -594,26 +419,17 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
     before = Counter(each.text for each in old)
     for statement in new:
         added = [
-            head for head in statement.inside if head.startswith("if ") and head in fresh and _knows(old, pair, head)
+            head for head in statement.inside if head.startswith("if ") and head in fresh and knows(old, pair, head)
         ]
         call = called(statement.node)
-        if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, _CONTEXTS):
+        if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, CONTEXTS):
             continue  # what stands in a context goes with it
         earlier = next(each for each in old if each.text == statement.text)
-        if _depth(earlier) >= _depth(statement) or _conditions(earlier) >= _conditions(statement):
+        if depth(earlier) >= depth(statement) or conditions(earlier) >= conditions(statement):
             continue  # a condition took the place of another, or of a part of it
         name = last_name(call.func)
         if name in named() and called_names(pair.new)[name] == called_names(pair.old)[name]:
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
-
-
-def _knows(old: list[Statement], pair: Pair, head: str) -> bool:
-    """Whether a function had all that a condition asks before: one that it is given since the change says when, on
-    purpose."""
-    names = {node.id for node in ast.walk(ast.parse(head[3:], mode="eval")) if isinstance(node, ast.Name)}
-    params = {name for name, _ in pair.old.code.params}
-    here = {node.id for each in old for node in ast.walk(each.node) if isinstance(node, ast.Name)}
-    return names <= params | here | pair.new.module.facts.names.keys()
 
 
 def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:

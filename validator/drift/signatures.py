@@ -9,7 +9,7 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, call_of, constructor, misfit, params_of, sites
 from validator.drift.change import Change
-from validator.drift.effects import called_names
+from validator.drift.surroundings import called_names
 from validator.facts.model import Call, Param
 from validator.flow.aside import is_test
 from validator.flow.program import Unit

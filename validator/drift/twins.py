@@ -15,7 +15,8 @@ from validator.definitions import Method
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, between
 from validator.drift.edits import Edit, Statement, similarity, statements
-from validator.drift.effects import called, last_name, named
+from validator.drift.named_effects import named
+from validator.drift.surroundings import called, last_name
 from validator.drift.weakened import is_parallel
 from validator.facts.model import Param
 from validator.flow.aside import is_foreign, is_test

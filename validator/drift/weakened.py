@@ -10,7 +10,8 @@ from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.edits import head_of, node_of
-from validator.drift.effects import collective, last_name
+from validator.drift.named_effects import collective
+from validator.drift.surroundings import last_name
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({

@@ -1,0 +1,58 @@
+"""The calls that are made for what they do, as the tables have them."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+from validator.drift.edits import Statement
+from validator.drift.surroundings import called, last_name
+from validator.models import models
+from validator.tables import load_toml
+
+
+@cache
+def tables() -> dict[str, dict[str, Any]]:
+    return load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), "effects.toml"))
+
+
+def table() -> dict[str, list[str]]:
+    table: dict[str, list[str]] = tables()["effects"]
+    return table
+
+
+def firsts() -> dict[str, list[str]]:
+    """By an effect the calls that must come after it."""
+    table: dict[str, list[str]] = tables()["first"]
+    return table
+
+
+@cache
+def named() -> frozenset[str]:
+    """The last names of calls of libraries that are made for what they do."""
+    return collective() | {name for key in ("training", "state", "waiting", "contexts") for name in table()[key]}
+
+
+@cache
+def collective() -> frozenset[str]:
+    """The last names of the collectives of all libraries."""
+    return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.is_collective)
+
+
+@cache
+def filling() -> frozenset[str]:
+    """The last names of the collectives of torch that fill a list or tensor which they are given."""
+    return frozenset(name for name in of_torch() if "gather" in name or "all_to_all" in name or "scatter" in name)
+
+
+def of_torch() -> list[str]:
+    """The last names of collectives that no other library calls so."""
+    rows = models().calls
+    return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
+
+
+def is_of_tables(statement: Statement | None) -> bool:
+    """Whether a statement is a call that libraries have for what it does."""
+    call = called(statement.node) if statement is not None else None
+    return call is not None and last_name(call.func) in named()
