@@ -28,13 +28,14 @@ _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
 class Owner(NamedTuple):
-    """What has names: `kind` is class, function, parser, dictionary or module."""
+    """What has names. `kind`: class, function, parser, dictionary, module; `members`: what else its objects have."""
 
     kind: str
     name: str
     path: str
     at: At
     names: frozenset[str]
+    members: frozenset[str] = frozenset()
 
 
 class Stale(NamedTuple):
@@ -109,6 +110,8 @@ class Company:
                 continue
             for group in self._of_file(source):
                 for place in [row for row in group if row.name == name and owner.kind in _SETS.get(row.kind, ())]:
+                    if place.kind == "attribute" and name in owner.members:
+                        continue
                     if self._is_of(group, place, owner) and not self._is_taken(place):
                         yield place
 
@@ -164,7 +167,8 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
     """The owners of names in one file."""
     for name, cls in module.classes.items():
         if names := _of_class(cls):
-            yield Owner("class", name, cls.path, cls.facts.at, names)
+            members = frozenset(member for each in cls.mro for member in (*each.methods, *dict(each.facts.attributes)))
+            yield Owner("class", name, cls.path, cls.facts.at, names, members)
     for name, method in module.functions.items():
         if method.cls is None and not name.startswith("<") and method.facts.params:
             names = frozenset(p.name for p in method.facts.params if p.kind in ("any", "kw"))

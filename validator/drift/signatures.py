@@ -141,7 +141,7 @@ class Signatures:
         for pair in self.change.pairs:
             if (methods := pair.methods) is None or is_test(pair.new.path):
                 continue
-            gone = called_names(pair.old) - called_names(pair.new)
+            gone = called_names(pair.old, "attr") - called_names(pair.new, "attr")
             for name in sorted(each for each in gone if each != pair.new.name):
                 found += self._relying(*methods, name)
         return [each for each in found if (each.site.unit.path, each.site.call.at) not in told]

@@ -46,11 +46,11 @@ def name_of_call(statement: Statement) -> str:
     return last_name(call.func) if call is not None else ""
 
 
-def called_names(unit: Unit) -> Counter[str]:
-    """How often a unit calls something by each name."""
+def called_names(unit: Unit, *ops: str) -> Counter[str]:
+    """How often a unit calls something by each name; `ops`: of values (`attr`) or by itself (`name`), else both."""
     code = unit.code
     callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
-    return Counter(str(callee.data) for callee in callees if callee.op in ("attr", "name"))
+    return Counter(str(callee.data) for callee in callees if callee.op in (ops or ("attr", "name")))
 
 
 def taken(node: ast.stmt) -> set[str]:

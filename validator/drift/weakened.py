@@ -46,7 +46,7 @@ class Weakened:
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
         if kind == "factor":
-            return self._is_size(drop)
+            return self._is_size(drop) and not self._is_used_elsewhere(drop)
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
             return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
@@ -65,6 +65,20 @@ class Weakened:
         if kind == "call":
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
         return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
+
+    def _is_used_elsewhere(self, drop: Drop) -> bool:
+        """Whether the change reckons with the same in a statement that it adds or alters beside."""
+        text = ast.dump(drop.part)
+        edits = next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
+        for edit in edits:
+            if edit is drop.edit or edit.new is None:
+                continue
+            before = list(ast.walk(head_of(edit.old.node))) if edit.old is not None else []
+            if any(ast.dump(node) == text for node in ast.walk(head_of(edit.new.node))) and not any(
+                ast.dump(node) == text for node in before
+            ):
+                return True
+        return False
 
     def _is_passed_elsewhere(self, drop: Drop) -> bool:
         """Whether the change passes the same keyword to another call of the function."""
