@@ -53,15 +53,16 @@ def held(causes: Causes) -> Causes:
 
 
 def unsure(causes: Causes) -> Causes:
-    return frozenset(c._replace(sure=False) for c in causes)
+    return frozenset(c if c == UNIFORM else c._replace(sure=False) for c in causes)
 
 
 def combined(*parts: Causes) -> Causes:
-    """What a value made of several depends on: it is known to be equal only if nothing in it may differ."""
-    found = frozenset().union(*parts)
-    if UNIFORM not in found or len(found) == 1 or any(UNIFORM in part and len(part) > 1 for part in parts):
-        return found
-    return found - {UNIFORM}
+    """What a value made of several depends on: it is known to be equal only if nothing in it may differ.
+
+    A part that is known to be equal makes none of the others equal, nor does it make the whole differ.
+    """
+    differing = frozenset().union(*(part for part in parts if UNIFORM not in part))
+    return differing or frozenset().union(*parts)
 
 
 def decided_by(causes: Causes, control: Causes) -> Causes:

@@ -66,7 +66,7 @@ class Divergence(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        return self.op.sure and not self.conditional and any(c.sure for c in self.causes)
+        return self.op.sure and not self.conditional and any(c.sure and sees(self.op, {c}) for c in self.causes)
 
 
 class Report(NamedTuple):

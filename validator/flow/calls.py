@@ -907,10 +907,7 @@ class Calling:
 
     def _derived(self, arguments: Arguments) -> Causes:
         """What an unknown function may carry over from its arguments: data, never who the process is."""
-        found: set[Cause] = set()
-        for _, value in arguments:
-            found |= unsure(only(value.v, "data", "param"))
-        return frozenset(found)
+        return combined(*(unsure(only(value.v, "data", "param", "uniform")) for _, value in arguments))
 
     def _on_state(self, number: int, value: Instruction, name: str, callee: Val, receiver: Val) -> None:
         """Models whose parameters are sharded issue collectives where they run."""

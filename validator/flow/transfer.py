@@ -62,6 +62,8 @@ _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm"})
+_THINGS = frozenset({"inst", "class", "unit", "module"})
+_OPPOSITES = ({"Eq", "NotEq"}, {"Is", "IsNot"}, {"In", "NotIn"}, {"Lt", "GtE"}, {"Gt", "LtE"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
@@ -656,7 +658,7 @@ class Evaluation(Walk):
         return awaited
 
     def phi(self, number: int, value: Instruction) -> Val:
-        operands = [each for each in self._arriving(value) if each != number]
+        operands = [each for each in self._completed(value, self._arriving(value)) if each != number]
         result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
@@ -665,7 +667,7 @@ class Evaluation(Walk):
         if (
             len(roots) < 2
             or len({self.vals[r].objs for r in roots}) == 1
-            and all(self.code.values[r].op == "const" for r in roots)
+            and all(self.code.values[r].op == "const" or _is_thing(self.vals[r]) for r in roots)
         ):
             return result
         causes = self.conditions(self.unit.control.choosing(value.block))
@@ -708,6 +710,66 @@ class Evaluation(Walk):
             each for each, (pred, _) in zip(value.args, preds, strict=True) if not self._is_closed(pred, value.block)
         ]
         return left or list(value.args)
+
+    def _completed(self, value: Instruction, operands: list[int]) -> list[int]:
+        """The operands of a phi, where branches on one test complete each other.
+
+        Behind `if rank == 0: x = a` and `if rank != 0: x = b` the first `x` is only left where its own branch was
+        taken: what stood before both (None, mostly) does not arrive.
+        """
+        preds = self.code.blocks[value.block].preds
+        if len(operands) != 2 or len(value.args) != 2 or len(preds) != 2:
+            return operands
+        for index, (pred, _) in enumerate(preds):
+            inner = self.code.values[value.args[index]]
+            way = self._way(pred, value.block)
+            if inner.op != "phi" or len(inner.args) != 2 or way is None:
+                continue
+            ways = [self._way(each, inner.block) for each, _ in self.code.blocks[inner.block].preds]
+            same = [arg for arg, other in zip(inner.args, ways, strict=True) if other and self._agree(way, other)]
+            if len(same) == 1:
+                return [value.args[1 - index], same[0]]
+        return operands
+
+    def _way(self, pred: int, block: int) -> tuple[int, bool] | None:
+        """The test that leads from a predecessor into a block, and whether it holds there; None where several do."""
+        end = self.code.blocks[pred].end
+        if end[0] == "branch" and end[2] != end[3]:
+            return end[1], end[2] == block
+        before = self.code.blocks[pred].preds
+        if len(before) != 1:
+            return None
+        end = self.code.blocks[before[0][0]].end
+        return (end[1], end[2] == pred) if end[0] == "branch" and end[2] != end[3] else None
+
+    def _agree(self, one: tuple[int, bool], other: tuple[int, bool]) -> bool:
+        """Whether two tests, holding or not, are met by the same ranks."""
+        (first, holds), (second, also) = one, other
+        a, b = self.code.values[first], self.code.values[second]
+        while a.op == "unary" and a.data == "Not":
+            a, holds = self.code.values[a.args[0]], not holds
+        while b.op == "unary" and b.data == "Not":
+            b, also = self.code.values[b.args[0]], not also
+        if a.op != "compare" or b.op != "compare":
+            return a is b and holds is also
+        if a.data != b.data:
+            if {a.data, b.data} not in _OPPOSITES:
+                return False
+            also = not also
+        return holds is also and all(map(self._is_same, a.args, b.args))
+
+    def _is_same(self, one: int, other: int) -> bool:
+        """Whether two values are equal: one value, one constant, one rank asked for twice, one attribute of these."""
+        one, other = self.root(one), self.root(other)
+        a, b = self.code.values[one], self.code.values[other]
+        if one == other:
+            return True
+        if a.op == b.op == "const":
+            return bool(a.data == b.data)
+        if a.op == b.op == "attr" and a.data == b.data:
+            return self._is_same(a.args[0], b.args[0])
+        told = self.vals[one]
+        return told is self.vals[other] and bool(told.of("ordinal")) and len(told.objs) == 1
 
     def _is_closed(self, block: int, following: int) -> bool:
         """Whether no call of the unit comes from a block to the next one."""
@@ -818,6 +880,11 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _is_thing(value: Val) -> bool:
+    """Whether a value is an object of one class, a function or a class: whichever way it was made, it is that."""
+    return len(value.objs) == 1 and value.each[0][0] in _THINGS
 
 
 def _is_none(value: Instruction) -> bool:
