@@ -104,7 +104,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             yield place
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver
-        if receiver is None or _leaves_one(place) or not place.value.data.names:
+        if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place):
             continue
         name = receiver.hint
         if place.method == "save_pretrained" and not _REPLICATED.search(name):
@@ -112,6 +112,13 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
         if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
             continue
         yield place
+
+
+def _is_own(place: Place) -> bool:
+    """Whether an argument tells the rank, as a name does that a function has made of it, or has a place for it."""
+    arguments = [place.operand(i) for i in range(1, len(place.value.args))]
+    texts = (o[2] for each in arguments for part in each.sources for o in part.closed.of("const") if o[1] == "str")
+    return any(each.varies("rank", "member") for each in arguments) or any("{" in t and _RANK.search(t) for t in texts)
 
 
 def _leaves_one(place: Place) -> bool:

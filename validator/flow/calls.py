@@ -198,13 +198,15 @@ class Calling:
                     positional += spread[0][1]
                 else:
                     rest = elements(value)
-                    positional += [rest if rest.objs else UNKNOWN] * max(0, len(unit.code.params) - len(positional))
+                    some = Val(rest.objs, state=rest.state) if rest.objs else UNKNOWN  # nobody knows which goes where
+                    positional += [some] * max(0, len(unit.code.params) - len(positional))
             elif name == "**":
                 for o in value.each:
                     if o[0] == "dict":
                         keywords.update({k: v for k, v in o[1] if isinstance(k, str)})
-                    else:
-                        keywords["**"] = UNKNOWN
+                    if o[0] != "dict" or o[2] is not None:
+                        rest = o[2] if o[0] == "dict" else UNKNOWN
+                        keywords["**"] = join2(keywords.get("**", BOTTOM), rest)
             else:
                 keywords[name] = value
         return self.run(number, unit, positional, keywords)
@@ -270,7 +272,7 @@ class Calling:
         bindings: dict[int, Val] = {}
         given = list(positional)
         left = dict(keywords)
-        left.pop("**", None)
+        rest = left.pop("**", None)
         for position, (name, kind) in enumerate(unit.code.params):
             if kind in ("pos", "any"):
                 if given:
@@ -285,7 +287,7 @@ class Calling:
                     bindings[position] = left.pop(name)
             else:
                 rows = tuple(sorted((k, v) for k, v in left.items())) if _sortable(left) else ()
-                bindings[position] = Val(frozenset({("dict", rows, UNKNOWN if "**" in keywords else None)}))
+                bindings[position] = Val(frozenset({("dict", rows, rest)}))
                 left = {}
         return bindings
 
@@ -439,7 +441,8 @@ class Calling:
         # where a tensor lies is not what it holds
         holding = arguments if name not in self.models.tensors["moves"] else []
         parts = [receiver, *(v for keyword, v in holding if keyword not in _PLACING)]
-        v = combined(*(p.v for p in parts))
+        spread = (causes for keyword, each in holding if keyword == "**" for causes in _values_of(each))
+        v = combined(*(p.v for p in parts), *spread)
         state = receiver.state.union(*(p.placements - UNPLACED for p in parts[1:]))
         if name in ("dim", "ndimension"):
             return Val()
@@ -709,8 +712,8 @@ class Calling:
 
     def _job_rank(self, word: str, row: Row, arguments: Arguments) -> Val:
         """The rank in the job of some member of a group: the same for the group, another for other groups."""
-        axes = axes_in(self._group(row, arguments))
-        apart = frozenset({Cause("member", UNKNOWN_AXIS)}) if axes != WHOLE else NONE
+        axes = self._spanned(self._group(row, arguments))
+        apart = frozenset({Cause("member", UNKNOWN_AXIS, axes != SOME)}) if axes != WHOLE else NONE
         asked = frozenset().union(*(v.v for n, v in arguments[1:])) if word == "job rank" else NONE
         number = Val(frozenset({("ordinal", "job", WHOLE)}), apart | asked)
         counted = ("counted", self._group(row, arguments))
@@ -1089,6 +1092,11 @@ def _equal(value: Val, axes: Axes) -> Val:
 
 def _replaced(before: Val, now: Val) -> Val:
     return now if now.objs or now.v else before.placed(now.state)
+
+
+def _values_of(rows: Val) -> Iterator[Causes]:
+    """By what the values of a dictionary vary that a call spreads."""
+    return (held.v for o in rows.of("dict") for held in (*(each for _, each in o[1]), o[2]) if held is not None)
 
 
 def _sortable(rows: dict[str, Val]) -> bool:

@@ -62,6 +62,7 @@ _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm"})
+_PERHAPS_NONE = frozenset({"top", "more", "param", "ext", "made"})
 _THINGS = frozenset({"inst", "class", "unit", "module"})
 _OPPOSITES = ({"Eq", "NotEq"}, {"Is", "IsNot"}, {"In", "NotIn"}, {"Lt", "GtE"}, {"Gt", "LtE"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
@@ -113,6 +114,7 @@ class Evaluation(Walk):
 
     def _result(self, order: list[int]) -> Result:
         returned, yielded = [], []
+        here = self._always_there(order)
         global_rows: dict[str, tuple[Val, ...]] = {}
         class_rows: dict[str, tuple[Val, ...]] = {}
         stores = []
@@ -120,7 +122,7 @@ class Evaluation(Walk):
         for block in order:
             end = self.code.blocks[block].end
             if end[0] == "return":
-                returned.append(self._under(block, self.vals[end[1]]))
+                returned.append(self._under(block, self.vals[end[1]], here))
             for number in self.code.blocks[block].values:
                 value = self.code.values[number]
                 if value.op == "yield" and value.args:
@@ -132,7 +134,8 @@ class Evaluation(Walk):
                     kept = kept.placed(placed[number]) if number in placed else kept
                     stores.append((self.vals[value.args[0]], value.data, kept))
                 elif value.op == "store_global":
-                    _also(global_rows, value.data, self._stored(block, self.vals[value.args[0]]))
+                    filling = self._around_groups(value.args[0], block)
+                    _also(global_rows, value.data, self._stored(block, self.vals[value.args[0]], filling))
                 elif value.op == "store_class":
                     _also(class_rows, value.data, self.vals[value.args[0]])
         several = len(returned) > 1
@@ -203,10 +206,28 @@ class Evaluation(Walk):
     def truth(self, value: Val) -> Causes:
         return truth_of(value)
 
-    def _under(self, block: int, value: Val) -> Val:
-        """A value that is returned only where branches let it: it varies as they do."""
-        causes = self.conditions(self.unit.control.deciding(block)) if self.code.blocks[block].preds else NONE
-        return value.with_causes(v=causes, p=causes if value.objs else NONE) if causes else value
+    def _under(self, block: int, value: Val, here: frozenset[int]) -> Val:
+        """A value that is returned only where branches let it: it varies as they do; so does whether there is one, but
+        for branches (`here`) of which every way returns something."""
+        deciding = self.unit.control.deciding(block) if self.code.blocks[block].preds else frozenset()
+        causes = self.conditions(deciding)
+        differs = NONE if self._is_one_thing(self.code.returned) else causes
+        return value.with_causes(v=differs, p=self.conditions(deciding - here) if value.objs else NONE)
+
+    def _is_one_thing(self, numbers: Iterable[int]) -> bool:
+        """Whether values are one thing, or None: they differ in whether it is there, and in nothing else."""
+        found = {self.vals[number].objs - {NONE_OBJ} for number in numbers} - {frozenset()}
+        return len(found) == 1 and _is_thing(Val(found.pop()))
+
+    def _always_there(self, order: list[int]) -> frozenset[int]:
+        """The branches behind which no return gives None."""
+        behind: dict[int, bool] = {}
+        for block in order:
+            end = self.code.blocks[block].end
+            there = end[0] == "return" and _is_there(self.vals[end[1]])
+            for branch in self.unit.control.deciding(block) if end[0] == "return" else ():
+                behind[branch] = behind.get(branch, True) and there
+        return frozenset(branch for branch, there in behind.items() if there)
 
     def _kept(self, number: int, value: Instruction, order: list[int]) -> Val:
         """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks."""
@@ -225,7 +246,39 @@ class Evaluation(Walk):
                         and self.vals[other.args[1]].objs != {NONE_OBJ}
                     ):
                         balanced.add(branch)
+        balanced |= self._around_groups(stored, value.block)
         return self._stored(value.block, self.vals[stored], frozenset(balanced))
+
+    def _around_groups(self, stored: int, block: int) -> frozenset[int]:
+        """Of a group that a loop makes for some ranks in each round, and each rank keeps if it belongs to it: the
+        branches in the loop. Each rank belongs to one, so it is there on all ranks.
+
+        The loop goes over lists of ranks, or each list is a `range`; a list that is picked out in the loop may leave
+        ranks out.
+        """
+        value = self.code.values[self.root(stored)]
+        loop = self.code.blocks[value.block].loop
+        if value.op != "call" or len(value.args) < 2 or loop < 0 or not self.vals[stored].of("group"):
+            return frozenset()
+        if not self._is_range_or_turn(value.args[1]):
+            return frozenset()
+        first = self.code.loops[loop].header
+        return frozenset(b for b in self.unit.control.deciding(block) if self._is_inside(b, first))
+
+    def _is_range_or_turn(self, number: int) -> bool:
+        """Whether a list of ranks is what a loop goes through, a `range`, or holds just what a loop goes through."""
+        value = self.code.values[self.root(number)]
+        if value.op == "call":
+            called = {o[1] for o in self.vals[value.args[0]].of("ext")}
+            return "range" in called or "list" in called and any(map(self._is_range_or_turn, value.args[1:]))
+        if value.op in ("unpack", "list", "tuple") and len(value.args) == 1:
+            return self._is_range_or_turn(value.args[0])
+        return value.op == "next"
+
+    def _is_inside(self, block: int, header: int) -> bool:
+        """Whether a block lies in the body of a loop, or of a loop in it; the test of the loop itself does not."""
+        loop = self.code.blocks[block].loop
+        return block != header and (loop == header or loop >= 0 and self._is_inside(loop, header))
 
     def _stored(self, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
         """A value that is stored under branches: whether it is there varies as they do."""
@@ -446,6 +499,8 @@ class Evaluation(Walk):
                     rows = dict(o[1])
                     rows[constant] = join2(rows.get(constant, BOTTOM), stored)
                     objs.add(("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), o[2]))
+                elif o[0] == "dict":
+                    objs.add(("dict", o[1], join2(o[2] or BOTTOM, stored)))
                 elif o[0] == "seq" or o[0] == "tuple":
                     objs.add(("seq", join2(elements(before), stored)))
                 else:
@@ -676,6 +731,8 @@ class Evaluation(Walk):
         if len({self._spans(each) for each in operands}) == 1:
             return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
+        if absent and self._is_one_thing(roots):
+            return result.with_causes(p=causes)
         n = _lengths_differ([self.vals[each] for each in operands], causes)
         if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
             n = causes
@@ -864,7 +921,8 @@ def truth_of(value: Val) -> Causes:
 
 
 def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
-    """What the length depends on where branches choose between values: nothing if all are known to be as long."""
+    """What the length depends on where branches choose between values: nothing if all are known to be as long, or if
+    nothing is known of any."""
     lengths: set[int | None] = set()
     for value in values:
         for o in value.each:
@@ -872,14 +930,17 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
                 lengths.add(len(o[1]))
             elif o[0] == "seq":
                 lengths.add(None)
-    if not lengths or len(lengths) == 1 and None not in lengths:
-        return NONE
-    return causes if lengths != {None} else unsure(causes)
+    return causes if len(lengths) > 1 else NONE
 
 
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _is_there(value: Val) -> bool:
+    """Whether a value is known to be something else than None."""
+    return not value.p and all(o[0] not in _PERHAPS_NONE and o != NONE_OBJ for o in value.each)
 
 
 def _is_thing(value: Val) -> bool:
