@@ -51,8 +51,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _forwards(queries: Queries, unit: Unit) -> Iterator[Forward]:
     for call in queries.calls_in(unit):
-        if call.receiver is None:
-            continue
+        if call.receiver is None or call.operand(0).val.of("ext"):
+            continue  # a function of a library is no part of the model
         known = list(_known(call))
         for key, test, holds in known:
             optional = _optional(test, key[2]) if key[:2] == ("compare", "Is") else None

@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
     (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
-    does: `axis` is then the parameter's position and `facet` v, n or p), `uniform` (it is known to be the same, on some
+    does: `facet` is then v, n or p, a of an attribute, t of the truth), `uniform` (it is known to be the same, on some
     way). `sure`: certain, not likely.
     """
 

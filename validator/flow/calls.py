@@ -68,6 +68,7 @@ _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory",
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
+_OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
 _SETS = frozenset({"set", "frozenset"})
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
 # Builtins that make containers of what they are given; methods that give parts of what they are called on.
@@ -110,7 +111,10 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
             continue
         value = argument(c.position)
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
-        if given is None:  # the truth of a value
+        if c.facet == "a":  # an attribute of an object is its own, of a tensor it is another view
+            owned = any(o[0] in _OWNING for o in value.each)
+            given = only(value.v, "data", "param", "uniform") if owned else value.v
+        elif given is None:  # the truth of a value
             kinds = {o[0] for o in value.each if o != NONE_OBJ}
             given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
         parts.append(given if c.sure else unsure(only(given, "data", "param")))
@@ -696,6 +700,11 @@ class Calling:
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
             return self._same(row.name, arguments, receiver)
+        if word == "content":  # of a file of its own: what each rank has for itself
+            path = join(v for _, v in arguments[:1])
+            return Val(UNKNOWN.objs, unsure(held(path.v)), unsure(held(path.v)), state=UNKNOWN.state)
+        if word == "state":  # of a checkpoint: each rank has its part of it, with the same counters
+            return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
             return described(word)
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):

@@ -725,7 +725,8 @@ class Evaluation(Walk):
             and all(self.code.values[r].op == "const" or _is_thing(self.vals[r]) for r in roots)
         ):
             return result
-        causes = self.conditions(self.unit.control.choosing(value.block))
+        choosing = self.unit.control.choosing(value.block)
+        causes = self.conditions(frozenset(branch for branch in choosing if not self._is_turn(branch)))
         if not causes:
             return result
         if len({self._spans(each) for each in operands}) == 1:
@@ -787,6 +788,16 @@ class Evaluation(Walk):
             if len(same) == 1:
                 return [value.args[1 - index], same[0]]
         return operands
+
+    def _is_turn(self, branch: int) -> bool:
+        """Whether a branch lets rank after rank do what all do (`for turn in range(size): if rank == turn`)."""
+        loop = self.code.blocks[branch].loop
+        test = self.code.values[self.root(self.code.blocks[branch].end[1])]
+        if loop < 0 or test.op != "compare" or test.data != "Eq":
+            return False
+        ranks = [bool(self.vals[each].of("ordinal")) for each in test.args]
+        turns = [self.code.values[self.root(each)].op == "next" for each in test.args]
+        return any(ranks[i] and turns[1 - i] for i in (0, 1))
 
     def _way(self, pred: int, block: int) -> tuple[int, bool] | None:
         """The test that leads from a predecessor into a block, and whether it holds there; None where several do."""
