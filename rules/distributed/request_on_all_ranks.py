@@ -121,6 +121,22 @@ class Updater:
 ]
 
 CORRECT = [
+    # what it calls sends from one rank alone
+    """
+import ray
+import torch.distributed as dist
+
+def sync(engines):
+    if dist.get_rank() == 0:
+        ray.get([engine.sleep.remote() for engine in engines])
+    dist.barrier()
+
+class Trainer:
+    def start(self):
+        sync(self.engines)
+        if dist.get_rank() == 0:
+            ray.get([engine.wake_up.remote() for engine in self.engines])
+""",
     """
 import ray
 import torch.distributed as dist

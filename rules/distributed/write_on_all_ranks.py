@@ -187,6 +187,38 @@ class Trainer:
 ]
 
 CORRECT = [
+    # a name that a function makes of the rank; an actor whose class is handed on
+    """
+import ray
+import torch.distributed as dist
+
+def named(template, **more):
+    settings = {}
+    for key, value in (("rank", dist.get_rank()),):
+        settings[key] = value
+    return template.format(**settings, **more)
+
+class Tracer:
+    def __init__(self):
+        self.name = "trace-{rank}.json"
+
+    def end(self, logger, file):
+        logger.upload_file(named(self.name), file)
+        dist.barrier()
+
+@ray.remote
+class Worker:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def save(self, tokenizer, folder):
+        dist.barrier()
+        if self.rank == 0:
+            tokenizer.save_pretrained(folder)
+
+def workers(group):
+    return group(Worker)
+""",
     """
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp

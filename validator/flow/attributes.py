@@ -57,7 +57,7 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             return Val(_number(name), rank(axes))
         if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.each):
             return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
-    if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
+    if (result.objs == UNKNOWN.objs or _is_nobodys(result)) and name in at.models.ranks["attributes"] and known:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
@@ -67,6 +67,11 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if (step := at.models.tensors["placing"].get(name)) is not None:
         state = after(state, step)
     return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
+
+
+def _is_nobodys(value: Val) -> bool:
+    """Whether a value is what a library made of which no table says anything, or a part of that."""
+    return bool(value.objs) and all(o[0] in ("ext", "made") and o[1].startswith(NOBODY) for o in value.each)
 
 
 def _carried(owner: Val, result: Val) -> Causes:

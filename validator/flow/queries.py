@@ -169,6 +169,8 @@ class Place(NamedTuple):
                 yield value.data
             elif value.op in ("param", "free"):
                 yield str(value.data[1])
+            elif value.op == "import":
+                yield str(value.data[1] or value.data[0])
 
     @property
     def sources(self) -> Iterator[Place]:
