@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+from validator.domains.axes import WORLD
 from validator.domains.spmd import UNIFORM, Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.exceptions import FAILURE
@@ -388,7 +389,9 @@ def _leaves_one(test: Place, holds: bool) -> bool:
     if test.value.data != ("Eq" if holds else "NotEq") or not isinstance(test.operand(1).val.constant(), int):
         return False
     rank = test.operand(0).val
-    return bool(rank.of("ordinal")) and all(o[:2] in (("ordinal", "job"), ("const", "int")) for o in rank.each)
+    job = all(c.axis == WORLD for c in only(rank.v, "rank"))  # what a helper gives that may be asked of a group, too
+    ranks = rank.of("ordinal")
+    return bool(ranks) and job and all(o in ranks or o[:2] == ("const", "int") for o in rank.each)
 
 
 def _made_in_loop(unit: Unit, key: Key) -> bool:

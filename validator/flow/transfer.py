@@ -795,7 +795,7 @@ class Evaluation(Walk):
         test = self.code.values[self.root(self.code.blocks[branch].end[1])]
         if loop < 0 or test.op != "compare" or test.data != "Eq":
             return False
-        ranks = [bool(self.vals[each].of("ordinal")) for each in test.args]
+        ranks = [bool(only(self.vals[each].v, "rank")) for each in test.args]
         turns = [self.code.values[self.root(each)].op == "next" for each in test.args]
         return any(ranks[i] and turns[1 - i] for i in (0, 1))
 
@@ -936,11 +936,10 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
     nothing is known of any."""
     lengths: set[int | None] = set()
     for value in values:
-        for o in value.each:
-            if o[0] in ("tuple", "dict"):
-                lengths.add(len(o[1]))
-            elif o[0] == "seq":
-                lengths.add(None)
+        known = {
+            len(o[1]) if o[0] in ("tuple", "dict") else None for o in value.each if o[0] in ("tuple", "dict", "seq")
+        }
+        lengths |= known if len(known) < 2 else {None}  # a list that was empty, and has grown
     return causes if len(lengths) > 1 else NONE
 
 
