@@ -505,9 +505,19 @@ def make_groups(size):
         if dist.get_rank() in ranks:
             GROUP = group
 
-def start(size):
+def make_nested_groups(lists):
+    global GROUP
+    for several in lists:
+        for ranks in several:
+            group = dist.new_group(ranks)
+            for rank in ranks:
+                if dist.get_rank() == rank:
+                    GROUP = group
+
+def start(size, lists):
     if GROUP is None:
         make_groups(size)
+        make_nested_groups(lists)
 """,
     # which rank it is stands in the options; the other options are those of the job
     """

@@ -278,7 +278,9 @@ class Evaluation(Walk):
     def _is_inside(self, block: int, header: int) -> bool:
         """Whether a block lies in the body of a loop, or of a loop in it; the test of the loop itself does not."""
         loop = self.code.blocks[block].loop
-        return block != header and (loop == header or loop >= 0 and self._is_inside(loop, header))
+        while loop not in (-1, header):
+            loop = self.code.blocks[self.code.loops[loop].after].loop  # the loop around
+        return block != header and loop == header
 
     def _stored(self, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
         """A value that is stored under branches: whether it is there varies as they do."""
