@@ -43,16 +43,22 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.spelling(*sorted(queries.flow.models.likely["optional"])):
         forwards = list(_forwards(queries, unit))
+        judged: set[int] = set()
         for dummy in forwards:
+            if dummy.call.number in judged:
+                continue
             real = next((each for each in forwards if _stands_in(dummy, each)), None)
             if real is not None:
-                yield from _judge(real, dummy)
+                judged.add(dummy.call.number)
+                called = dummy.call.operand(0).key
+                served = {each.optional for each in forwards if each.there and each.call.operand(0).key == called}
+                yield from _judge(real, dummy, served)
 
 
 def _forwards(queries: Queries, unit: Unit) -> Iterator[Forward]:
     for call in queries.calls_in(unit):
-        if call.receiver is None:
-            continue
+        if call.receiver is None or call.operand(0).val.of("ext"):
+            continue  # a function of a library is no part of the model
         known = list(_known(call))
         for key, test, holds in known:
             optional = _optional(test, key[2]) if key[:2] == ("compare", "Is") else None
@@ -105,11 +111,13 @@ def _stands_in(dummy: Forward, real: Forward) -> bool:
     return real.there and not dummy.there and real.optional == optional and real.call.operand(0).key == called
 
 
-def _judge(real: Forward, dummy: Forward) -> Iterator[Finding]:
+def _judge(real: Forward, dummy: Forward, served: set[Key]) -> Iterator[Finding]:
+    """What a dummy lacks. `served`: the inputs with which the same sub-module is called, whichever of them is there."""
     unit, call = dummy.call.unit, dummy.call
     where, name = f"`{unit.qualname}`", call.operand(0).text
     related = [Related(unit.path, real.call.at[0], "the forward that this one stands in for")]
-    further = [f"{'' if holds else 'not '}{t.text}" for k, (t, holds) in dummy.tests.items() if k not in real.tests]
+    others = {k: row for k, row in dummy.tests.items() if k not in real.tests and k[2:3] not in {(o,) for o in served}}
+    further = [f"{'' if holds else 'not '}{t.text}" for t, holds in others.values()]
     if further:
         yield RULE.finding(
             unit.path, call.at,
@@ -134,6 +142,19 @@ def _used(call: Place) -> set[int]:
 
 
 INCORRECT = [
+    # the input gets another type where it is there
+    """
+import torch
+import torch.distributed
+
+def embed(model, pixel_values, embeds):
+    if pixel_values is not None:
+        pixel_values = pixel_values.type(model.visual.dtype)
+        embeds = merge(embeds, model.visual(pixel_values))
+    if model.training and pixel_values is None:
+        embeds += 0.0 * model.visual(torch.zeros(16, 1176)).mean()  # error: MP504
+    return embeds
+""",
     """
 import torch
 import torch.distributed
@@ -177,6 +198,29 @@ class Embedding:
 ]
 
 CORRECT = [
+    # two inputs of one sub-module; a tensor that stands in for an image is made by a library
+    """
+import torch
+import torch.distributed
+
+def embed(model, pixel_values, pixel_values_videos, embeds):
+    if pixel_values is not None:
+        pixel_values = pixel_values.type(model.visual.dtype)
+        embeds = merge(embeds, model.visual(pixel_values))
+    if pixel_values_videos is not None:
+        pixel_values_videos = pixel_values_videos.type(model.visual.dtype)
+        embeds = merge(embeds, model.visual(pixel_values_videos))
+    if pixel_values is None and pixel_values_videos is None:
+        embeds += 0.0 * model.visual(torch.zeros(16, 1176)).mean()
+    return embeds
+
+def inputs(kind, image, size, ids):
+    if image is not None:
+        ids = torch.zeros(size)
+    if image is None and kind == "image":
+        ids = torch.zeros(size)
+    return ids
+""",
     """
 import torch
 import torch.distributed

@@ -75,12 +75,14 @@ def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Findin
     if not everywhere or any(not _leaves_out(w) for w in writes) or len({p.unit for p in places}) < len(places):
         return None
     write, read = writes[0], everywhere[0]
+    if {c.axis for c in write.apart}.isdisjoint(c.axis for c in read.apart):
+        return None  # numbers of another group: which of them are written is not known
     return _finding(
         write,
         read,
         f"only some ranks write `{name}`, though each rank reads its own",
         "write it on every rank that reads one, outside of the test",
-        all(c.sure for c in (*_tests(write), *write.apart)),
+        all(c.sure for c in (*_tests(write), *write.apart, *read.apart)),
     )
 
 

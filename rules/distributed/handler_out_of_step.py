@@ -207,6 +207,32 @@ def accelerated(accelerator, model, batches):
 ]
 
 CORRECT = [
+    # behind the loop all meet, whether it ended or was left
+    """
+import torch
+import torch.distributed as dist
+
+def fetch(name, group):
+    data = read(name)
+    if group is not None:
+        dist.barrier(group)
+    return data
+
+def read(name):
+    with open(name) as file:
+        return file.read()
+
+def read_all(names):
+    failed = False
+    try:
+        for name in names:
+            fetch(name, None)
+    except Exception:
+        failed = True
+    flag = torch.tensor(failed)
+    dist.all_reduce(flag)
+    return bool(flag)
+""",
     """
 import torch
 import torch.distributed as dist

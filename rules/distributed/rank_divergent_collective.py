@@ -33,6 +33,25 @@ HELP = (
 )
 
 INCORRECT = [
+    # some ranks are in none of the lists: whether the group is there tells ranks apart
+    """
+import torch.distributed as dist
+
+GROUP = None
+
+def make_groups(lists):
+    global GROUP
+    for ranks in lists:
+        ends = [ranks[0], ranks[-1]]
+        group = dist.new_group(ends)
+        if dist.get_rank() in ends:
+            GROUP = group
+
+def finish():
+    if GROUP is None:  # error: MP501
+        return
+    dist.barrier()
+""",
     """
 import torch.distributed as dist
 
@@ -405,6 +424,126 @@ class Trainer:
 ]
 
 CORRECT = [
+    # branches that complete each other; a flag through a function that always raises where it fails; a turn for each
+    """
+import torch
+import torch.distributed as dist
+
+class Store:
+    pass
+
+class Failed(Exception):
+    pass
+
+def store_of(path):
+    store = None
+    if dist.get_rank() == 0:
+        store = Store()
+    paths = [path]
+    dist.broadcast_object_list(paths, src=0)
+    if dist.get_rank() != 0:
+        store = Store()
+    return store
+
+def resume(path):
+    store = store_of(path)
+    if store is not None:
+        dist.barrier()
+
+class Gang:
+    def broadcast(self, tensor, source):
+        try:
+            dist.broadcast(tensor, source)
+        except RuntimeError as error:
+            self._fail(error)
+
+    @staticmethod
+    def _fail(error):
+        raise Failed("broadcast") from error
+
+def stop(gang: Gang, score):
+    wanted = False
+    if dist.get_rank() == 0:
+        wanted = score > 1
+    flag = torch.tensor(wanted)
+    gang.broadcast(flag, 0)
+    if bool(flag):
+        dist.barrier()
+
+def load(path, size):
+    state = None
+    for turn in range(size):
+        if dist.get_rank() == turn:
+            state = torch.load(path)
+        dist.barrier()
+    if state["step"] == 0:
+        dist.barrier()
+""",
+    # a score is there on all ranks, or on none; a group that each rank is in
+    """
+import torch.distributed as dist
+
+GROUP = None
+
+def score_of(metrics, wanted):
+    if not wanted:
+        return None
+    if dist.get_rank() != 0:
+        return 0.0
+    return sum(metrics)
+
+def validate(metrics, wanted):
+    score = score_of(metrics, wanted)
+    if score is not None:
+        dist.barrier()
+
+def make_groups(size):
+    global GROUP
+    for first in range(0, dist.get_world_size(), size):
+        ranks = range(first, first + size)
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            GROUP = group
+
+def make_nested_groups(lists):
+    global GROUP
+    for several in lists:
+        for ranks in several:
+            group = dist.new_group(ranks)
+            for rank in ranks:
+                if dist.get_rank() == rank:
+                    GROUP = group
+
+def start(size, lists):
+    if GROUP is None:
+        make_groups(size)
+        make_nested_groups(lists)
+""",
+    # which rank it is stands in the options; the other options are those of the job
+    """
+import argparse
+import torch.distributed as dist
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int)
+    args = parser.parse_args()
+    args.rank = dist.get_rank()
+    if dist.get_rank() == 0:
+        args = shown(args)
+    return args
+
+def shown(args):
+    print(args)
+    return args
+
+def train(args):
+    if args.steps > 0:
+        dist.barrier()
+
+def main():
+    train(options())
+""",
     """
 # file: state.py
 from dataclasses import dataclass

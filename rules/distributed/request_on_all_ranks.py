@@ -72,8 +72,10 @@ def _fan_outs(queries: Queries, unit: Unit, loops: dict[Unit, list[tuple[Place, 
         yield _FanOut(keys.of(over.number), over.text, str(call.receiver.value.data), call)
     for number, site in sorted(queries.flow.result(unit).sites.items()):
         for target in site.targets:
-            for over, _ in loops.get(target.unit, ()):
+            for over, sent in loops.get(target.unit, ()):
                 source = over.root.value
+                if only(sent.under, "rank", "member"):
+                    continue
                 if source.op == "param" and unit.code.values[number].op == "call":
                     call = Place(queries.flow, unit, number)
                     given = call.argument(source.data[1], source.data[0] - (1 if target.unit.has_receiver else 0))
@@ -119,6 +121,22 @@ class Updater:
 ]
 
 CORRECT = [
+    # what it calls sends from one rank alone
+    """
+import ray
+import torch.distributed as dist
+
+def sync(engines):
+    if dist.get_rank() == 0:
+        ray.get([engine.sleep.remote() for engine in engines])
+    dist.barrier()
+
+class Trainer:
+    def start(self):
+        sync(self.engines)
+        if dist.get_rank() == 0:
+            ray.get([engine.wake_up.remote() for engine in self.engines])
+""",
     """
 import ray
 import torch.distributed as dist

@@ -104,7 +104,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             yield place
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver
-        if receiver is None or _leaves_one(place) or not place.value.data.names:
+        if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place):
             continue
         name = receiver.hint
         if place.method == "save_pretrained" and not _REPLICATED.search(name):
@@ -112,6 +112,13 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
         if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
             continue
         yield place
+
+
+def _is_own(place: Place) -> bool:
+    """Whether an argument tells the rank, as a name does that a function has made of it, or has a place for it."""
+    arguments = [place.operand(i) for i in range(1, len(place.value.args))]
+    texts = (o[2] for each in arguments for part in each.sources for o in part.closed.of("const") if o[1] == "str")
+    return any(each.varies("rank", "member") for each in arguments) or any("{" in t and _RANK.search(t) for t in texts)
 
 
 def _leaves_one(place: Place) -> bool:
@@ -180,6 +187,38 @@ class Trainer:
 ]
 
 CORRECT = [
+    # a name that a function makes of the rank; an actor whose class is handed on
+    """
+import ray
+import torch.distributed as dist
+
+def named(template, **more):
+    settings = {}
+    for key, value in (("rank", dist.get_rank()),):
+        settings[key] = value
+    return template.format(**settings, **more)
+
+class Tracer:
+    def __init__(self):
+        self.name = "trace-{rank}.json"
+
+    def end(self, logger, file):
+        logger.upload_file(named(self.name), file)
+        dist.barrier()
+
+@ray.remote
+class Worker:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def save(self, tokenizer, folder):
+        dist.barrier()
+        if self.rank == 0:
+            tokenizer.save_pretrained(folder)
+
+def workers(group):
+    return group(Worker)
+""",
     """
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp

@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
     (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
-    does: `axis` is then the parameter's position and `facet` v, n or p), `uniform` (it is known to be the same, on some
+    does: `facet` is then v, n or p, a of an attribute, t of the truth), `uniform` (it is known to be the same, on some
     way). `sure`: certain, not likely.
     """
 
@@ -53,15 +53,16 @@ def held(causes: Causes) -> Causes:
 
 
 def unsure(causes: Causes) -> Causes:
-    return frozenset(c._replace(sure=False) for c in causes)
+    return frozenset(c if c == UNIFORM else c._replace(sure=False) for c in causes)
 
 
 def combined(*parts: Causes) -> Causes:
-    """What a value made of several depends on: it is known to be equal only if nothing in it may differ."""
-    found = frozenset().union(*parts)
-    if UNIFORM not in found or len(found) == 1 or any(UNIFORM in part and len(part) > 1 for part in parts):
-        return found
-    return found - {UNIFORM}
+    """What a value made of several depends on: it is known to be equal only if nothing in it may differ.
+
+    A part that is known to be equal makes none of the others equal, nor does it make the whole differ.
+    """
+    differing = frozenset().union(*(part for part in parts if UNIFORM not in part))
+    return differing or frozenset().union(*parts)
 
 
 def decided_by(causes: Causes, control: Causes) -> Causes:

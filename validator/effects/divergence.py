@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+from validator.domains.axes import WORLD
 from validator.domains.spmd import UNIFORM, Cause, Causes, only
 from validator.effects.compare import Around, Comparison, sees, varying
 from validator.effects.exceptions import FAILURE
@@ -66,7 +67,9 @@ class Divergence(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        return self.op.sure and not self.conditional and any(c.sure for c in self.causes)
+        return (
+            self.op.sure and not self.conditional and any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
+        )
 
 
 class Report(NamedTuple):
@@ -288,12 +291,16 @@ class Divergences:
                 yield from self._loop(unit, repeat, causes, frame)
 
     def _is_alone(self, unit: Unit, block: int) -> bool:
-        """Whether a branch stands where there is one rank only (`if world_size == 1:`)."""
+        """Whether a branch stands where there is one rank only: `if world_size == 1:`, `if rank == 0:`."""
         names = self.flow.models.likely
         for branch, way in unit.control.settled(block):
             end = unit.code.blocks[branch].end
             test = Place(self.flow, unit, end[1]).origin
-            if test.value.op != "compare" or (test.value.data, test.operand(1).val.constant()) not in _ONE:
+            if test.value.op != "compare":
+                continue
+            if _leaves_one(test, way == end[2]):
+                return True
+            if (test.value.data, test.operand(1).val.constant()) not in _ONE:
                 continue
             size = test.operand(0)
             counts = bool(size.val.of("size")) or size.hint in names["sizes"] | names["worlds"]
@@ -375,6 +382,16 @@ class Divergences:
             yield Divergence(
                 unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header
             )
+
+
+def _leaves_one(test: Place, holds: bool) -> bool:
+    """Whether one rank of the job is left where a comparison of ranks holds, or does not."""
+    if test.value.data != ("Eq" if holds else "NotEq") or not isinstance(test.operand(1).val.constant(), int):
+        return False
+    rank = test.operand(0).val
+    job = all(c.axis == WORLD for c in only(rank.v, "rank"))  # what a helper gives that may be asked of a group, too
+    ranks = rank.of("ordinal")
+    return bool(ranks) and job and all(o in ranks or o[:2] == ("const", "int") for o in rank.each)
 
 
 def _made_in_loop(unit: Unit, key: Key) -> bool:

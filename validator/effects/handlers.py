@@ -134,7 +134,7 @@ class OutOfSteps:
             if site is None or site.away:
                 continue
             for target in site.targets:
-                for point, cursor in self._below(unit, number, target.unit, frame, {unit}):
+                for point, cursor in self._below(unit, number, target.unit, frame, {unit}, handler.block):
                     if self._comes(handler, inner, point.classes):
                         yield point, cursor, number
 
@@ -144,9 +144,10 @@ class OutOfSteps:
         return handler.is_finally or self.failures.stops(handler, classes)
 
     def _below(
-        self, unit: Unit, number: int, target: Unit, frame: Frame, seen: set[Unit]
+        self, unit: Unit, number: int, target: Unit, frame: Frame, seen: set[Unit], handler: int = -1
     ) -> Iterator[tuple[Point, Cursor]]:
-        """The places in a called unit that an exception leaves."""
+        """The places in a called unit that an exception leaves; `handler`: the block in the calling unit to which it
+        comes, -1 where it leaves that too."""
         if target not in self.traces.effectful:
             after = self.traces.tracer(unit).before(number, False)
             block = unit.code.values[number].block
@@ -160,13 +161,18 @@ class OutOfSteps:
         call = next((c for c in _calls(trace) if c.site == number and c.target.unit is target), None)
         if call is None:
             return
-        inside = self.traces.frame(frame, call)
+        loop = unit.code.blocks[handler].loop if handler >= 0 else -1
+        rest = self.traces.tracer(unit).leaving(call.rest, unit.code.values[number].block, loop)
+        if rest is None:
+            return
+        known = self.traces.frame(frame, call)
+        inside = known if rest is call.rest else Frame(known.unit, call.target, frame, rest, number)
         tracer = self.traces.tracer(target)
         for point in self.failures.points(target):
             if self.failures.escapes(target, point):
-                rest = tracer.leaving(self._others(target, point), point.block, -1)
-                if rest is not None:
-                    yield point, (rest, inside)
+                others = tracer.leaving(self._others(target, point), point.block, -1)
+                if others is not None:
+                    yield point, (others, inside)
         for at, site in self.flow.result(target).sites.items():
             for each in site.targets if not site.away else ():
                 for point, (trace, below) in self._below(target, at, each.unit, inside, seen):

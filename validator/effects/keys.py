@@ -88,7 +88,9 @@ class Keys:
         if op in ("item", "unary", "binary", "unpack"):
             return (op, value.data, *(self.of(a) for a in value.args))
         if op == "compare":
-            return _compared(value.data, *(self.of(a) for a in value.args))
+            left, right = value.args
+            absent = value.data in ("Is", "IsNot", "Eq", "NotEq") and self.unit.code.values[right].data is None
+            return _compared(value.data, self.of(self._there(left) if absent else left), self.of(right))
         made = computed(self.flow, self.unit, number) if op == "call" else None
         if made is not None:
             inside = self.from_inside(keys_of(self.flow, made.unit).of(made.number), made, number)
@@ -99,6 +101,18 @@ class Keys:
         if op in ("tuple", "list"):
             return (op, *(self.of(a) for a in value.args))
         return ("value", self.unit.module.path, self.unit.code.key, number)
+
+    def _there(self, number: int) -> int:
+        """The value that is there where another one is: `x` for what `if x is not None: x = x.to(device)` leaves."""
+        value = self.unit.code.values[self.unit.root(number)]
+        if value.op != "phi" or len(value.args) != 2:
+            return number
+        for base, other in (value.args, value.args[::-1]):
+            made = self.unit.code.values[self.unit.root(other)]
+            callee = self.unit.code.values[made.args[0]] if made.op == "call" else made
+            if made.op == "call" and callee.op == "attr" and self.unit.root(callee.args[0]) == self.unit.root(base):
+                return base
+        return number
 
     def _repeatable(self, number: int) -> bool:
         """Whether a call gives the same when it is made again: it reads who and how many we are, or only computes."""

@@ -57,7 +57,7 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             return Val(_number(name), rank(axes))
         if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.each):
             return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
-    if known and result.objs == UNKNOWN.objs and name in at.models.ranks["attributes"]:
+    if (result.objs == UNKNOWN.objs or _is_nobodys(result)) and name in at.models.ranks["attributes"] and known:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
@@ -69,11 +69,17 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
 
 
+def _is_nobodys(value: Val) -> bool:
+    """Whether a value is what a library made of which no table says anything, or a part of that."""
+    return bool(value.objs) and all(o[0] in ("ext", "made") and o[1].startswith(NOBODY) for o in value.each)
+
+
 def _carried(owner: Val, result: Val) -> Causes:
     """How an attribute varies because its owner does: which method it is only where the owner may be several things."""
     if any(o[0] in ("bound", "unit") for o in result.each):
         return owner.v if len({o[1] for o in owner.each if o[0] in _MEMBERED}) > 1 else NONE
-    return only(owner.v, "data", "param", "uniform")
+    carried = only(owner.v, "data", "param", "uniform")
+    return frozenset(c._replace(facet="a") if c.kind == "param" and c.facet == "v" else c for c in carried)
 
 
 def _number(name: str) -> frozenset[Obj]:

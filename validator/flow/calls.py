@@ -68,6 +68,7 @@ _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory",
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
+_OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
 _SETS = frozenset({"set", "frozenset"})
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
 # Builtins that make containers of what they are given; methods that give parts of what they are called on.
@@ -110,7 +111,10 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
             continue
         value = argument(c.position)
         given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
-        if given is None:  # the truth of a value
+        if c.facet == "a":  # an attribute of an object is its own, of a tensor it is another view
+            owned = any(o[0] in _OWNING for o in value.each)
+            given = only(value.v, "data", "param", "uniform") if owned else value.v
+        elif given is None:  # the truth of a value
             kinds = {o[0] for o in value.each if o != NONE_OBJ}
             given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
         parts.append(given if c.sure else unsure(only(given, "data", "param")))
@@ -198,13 +202,15 @@ class Calling:
                     positional += spread[0][1]
                 else:
                     rest = elements(value)
-                    positional += [rest if rest.objs else UNKNOWN] * max(0, len(unit.code.params) - len(positional))
+                    some = Val(rest.objs, state=rest.state) if rest.objs else UNKNOWN  # nobody knows which goes where
+                    positional += [some] * max(0, len(unit.code.params) - len(positional))
             elif name == "**":
                 for o in value.each:
                     if o[0] == "dict":
                         keywords.update({k: v for k, v in o[1] if isinstance(k, str)})
-                    else:
-                        keywords["**"] = UNKNOWN
+                    if o[0] != "dict" or o[2] is not None:
+                        rest = o[2] if o[0] == "dict" else UNKNOWN
+                        keywords["**"] = join2(keywords.get("**", BOTTOM), rest)
             else:
                 keywords[name] = value
         return self.run(number, unit, positional, keywords)
@@ -270,7 +276,7 @@ class Calling:
         bindings: dict[int, Val] = {}
         given = list(positional)
         left = dict(keywords)
-        left.pop("**", None)
+        rest = left.pop("**", None)
         for position, (name, kind) in enumerate(unit.code.params):
             if kind in ("pos", "any"):
                 if given:
@@ -285,7 +291,7 @@ class Calling:
                     bindings[position] = left.pop(name)
             else:
                 rows = tuple(sorted((k, v) for k, v in left.items())) if _sortable(left) else ()
-                bindings[position] = Val(frozenset({("dict", rows, UNKNOWN if "**" in keywords else None)}))
+                bindings[position] = Val(frozenset({("dict", rows, rest)}))
                 left = {}
         return bindings
 
@@ -439,7 +445,8 @@ class Calling:
         # where a tensor lies is not what it holds
         holding = arguments if name not in self.models.tensors["moves"] else []
         parts = [receiver, *(v for keyword, v in holding if keyword not in _PLACING)]
-        v = combined(*(p.v for p in parts))
+        spread = (causes for keyword, each in holding if keyword == "**" for causes in _values_of(each))
+        v = combined(*(p.v for p in parts), *spread)
         state = receiver.state.union(*(p.placements - UNPLACED for p in parts[1:]))
         if name in ("dim", "ndimension"):
             return Val()
@@ -693,6 +700,11 @@ class Calling:
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
             return self._same(row.name, arguments, receiver)
+        if word == "content":  # of a file of its own: what each rank has for itself
+            path = join(v for _, v in arguments[:1])
+            return Val(UNKNOWN.objs, unsure(held(path.v)), unsure(held(path.v)), state=UNKNOWN.state)
+        if word == "state":  # of a checkpoint: each rank has its part of it, with the same counters
+            return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
             return described(word)
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
@@ -709,8 +721,8 @@ class Calling:
 
     def _job_rank(self, word: str, row: Row, arguments: Arguments) -> Val:
         """The rank in the job of some member of a group: the same for the group, another for other groups."""
-        axes = axes_in(self._group(row, arguments))
-        apart = frozenset({Cause("member", UNKNOWN_AXIS)}) if axes != WHOLE else NONE
+        axes = self._spanned(self._group(row, arguments))
+        apart = frozenset({Cause("member", UNKNOWN_AXIS, axes != SOME)}) if axes != WHOLE else NONE
         asked = frozenset().union(*(v.v for n, v in arguments[1:])) if word == "job rank" else NONE
         number = Val(frozenset({("ordinal", "job", WHOLE)}), apart | asked)
         counted = ("counted", self._group(row, arguments))
@@ -907,10 +919,7 @@ class Calling:
 
     def _derived(self, arguments: Arguments) -> Causes:
         """What an unknown function may carry over from its arguments: data, never who the process is."""
-        found: set[Cause] = set()
-        for _, value in arguments:
-            found |= unsure(only(value.v, "data", "param"))
-        return frozenset(found)
+        return combined(*(unsure(only(value.v, "data", "param", "uniform")) for _, value in arguments))
 
     def _on_state(self, number: int, value: Instruction, name: str, callee: Val, receiver: Val) -> None:
         """Models whose parameters are sharded issue collectives where they run."""
@@ -1092,6 +1101,11 @@ def _equal(value: Val, axes: Axes) -> Val:
 
 def _replaced(before: Val, now: Val) -> Val:
     return now if now.objs or now.v else before.placed(now.state)
+
+
+def _values_of(rows: Val) -> Iterator[Causes]:
+    """By what the values of a dictionary vary that a call spreads."""
+    return (held.v for o in rows.of("dict") for held in (*(each for _, each in o[1]), o[2]) if held is not None)
 
 
 def _sortable(rows: dict[str, Val]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.domains.placement import SPREADING, after
-from validator.domains.spmd import NONE, Causes, unsure
+from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.errors import UsageError
 from validator.facts.model import Import
 from validator.flow.callers import Callers
@@ -712,7 +712,7 @@ class Flow:
                 found += self.part(("unit", body), ("class_names", name))
         if any(_fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name, exact)
-        return join_ways(found)
+        return _there_if_any(found, join_ways(found))
 
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
@@ -821,6 +821,14 @@ class Flow:
     @cached_property
     def _stores_of(self) -> dict[Unit, list[Any]]:
         return {}
+
+
+def _there_if_any(stores: list[Val], held: Val) -> Val:
+    """What an attribute holds: no test of ranks decides whether it is there if one store stands under none, and no
+    store is of None."""
+    if not only(held.p, "rank", "member", "data") or held.may_be_none() or all(each.p for each in stores):
+        return held
+    return Val(held.objs, held.v, held.n, NONE, held.state)
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
-from validator.domains.axes import Axes, axes_of, meets
-from validator.domains.spmd import NONE, UNIFORM, Causes, only
+from validator.domains.axes import WHOLE, Axes, axes_of, meets
+from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.facts.model import At
 from validator.flow.calls import axes_in, instantiated
 from validator.flow.program import Flow, Operation, Result, Unit
@@ -146,8 +146,18 @@ class Place(NamedTuple):
         vals, blocks = self.result.vals, self.unit.code.blocks
         for branch in self.unit.control.deciding(self.value.block) - but:
             test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
-            found |= NONE if UNIFORM in test else test
+            found |= NONE if UNIFORM in test else test or self._replace(number=blocks[branch].end[1])._named_rank()
         return found
+
+    def _named_rank(self) -> Causes:
+        """What a condition likely depends on that asks for something by the name of a rank of which nothing is known:
+        an actor's own, say, which another process makes from a class that is handed on."""
+        compared = self.value.args if self.value.op == "compare" else (self.number,)
+        for place in (self._replace(number=n).root for n in compared):
+            name, ranks = place.hint, self.flow.models.ranks
+            if place.value.op == "attr" and name in ranks["names"] | ranks["attributes"] and place.closed == BOTTOM:
+                return rank(axes_of(name) - WHOLE or WHOLE, sure=False)
+        return NONE
 
     @property
     def words(self) -> Iterator[str]:
@@ -159,6 +169,8 @@ class Place(NamedTuple):
                 yield value.data
             elif value.op in ("param", "free"):
                 yield str(value.data[1])
+            elif value.op == "import":
+                yield str(value.data[1] or value.data[0])
 
     @property
     def sources(self) -> Iterator[Place]:

@@ -62,6 +62,9 @@ _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
 _TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
 _AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm"})
+_PERHAPS_NONE = frozenset({"top", "more", "param", "ext", "made"})
+_THINGS = frozenset({"inst", "class", "unit", "module"})
+_OPPOSITES = ({"Eq", "NotEq"}, {"Is", "IsNot"}, {"In", "NotIn"}, {"Lt", "GtE"}, {"Gt", "LtE"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
@@ -111,6 +114,7 @@ class Evaluation(Walk):
 
     def _result(self, order: list[int]) -> Result:
         returned, yielded = [], []
+        here = self._always_there(order)
         global_rows: dict[str, tuple[Val, ...]] = {}
         class_rows: dict[str, tuple[Val, ...]] = {}
         stores = []
@@ -118,7 +122,7 @@ class Evaluation(Walk):
         for block in order:
             end = self.code.blocks[block].end
             if end[0] == "return":
-                returned.append(self._under(block, self.vals[end[1]]))
+                returned.append(self._under(block, self.vals[end[1]], here))
             for number in self.code.blocks[block].values:
                 value = self.code.values[number]
                 if value.op == "yield" and value.args:
@@ -130,7 +134,8 @@ class Evaluation(Walk):
                     kept = kept.placed(placed[number]) if number in placed else kept
                     stores.append((self.vals[value.args[0]], value.data, kept))
                 elif value.op == "store_global":
-                    _also(global_rows, value.data, self._stored(block, self.vals[value.args[0]]))
+                    filling = self._around_groups(value.args[0], block)
+                    _also(global_rows, value.data, self._stored(block, self.vals[value.args[0]], filling))
                 elif value.op == "store_class":
                     _also(class_rows, value.data, self.vals[value.args[0]])
         several = len(returned) > 1
@@ -201,10 +206,28 @@ class Evaluation(Walk):
     def truth(self, value: Val) -> Causes:
         return truth_of(value)
 
-    def _under(self, block: int, value: Val) -> Val:
-        """A value that is returned only where branches let it: it varies as they do."""
-        causes = self.conditions(self.unit.control.deciding(block)) if self.code.blocks[block].preds else NONE
-        return value.with_causes(v=causes, p=causes if value.objs else NONE) if causes else value
+    def _under(self, block: int, value: Val, here: frozenset[int]) -> Val:
+        """A value that is returned only where branches let it: it varies as they do; so does whether there is one, but
+        for branches (`here`) of which every way returns something."""
+        deciding = self.unit.control.deciding(block) if self.code.blocks[block].preds else frozenset()
+        causes = self.conditions(deciding)
+        differs = NONE if self._is_one_thing(self.code.returned) else causes
+        return value.with_causes(v=differs, p=self.conditions(deciding - here) if value.objs else NONE)
+
+    def _is_one_thing(self, numbers: Iterable[int]) -> bool:
+        """Whether values are one thing, or None: they differ in whether it is there, and in nothing else."""
+        found = {self.vals[number].objs - {NONE_OBJ} for number in numbers} - {frozenset()}
+        return len(found) == 1 and _is_thing(Val(found.pop()))
+
+    def _always_there(self, order: list[int]) -> frozenset[int]:
+        """The branches behind which no return gives None."""
+        behind: dict[int, bool] = {}
+        for block in order:
+            end = self.code.blocks[block].end
+            there = end[0] == "return" and _is_there(self.vals[end[1]])
+            for branch in self.unit.control.deciding(block) if end[0] == "return" else ():
+                behind[branch] = behind.get(branch, True) and there
+        return frozenset(branch for branch, there in behind.items() if there)
 
     def _kept(self, number: int, value: Instruction, order: list[int]) -> Val:
         """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks."""
@@ -223,7 +246,41 @@ class Evaluation(Walk):
                         and self.vals[other.args[1]].objs != {NONE_OBJ}
                     ):
                         balanced.add(branch)
+        balanced |= self._around_groups(stored, value.block)
         return self._stored(value.block, self.vals[stored], frozenset(balanced))
+
+    def _around_groups(self, stored: int, block: int) -> frozenset[int]:
+        """Of a group that a loop makes for some ranks in each round, and each rank keeps if it belongs to it: the
+        branches in the loop. Each rank belongs to one, so it is there on all ranks.
+
+        The loop goes over lists of ranks, or each list is a `range`; a list that is picked out in the loop may leave
+        ranks out.
+        """
+        value = self.code.values[self.root(stored)]
+        loop = self.code.blocks[value.block].loop
+        if value.op != "call" or len(value.args) < 2 or loop < 0 or not self.vals[stored].of("group"):
+            return frozenset()
+        if not self._is_range_or_turn(value.args[1]):
+            return frozenset()
+        first = self.code.loops[loop].header
+        return frozenset(b for b in self.unit.control.deciding(block) if self._is_inside(b, first))
+
+    def _is_range_or_turn(self, number: int) -> bool:
+        """Whether a list of ranks is what a loop goes through, a `range`, or holds just what a loop goes through."""
+        value = self.code.values[self.root(number)]
+        if value.op == "call":
+            called = {o[1] for o in self.vals[value.args[0]].of("ext")}
+            return "range" in called or "list" in called and any(map(self._is_range_or_turn, value.args[1:]))
+        if value.op in ("unpack", "list", "tuple") and len(value.args) == 1:
+            return self._is_range_or_turn(value.args[0])
+        return value.op == "next"
+
+    def _is_inside(self, block: int, header: int) -> bool:
+        """Whether a block lies in the body of a loop, or of a loop in it; the test of the loop itself does not."""
+        loop = self.code.blocks[block].loop
+        while loop not in (-1, header):
+            loop = self.code.blocks[self.code.loops[loop].after].loop  # the loop around
+        return block != header and loop == header
 
     def _stored(self, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
         """A value that is stored under branches: whether it is there varies as they do."""
@@ -444,6 +501,8 @@ class Evaluation(Walk):
                     rows = dict(o[1])
                     rows[constant] = join2(rows.get(constant, BOTTOM), stored)
                     objs.add(("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), o[2]))
+                elif o[0] == "dict":
+                    objs.add(("dict", o[1], join2(o[2] or BOTTOM, stored)))
                 elif o[0] == "seq" or o[0] == "tuple":
                     objs.add(("seq", join2(elements(before), stored)))
                 else:
@@ -656,7 +715,7 @@ class Evaluation(Walk):
         return awaited
 
     def phi(self, number: int, value: Instruction) -> Val:
-        operands = [each for each in self._arriving(value) if each != number]
+        operands = [each for each in self._completed(value, self._arriving(value)) if each != number]
         result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
@@ -665,15 +724,18 @@ class Evaluation(Walk):
         if (
             len(roots) < 2
             or len({self.vals[r].objs for r in roots}) == 1
-            and all(self.code.values[r].op == "const" for r in roots)
+            and all(self.code.values[r].op == "const" or _is_thing(self.vals[r]) for r in roots)
         ):
             return result
-        causes = self.conditions(self.unit.control.choosing(value.block))
+        choosing = self.unit.control.choosing(value.block)
+        causes = self.conditions(frozenset(branch for branch in choosing if not self._is_turn(branch)))
         if not causes:
             return result
         if len({self._spans(each) for each in operands}) == 1:
             return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
+        if absent and self._is_one_thing(roots):
+            return result.with_causes(p=causes)
         n = _lengths_differ([self.vals[each] for each in operands], causes)
         if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
             n = causes
@@ -708,6 +770,76 @@ class Evaluation(Walk):
             each for each, (pred, _) in zip(value.args, preds, strict=True) if not self._is_closed(pred, value.block)
         ]
         return left or list(value.args)
+
+    def _completed(self, value: Instruction, operands: list[int]) -> list[int]:
+        """The operands of a phi, where branches on one test complete each other.
+
+        Behind `if rank == 0: x = a` and `if rank != 0: x = b` the first `x` is only left where its own branch was
+        taken: what stood before both (None, mostly) does not arrive.
+        """
+        preds = self.code.blocks[value.block].preds
+        if len(operands) != 2 or len(value.args) != 2 or len(preds) != 2:
+            return operands
+        for index, (pred, _) in enumerate(preds):
+            inner = self.code.values[value.args[index]]
+            way = self._way(pred, value.block)
+            if inner.op != "phi" or len(inner.args) != 2 or way is None:
+                continue
+            ways = [self._way(each, inner.block) for each, _ in self.code.blocks[inner.block].preds]
+            same = [arg for arg, other in zip(inner.args, ways, strict=True) if other and self._agree(way, other)]
+            if len(same) == 1:
+                return [value.args[1 - index], same[0]]
+        return operands
+
+    def _is_turn(self, branch: int) -> bool:
+        """Whether a branch lets rank after rank do what all do (`for turn in range(size): if rank == turn`)."""
+        loop = self.code.blocks[branch].loop
+        test = self.code.values[self.root(self.code.blocks[branch].end[1])]
+        if loop < 0 or test.op != "compare" or test.data != "Eq":
+            return False
+        ranks = [bool(only(self.vals[each].v, "rank")) for each in test.args]
+        turns = [self.code.values[self.root(each)].op == "next" for each in test.args]
+        return any(ranks[i] and turns[1 - i] for i in (0, 1))
+
+    def _way(self, pred: int, block: int) -> tuple[int, bool] | None:
+        """The test that leads from a predecessor into a block, and whether it holds there; None where several do."""
+        end = self.code.blocks[pred].end
+        if end[0] == "branch" and end[2] != end[3]:
+            return end[1], end[2] == block
+        before = self.code.blocks[pred].preds
+        if len(before) != 1:
+            return None
+        end = self.code.blocks[before[0][0]].end
+        return (end[1], end[2] == pred) if end[0] == "branch" and end[2] != end[3] else None
+
+    def _agree(self, one: tuple[int, bool], other: tuple[int, bool]) -> bool:
+        """Whether two tests, holding or not, are met by the same ranks."""
+        (first, holds), (second, also) = one, other
+        a, b = self.code.values[first], self.code.values[second]
+        while a.op == "unary" and a.data == "Not":
+            a, holds = self.code.values[a.args[0]], not holds
+        while b.op == "unary" and b.data == "Not":
+            b, also = self.code.values[b.args[0]], not also
+        if a.op != "compare" or b.op != "compare":
+            return a is b and holds is also
+        if a.data != b.data:
+            if {a.data, b.data} not in _OPPOSITES:
+                return False
+            also = not also
+        return holds is also and all(map(self._is_same, a.args, b.args))
+
+    def _is_same(self, one: int, other: int) -> bool:
+        """Whether two values are equal: one value, one constant, one rank asked for twice, one attribute of these."""
+        one, other = self.root(one), self.root(other)
+        a, b = self.code.values[one], self.code.values[other]
+        if one == other:
+            return True
+        if a.op == b.op == "const":
+            return bool(a.data == b.data)
+        if a.op == b.op == "attr" and a.data == b.data:
+            return self._is_same(a.args[0], b.args[0])
+        told = self.vals[one]
+        return told is self.vals[other] and bool(told.of("ordinal")) and len(told.objs) == 1
 
     def _is_closed(self, block: int, following: int) -> bool:
         """Whether no call of the unit comes from a block to the next one."""
@@ -802,22 +934,30 @@ def truth_of(value: Val) -> Causes:
 
 
 def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
-    """What the length depends on where branches choose between values: nothing if all are known to be as long."""
+    """What the length depends on where branches choose between values: nothing if all are known to be as long, or if
+    nothing is known of any."""
     lengths: set[int | None] = set()
     for value in values:
-        for o in value.each:
-            if o[0] in ("tuple", "dict"):
-                lengths.add(len(o[1]))
-            elif o[0] == "seq":
-                lengths.add(None)
-    if not lengths or len(lengths) == 1 and None not in lengths:
-        return NONE
-    return causes if lengths != {None} else unsure(causes)
+        known = {
+            len(o[1]) if o[0] in ("tuple", "dict") else None for o in value.each if o[0] in ("tuple", "dict", "seq")
+        }
+        lengths |= known if len(known) < 2 else {None}  # a list that was empty, and has grown
+    return causes if len(lengths) > 1 else NONE
 
 
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
+
+
+def _is_there(value: Val) -> bool:
+    """Whether a value is known to be something else than None."""
+    return not value.p and all(o[0] not in _PERHAPS_NONE and o != NONE_OBJ for o in value.each)
+
+
+def _is_thing(value: Val) -> bool:
+    """Whether a value is an object of one class, a function or a class: whichever way it was made, it is that."""
+    return len(value.objs) == 1 and value.each[0][0] in _THINGS
 
 
 def _is_none(value: Instruction) -> bool:

@@ -19,7 +19,9 @@ def lower(tree: ast.Module) -> tuple[dict[str, Code], int]:
     failed: list[str] = []
     code = Code("module", "<module>", "<module>", None, (1, 0, 1, 0))
     names = names_of((), tree.body)
-    _Statements(code, names, None, units, failed).unit(tree.body)
+    statements = _Statements(code, names, None, units, failed)
+    statements.raising = _raising(tree)
+    statements.unit(tree.body)
     return units, len(failed)
 
 
@@ -32,6 +34,7 @@ class _Statements(Expressions):
         self.units = units
         self.failed = failed
         self.taken: set[str] = outer.taken if isinstance(outer, _Statements) else set()  # qualified names in the file
+        self.raising: frozenset[str] = outer.raising if isinstance(outer, _Statements) else frozenset()
         self._cleanups: list[Callable[[], None]] = []  # what runs when the block around is left, innermost last
         self._jumps: list[tuple[int, int, int]] = []  # of the loops around: (header, after, cleanups outside)
         super().__init__(code, names, outer)
@@ -115,7 +118,9 @@ class _Statements(Expressions):
 
     def _Expr(self, node: ast.Expr) -> None:
         value = self.expression(node.value)
-        if isinstance(node.value, ast.Call) and _ends_process(node.value.func):
+        if isinstance(node.value, ast.Call) and (
+            _ends_process(node.value.func) or _asked(node.value.func) in self.raising
+        ):
             self.end("raise", value)
 
     def _Assign(self, node: ast.Assign) -> None:
@@ -394,6 +399,40 @@ def _ends_process(callee: ast.expr) -> bool:
     if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
         return (callee.value.id, callee.attr) in _ENDING
     return isinstance(callee, ast.Name) and ("", callee.id) in _ENDING
+
+
+def _asked(callee: ast.expr) -> str:
+    """How a function of the same file is called: by its name, or on `self` (".name")."""
+    if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name) and callee.value.id == "self":
+        return f".{callee.attr}"
+    return callee.id if isinstance(callee, ast.Name) else ""
+
+
+def _raising(tree: ast.Module) -> frozenset[str]:
+    """The functions of a file that only ever raise (`def fail(error): raise Failed(…) from error`), as they are called.
+
+    A method that raises NotImplementedError stands for those of other classes. Of several with one name all must raise.
+    """
+    rows = [("", node) for node in tree.body if isinstance(node, _Function)]
+    for cls in ast.walk(tree):
+        if isinstance(cls, ast.ClassDef):
+            rows += [(".", node) for node in cls.body if isinstance(node, _Function)]
+    found: dict[str, bool] = {}
+    for owner, node in rows:
+        name = owner + node.name
+        plain = all(isinstance(d, ast.Name) and d.id in ("staticmethod", "classmethod") for d in node.decorator_list)
+        found[name] = found.get(name, True) and plain and _only_raises(node)
+    return frozenset(name for name, raises in found.items() if raises)
+
+
+def _only_raises(node: _Function) -> bool:
+    last = node.body[-1]
+    if not isinstance(last, ast.Raise) or isinstance(node, ast.AsyncFunctionDef) or last.exc is None:
+        return False
+    inside = list(ast.walk(node))
+    named = {each.id for each in ast.walk(last.exc) if isinstance(each, ast.Name)}
+    leaving = (ast.Return, ast.Yield, ast.YieldFrom, ast.Try)
+    return "NotImplementedError" not in named and not any(isinstance(each, leaving) for each in inside)
 
 
 def _suppressing(node: ast.With | ast.AsyncWith) -> ast.Try | None:
