@@ -28,7 +28,8 @@ _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
 class Owner(NamedTuple):
-    """What has names. `kind`: class, function, parser, dictionary, module; `members`: what else its objects have."""
+    """What has names. `kind`: class, function, parser, dictionary, module; `members`: what else its objects have;
+    `within`: the function in which a dictionary is written."""
 
     kind: str
     name: str
@@ -36,6 +37,7 @@ class Owner(NamedTuple):
     at: At
     names: frozenset[str]
     members: frozenset[str] = frozenset()
+    within: str = ""
 
 
 class Stale(NamedTuple):
@@ -110,8 +112,10 @@ class Company:
                 continue
             for group in self._of_file(source):
                 for place in [row for row in group if row.name == name and owner.kind in _SETS.get(row.kind, ())]:
-                    if place.kind == "attribute" and name in owner.members:
+                    if place.kind == "attribute" and (name in owner.members or self._is_stored(name)):
                         continue
+                    if owner.kind == "dictionary" and place.unit is not None and place.unit.qualname == owner.within:
+                        continue  # which makes one dictionary out of another
                     if self._is_of(group, place, owner) and not self._is_taken(place):
                         yield place
 
@@ -138,6 +142,10 @@ class Company:
             return False
         kinds = _SETS[place.kind]
         return all(len(beside & each.names) < own for each in self._others(place.name) if each.kind in kinds)
+
+    def _is_stored(self, name: str) -> bool:
+        """Whether something stores an attribute of that name on an object from elsewhere."""
+        return any(row.role == "defines" and row.kind == "attribute" for row in self.after.occurrences(name))
 
     def _is_taken(self, place: Occurrence) -> bool:
         """Whether the function that is called takes a keyword itself, or refuses it, which is told elsewhere."""
@@ -181,7 +189,10 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
     for unit in side.units(module).values():
         for number, value in enumerate(unit.code.values):
             if value.op == "dict" and (keys := _keys(unit, number)):
-                yield Owner("dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys)
+                yield Owner(
+                    "dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys,
+                    within=unit.qualname,
+                )  # fmt: skip
     top = frozenset(name for name, kind in module.facts.names.items() if kind not in ("def", "class", "import"))
     if top:
         yield Owner("module", module.name, module.path, (1, 1, 1, 1), top)

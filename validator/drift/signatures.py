@@ -9,7 +9,10 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, call_of, constructor, misfit, params_of, sites
 from validator.drift.change import Change
+from validator.drift.lost import is_telling
+from validator.drift.named_effects import named
 from validator.drift.surroundings import called_names
+from validator.drift.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
@@ -142,9 +145,14 @@ class Signatures:
             if (methods := pair.methods) is None or is_test(pair.new.path):
                 continue
             gone = called_names(pair.old, "attr") - called_names(pair.new, "attr")
-            for name in sorted(each for each in gone if each != pair.new.name):
+            for name in sorted(each for each in gone if each != pair.new.name and self._is_work(each)):
                 found += self._relying(*methods, name)
         return [each for each in found if (each.site.unit.path, each.site.call.at) not in told]
+
+    def _is_work(self, name: str) -> bool:
+        """Whether a call by this name does what somebody must do: it moves a value to a device, has an effect,
+        or is one of the project's own."""
+        return name in DEVICES or name in named() or is_telling(name) and name in self.after.methods
 
     def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:
         """The callers of a function that make a call themselves neither before nor after a change, which others that

@@ -58,6 +58,9 @@ class Texts:
         old, new = drop.old.value, drop.new.value
         if not isinstance(old, str) or not isinstance(new, str):
             return None
+        here = drop.pair.new.code.values
+        if any(value.op == "const" and value.data == old for value in here):
+            return None  # it still stands in the function: something came before it
         told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others:

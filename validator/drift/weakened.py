@@ -24,7 +24,7 @@ _MANY = 3  # statements
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
 })  # fmt: skip
-_DEVICES = frozenset({"cuda", "to", "npu", "xpu"})
+DEVICES = frozenset({"cuda", "to", "npu", "xpu", "cpu"})
 
 
 class Weakened:
@@ -115,7 +115,7 @@ class Weakened:
     def _is_needed(self, drop: Drop, name: str) -> bool:
         """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
         where it puts it."""
-        return name in _WRAPPING or name in collective() or name in _DEVICES and _is_sent(drop)
+        return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
     def _is_asked(self, drop: Drop) -> bool:
         """Whether the change asks for a condition by a statement of its own."""
