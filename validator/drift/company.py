@@ -83,11 +83,15 @@ class Company:
         for old, new in self.change.modules:
             if old is None or new is None or is_test(new.path) or is_foreign(new.path):
                 continue
-            after = {(each.kind, each.name): each for each in _of_module(self.after, new)}
+            after: dict[tuple[str, str], list[Owner]] = {}
+            for each in _of_module(self.after, new):
+                after.setdefault((each.kind, each.name), []).append(each)
             for owner in _of_module(self.change.before, old):
-                other = after.get((owner.kind, owner.name))
-                if other is not None and owner.names - other.names and len(owner.names & other.names) > 0:
-                    yield owner, other
+                same = after.get((owner.kind, owner.name), ())
+                kept = frozenset(name for other in same for name in other.names)  # of all dictionaries of a function
+                other = max(same, key=lambda each: len(each.names & owner.names), default=None)
+                if other is not None and owner.names - kept and 2 * len(owner.names & other.names) >= len(owner.names):
+                    yield owner._replace(names=owner.names - (kept - other.names)), other
 
     def _others(self, name: str) -> Iterator[Owner]:
         """What else in the project has a name."""

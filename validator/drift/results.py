@@ -243,6 +243,8 @@ class Results:
                 first = site.reached[0]
                 if not all(isinstance(each, Method) and each.facts.is_async for each in site.reached):
                     continue
+                if not site.sure and not is_telling(name) or _is_entered(pair.new, site.number):
+                    continue
                 awaited = _awaited(pair.new, site.number)
                 if isinstance(first, Method) and not awaited and _is_used(pair.new, site.number):
                     text = "no longer awaits the coroutine"
@@ -268,6 +270,11 @@ def _is_remote(site: Site) -> bool:
 
 def _awaited(unit: Unit, number: int) -> bool:
     return any(unit.code.values[user].op == "await" for user in unit.users.get(number, ()))
+
+
+def _is_entered(unit: Unit, number: int) -> bool:
+    """Whether a result is entered as a context: `async with` waits by itself."""
+    return any(unit.code.values[user].op == "enter" for user in unit.users.get(number, ()))
 
 
 def _is_used(unit: Unit, number: int) -> bool:
