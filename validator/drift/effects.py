@@ -191,6 +191,8 @@ class Effects:
         if call is None:
             return "", ""
         name = last_name(call.func)
+        if name == "update" and (call.keywords or any(isinstance(each, ast.Dict) for each in call.args)):
+            return "", ""  # of a dictionary
         kind = "context" if isinstance(node, CONTEXTS) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
 

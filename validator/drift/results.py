@@ -140,6 +140,8 @@ class Results:
         """Functions that a caller may reach in place of one whose result changed, and that give what was given before:
         the caller takes it apart as it is now."""
         for site in self._sites(new):
+            if not site.sure and not is_telling(new.name) and not self._is_of_family(site, new):
+                continue
             for number in _carried(site.unit, site.number):
                 for use, _, _ in uses(site.unit, number):
                     if fits(before, use) is not False or fits(after, use) is False:
@@ -150,6 +152,11 @@ class Results:
                         if unit is not None and fits(given, use) is False:
                             text = f"still gives {shown(given)}, `{site.unit.qualname}` {_doing(use)} since the change"
                             yield Reckoned(unit, other.facts.name_at, old, new, text, False)
+
+    @staticmethod
+    def _is_of_family(site: Site, new: Method) -> bool:
+        """Whether a call stands in a class of the family of a method."""
+        return site.unit.cls is not None and new.cls is not None and new.cls in site.unit.cls.relatives
 
     def _others(self, site: Site, new: Method) -> list[Method]:
         """The overrides of a method, and what callers hand in for a function that is called."""

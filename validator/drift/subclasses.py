@@ -59,9 +59,10 @@ class Subclasses:
                 continue
             kin = [cls.methods[new.name] for cls in new.cls.descendants() if new.name in cls.methods]
             same = [each for each in kin if outline(each.facts.params) == outline(old.facts.params)]
-            same += [each for each in kin if each not in same and self._fitted(old, each)]
             if same:
                 found += self._refusing(new, same)
+            others = [each for each in kin if each not in same and self._fitted(old, each)]
+            found += self._refusing(new, others, within=True) if others else ()
         return found
 
     def _fitted(self, old: Method, override: Method) -> bool:
@@ -71,9 +72,12 @@ class Subclasses:
         own = [site for site in calls if before in site.reached]
         return before is not None and bool(own) and all(misfit(self.change.before, before, s) == "" for s in own)
 
-    def _refusing(self, new: Method, overrides: list[Method]) -> Iterator[LeftOverride]:
+    def _refusing(self, new: Method, overrides: list[Method], within: bool = False) -> Iterator[LeftOverride]:
+        """`within`: only by calls in classes of the family."""
         seen: set[Method] = set()
         for site in sites(self.after, new.name):
+            if within and (site.unit.cls is None or new.cls not in site.unit.cls.relatives):
+                continue
             if new not in site.reached or site.how == "text" or misfit(self.after, new, site) != "":
                 continue
             for override in overrides:
