@@ -74,7 +74,7 @@ class Effects:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
             if len(edits) <= _FEW:
                 plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, CONTEXTS)]
-                plain = [edit for edit in plain if len(gone) == len(edits) or few and is_of_tables(edit.old)]
+                plain = [edit for edit in plain if len(gone) == len(edits) or few and is_of_tables(edit.old, pair.new)]
                 found += self._removed(pair, old, new, plain)
                 found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)

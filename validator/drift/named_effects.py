@@ -8,6 +8,7 @@ from typing import Any
 
 from validator.drift.edits import Statement
 from validator.drift.surroundings import called, last_name
+from validator.flow.program import Unit
 from validator.models import models
 from validator.tables import load_toml
 
@@ -52,7 +53,9 @@ def of_torch() -> list[str]:
     return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
 
 
-def is_of_tables(statement: Statement | None) -> bool:
-    """Whether a statement is a call that libraries have for what it does."""
+def is_of_tables(statement: Statement | None, unit: Unit) -> bool:
+    """Whether a statement is a call that libraries have for what it does, and of which a unit speaks no more at all."""
     call = called(statement.node) if statement is not None else None
-    return call is not None and last_name(call.func) in named()
+    if call is None or (name := last_name(call.func)) not in named():
+        return False
+    return not any(value.op in ("attr", "name") and value.data == name for value in unit.code.values)
