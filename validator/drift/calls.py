@@ -225,6 +225,8 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
         meant = meanings(side, unit, value)
         known = tuple(each for each in meant if isinstance(each, Method | ClassDef))
         return known, len(known) == len(meant) == 1
+    if value.op != "attr":
+        return (), False  # a parameter that bears the name
     mention = side.mention(unit, number)
     if mention is None or isinstance(mention.symbol, External):
         return (), False
