@@ -13,6 +13,7 @@ from typing import NamedTuple
 from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.drift.change import Side
+from validator.drift.forms import literal_keys, origins
 from validator.drift.occurrences import Occurrence
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.aside import is_foreign, is_test
@@ -46,10 +47,7 @@ class Site(NamedTuple):
 
     def is_in(self, side: Side) -> bool:
         """Whether the same call stands in the same function of the other revision."""
-        module = next((m for m in side.project.modules.values() if m.path == self.unit.path), None)
-        if module is None:
-            return False
-        unit = side.units(module).get(self.unit.code.key)
+        unit = side.twin(self.unit)
         if unit is None:
             return False
         text = self.text
@@ -204,17 +202,13 @@ def call_of(unit: Unit, number: int) -> Call:
 def _spread(unit: Unit, operand: int) -> tuple[str, ...]:
     """The keywords that `**x` passes, where x is a dictionary that is written out, on whatever way; empty where that is
     not known."""
-    ways, queue = {operand}, [operand]
     found: dict[str, None] = {}
-    for each in queue:
+    for each in origins(unit, operand):
         value = unit.code.values[each]
-        keys = [unit.code.values[key] if key >= 0 else None for key in value.args[::2]] if value.op == "dict" else []
-        if value.op == "phi":
-            queue += [other for other in value.args if other not in ways]
-            ways.update(value.args)
-        elif value.op != "dict" or not all(key and key.op == "const" and isinstance(key.data, str) for key in keys):
+        keys = literal_keys(unit, value) if value.op == "dict" else None
+        if keys is None:
             return ()
-        found.update((str(key.data), None) for key in keys if key is not None)
+        found.update(dict.fromkeys(keys))
     return tuple(found)
 
 
@@ -252,15 +246,13 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
 
 def handed(side: Side, unit: Unit, callee: int) -> list[Method]:
     """The functions that callers hand in for a parameter out of which a callee comes."""
-    value = unit.code.values[callee]
-    if value.op == "phi":
-        return [each for operand in value.args if operand != callee for each in handed(side, unit, operand)]
-    if value.op != "param" or unit.method is None:
-        return []
+    values = [unit.code.values[each] for each in origins(unit, callee)]
+    names = [str(value.data[1]) for value in values if value.op == "param"]
     found: list[Method] = []
-    for site in sites(side, unit.name):
+    for site in sites(side, unit.name) if names and unit.method is not None else ():
         if unit.method in site.reached and site.how == "call":
-            found += _passed(side, site, unit.method, str(value.data[1]))
+            for name in names:
+                found += _passed(side, site, unit.method, name)
     return found
 
 

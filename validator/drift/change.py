@@ -39,6 +39,11 @@ class Side:
         """The units of a module by key."""
         return self.flow.units_of(module)
 
+    def twin(self, unit: Unit) -> Unit | None:
+        """The unit of the same file and key in this revision."""
+        module = self.module(unit.module.source.absolute)
+        return self.units(module).get(unit.code.key) if module is not None else None
+
     def unit_of(self, method: Method) -> Unit | None:
         return self.flow.unit_of(method)
 

@@ -62,6 +62,7 @@ class Company:
         self.change = change
         self.after = change.after
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
+        self._known: dict[Module, list[Owner]] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -84,7 +85,7 @@ class Company:
             if old is None or new is None or is_test(new.path) or is_foreign(new.path):
                 continue
             after: dict[tuple[str, str], list[Owner]] = {}
-            for each in _of_module(self.after, new):
+            for each in self._of(new):
                 after.setdefault((each.kind, each.name), []).append(each)
             for owner in _of_module(self.change.before, old):
                 same = after.get((owner.kind, owner.name), ())
@@ -93,6 +94,12 @@ class Company:
                 if other is not None and owner.names - kept and 2 * len(owner.names & other.names) >= len(owner.names):
                     yield owner._replace(names=owner.names - (kept - other.names)), other
 
+    def _of(self, module: Module) -> list[Owner]:
+        """The owners of names in a file as it is now."""
+        if module not in self._known:
+            self._known[module] = list(_of_module(self.after, module))
+        return self._known[module]
+
     def _others(self, name: str) -> Iterator[Owner]:
         """What else in the project has a name."""
         modules = {row.unit.module for row in self.after.occurrences(name) if row.unit is not None}
@@ -100,7 +107,7 @@ class Company:
             if not is_test(module.path):
                 yield from (
                     owner
-                    for owner in _of_module(self.after, module)
+                    for owner in self._of(module)
                     if name in owner.names and (owner.kind != "module" or self._reads(module, name))
                 )
 
@@ -240,7 +247,7 @@ def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, ob
     if op == "store_global" and unit.code.kind == "module":
         if values[value.args[0]].op in _LITERAL and not _is_read(unit, value.data):
             yield -1, "variable", value.data, number
-    elif op == "attr" and not _is_self(unit, value.args[0]):
+    elif op == "attr" and not unit.is_receiver(value.args[0]):
         yield unit.root(value.args[0]), "attribute", value.data, number
     elif op in ("item", "store_item") and values[value.args[1]].op == "const":
         yield unit.root(value.args[0]), "key", values[value.args[1]].data, value.args[1]
@@ -257,14 +264,10 @@ def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, ob
             yield unit.root(callee.args[0]), "key", values[value.args[1]].data, value.args[1]
 
 
-def _is_self(unit: Unit, number: int) -> bool:
-    owner = unit.code.values[unit.root(number)]
-    return owner.op == "param" and owner.data[0] == 0 and unit.has_receiver
-
-
 def _is_read(unit: Unit, name: str) -> bool:
     """Whether anything in a file reads a variable of its top."""
-    return any(value.op == "name" and value.data == name for value in unit.code.values)
+    found = (unit.code.values[number] for number in unit.named.get(name, ()))
+    return any(value.op == "name" and value.data == name for value in found)
 
 
 def _lost(name: str, old: Owner, new: Owner, place: Occurrence) -> Lost:

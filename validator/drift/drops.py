@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.edits import Edit, Statement, edits, similarity, statements
+from validator.drift.edits import Edit, Statement, edits, heads, similarity, statements
 from validator.flow.aside import is_test
 
 _SAME = 0.6
@@ -25,9 +25,8 @@ class Drop(NamedTuple):
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
     `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
-    y`), `name` (another one stands there), `constant` (one stands there),
-    `number`, `sign` (a minus or a `not`), `comparison` (another operator),
-    `text`.
+    y`), `name` (another one stands there), `constant` (one stands there), `number`, `sign` (a minus or a `not`),
+    `comparison` (another operator), `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
 
@@ -102,12 +101,12 @@ def _unwrapped(
 ) -> Drop:
     """A small edit; where a variable gave way to what it was made of, the call around that is what went."""
     call = made.get(old.id) if kind == "name" and isinstance(old, ast.Name) else None
-    if call is not None and (inner := inside(call)) is not None and _same(inner, new):
+    if call is not None and (inner := _inside(call)) is not None and _same(inner, new):
         return Drop("call", pair, edit, call, new, call)
     return Drop(kind, pair, edit, old, new, part)
 
 
-def inside(call: ast.Call) -> ast.expr | None:
+def _inside(call: ast.Call) -> ast.expr | None:
     """What a call is around: its first argument, or of a method of a value that value."""
     if isinstance(call.func, ast.Attribute) and not call.args:
         return call.func.value
@@ -119,7 +118,7 @@ def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
     assert edit.old is not None
     assert edit.new is not None
     found: list[tuple[str, ast.expr, ast.expr, ast.AST]] = []
-    for old, new in _different(_head(edit.old.node), _head(edit.new.node)):
+    for old, new in _different(heads(edit.old.node), heads(edit.new.node)):
         if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
             return []
         row = _dropped(old, new)
@@ -127,19 +126,6 @@ def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
             return []
         found.append((row[0], old, new, row[1]))
     return found
-
-
-def _head(node: ast.stmt) -> list[ast.AST]:
-    """The parts of a statement that its own line holds."""
-    if isinstance(node, ast.If | ast.While):
-        return [node.test]
-    if isinstance(node, ast.For | ast.AsyncFor):
-        return [node.target, node.iter]
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return [part for item in node.items for part in (item.context_expr, item.optional_vars) if part is not None]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Try):
-        return []
-    return [node]
 
 
 def _different(old: list[ast.AST], new: list[ast.AST]) -> Iterator[tuple[ast.AST, ast.AST]]:

@@ -91,13 +91,21 @@ def header(node: ast.stmt) -> str:
     return f"{type(node).__name__.lower()} {getattr(node, 'name', '')}".strip()
 
 
-def head_of(node: ast.stmt) -> ast.AST:
-    """What stands on the lines of a statement itself, without its body."""
-    if not hasattr(node, "body"):
-        return node
-    parts = [getattr(node, name, None) for name in ("test", "target", "iter")]
-    parts += [item.context_expr for item in getattr(node, "items", ())]
-    return ast.Tuple([part for part in parts if isinstance(part, ast.expr)], ast.Load())
+def heads(node: ast.stmt) -> list[ast.AST]:
+    """The parts of a statement that its own lines hold, without its body."""
+    if isinstance(node, ast.If | ast.While):
+        return [node.test]
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return [node.target, node.iter]
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return [part for item in node.items for part in (item.context_expr, item.optional_vars) if part is not None]
+    return [] if hasattr(node, "body") else [node]
+
+
+def in_head(node: ast.stmt) -> Iterator[ast.AST]:
+    """All syntax on the own lines of a statement."""
+    for part in heads(node):
+        yield from ast.walk(part)
 
 
 def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:

@@ -412,7 +412,7 @@ def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
 def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
     """Effects that stand under a condition now and stood under none of it before."""
     fresh = {
-        edit.new.text
+        edit.new.text: edit.new.node.test
         for edit in edits
         if edit.new is not None and edit.old is None and isinstance(edit.new.node, ast.If)
     }
@@ -421,7 +421,9 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
     before = Counter(each.text for each in old)
     for statement in new:
         added = [
-            head for head in statement.inside if head.startswith("if ") and head in fresh and knows(old, pair, head)
+            head
+            for head in statement.inside
+            if head.startswith("if ") and head in fresh and knows(old, pair, fresh[head])
         ]
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, CONTEXTS):

@@ -137,7 +137,8 @@ class FormsOf:
             parts = () if value.data else (_union(self._value(unit, each) for each in value.args) or UNKNOWN,)
             return frozenset({Form("list", parts or None)})
         if value.op == "dict":
-            return frozenset({Form("dict", None, _keys(unit, value.args))})
+            keys = literal_keys(unit, value)
+            return frozenset({Form("dict", None, frozenset(keys) if keys is not None else None)})
         if value.op == "collect" and value.data[0] in ("list", "dict"):
             parts = (self._value(unit, value.args[0]),) if value.data[0] == "list" else ()
             return frozenset({Form(value.data[0], parts or None)})
@@ -184,8 +185,7 @@ class FormsOf:
     @staticmethod
     def _own(unit: Unit, callee: Value) -> list[Method]:
         """The methods that are called on the object itself, those of subclasses with them."""
-        owner = unit.code.values[unit.root(callee.args[0])]
-        if unit.cls is None or owner.op != "param" or owner.data[0] != 0 or not unit.has_receiver:
+        if unit.cls is None or not unit.is_receiver(callee.args[0]):
             return []
         return [each for each in unit.cls.find_below(callee.data).values() if each is not None]
 
@@ -215,11 +215,24 @@ def _constant(data: object) -> Forms:
     return _NUMBER if isinstance(data, int | float) else UNKNOWN
 
 
-def _keys(unit: Unit, args: tuple[int, ...]) -> frozenset[str] | None:
-    keys = [unit.code.values[key] if key >= 0 else None for key in args[::2]]
+def literal_keys(unit: Unit, value: Value) -> tuple[str, ...] | None:
+    """The keys of a dictionary that is written out, in their order; None where one is no literal text."""
+    keys = [unit.code.values[key] if key >= 0 else None for key in value.args[::2]]
     if any(key is None or key.op != "const" or not isinstance(key.data, str) for key in keys):
         return None
-    return frozenset(str(key.data) for key in keys if key is not None)
+    return tuple(str(key.data) for key in keys if key is not None)
+
+
+def origins(unit: Unit, number: int) -> list[int]:
+    """The values that one may be on the ways that lead to it."""
+    ways = {number: None}
+    queue = [number]
+    for each in queue:
+        value = unit.code.values[each]
+        fresh = dict.fromkeys(other for other in value.args if other not in ways) if value.op == "phi" else {}
+        ways.update(fresh)
+        queue += fresh
+    return [each for each in queue if unit.code.values[each].op != "phi"]
 
 
 def _grown(unit: Unit, cause: Value, form: Form | None) -> Form | None:

@@ -112,9 +112,13 @@ class Names:
         if row.kind == "target":
             return any(each.kind in _CALLABLE and _is_target(row.link, each) for each in rows)
         if row.kind == "attribute":
+            assert row.unit is not None
+            asked = row.unit.code.values[row.number]
             owned = [each for each in rows if each.kind not in ("key", "setting")]
             if not owned and all(each.kind == "setting" for each in rows):
-                return is_telling(name) and self.renamed(rows[0]) is not None and not _is_self(row)
+                return (
+                    is_telling(name) and self.renamed(rows[0]) is not None and not row.unit.is_receiver(asked.args[0])
+                )
             return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
         if not any(each.kind == "key" for each in rows):
             return False
@@ -267,8 +271,8 @@ class Names:
 
     def renamed(self, old: Occurrence) -> Occurrence | None:
         """What the definition is called now: the one new definition at its place between the same neighbours."""
-        source = next((s for s in self.after.project.files.values() if s.path == old.path), None)
-        earlier = next((s for s in self.before.project.files.values() if s.path == old.path), None)
+        source = self.after.project.files.get(old.path)
+        earlier = self.before.project.files.get(old.path)
         if source is None or earlier is None:
             return None
         gone = {name for name, rows in self.before.of_file(earlier).items() if _has(rows, old.kind)}
@@ -355,21 +359,13 @@ def _is_own(row: Occurrence) -> bool:
     unit = row.unit
     if unit is None or row.number < 0 or unit.code.values[row.number].op != "store_attr":
         return False
-    owner = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
-    return owner.op == "param" and owner.data[0] == 0 and unit.has_receiver or owner.op == "free"
+    owner = unit.root(unit.code.values[row.number].args[0])
+    return unit.is_receiver(owner) or unit.code.values[owner].op == "free"
 
 
 def _given_by_library(cls: ClassDef, name: str) -> bool:
     """Whether a base outside of the project may have what the project's classes lack."""
     return cls.is_opaque and (name in of_libraries() or not is_telling(name))
-
-
-def _is_self(row: Occurrence) -> bool:
-    """Whether an attribute is asked of the object itself."""
-    if row.unit is None or row.unit.code.values[row.number].op != "attr":
-        return False
-    owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
-    return owner.op == "param" and owner.data[0] == 0 and row.unit.has_receiver
 
 
 def _is_told_missing(row: Occurrence) -> bool:

@@ -90,15 +90,14 @@ class Results:
         for each in found:
             for site in self._sites(each.methods[1]) if each.methods is not None else ():
                 given = {site.unit.root(number) for number in site.unit.code.returned}
-                earlier = self._earlier(site.unit) if not given.isdisjoint(_carried(site.unit, site.number)) else None
+                earlier = (
+                    self.change.before.twin(site.unit)
+                    if not given.isdisjoint(_carried(site.unit, site.number))
+                    else None
+                )
                 if earlier is not None and not any(site.unit is other.new for other in found):
                     found.append(Pair(earlier, site.unit))
         return found
-
-    def _earlier(self, unit: Unit) -> Unit | None:
-        """A function as it was before the change."""
-        module = self.change.before.module(unit.module.source.absolute)
-        return self.change.before.units(module).get(unit.code.key) if module is not None else None
 
     def _misread(self, old: Method, new: Method, before: Forms, after: Forms) -> Iterator[Reckoned]:
         """Callers that take a result apart as it was."""
@@ -302,7 +301,7 @@ def _callee(unit: Unit, call: Value) -> str:
 
 def _stood(side: Side, unit: Unit, at: At) -> bool:
     """Whether the line of a place stood in the same file before."""
-    source = next((s for s in side.project.files.values() if s.path == unit.path), None)
+    source = side.project.files.get(unit.path)
     line = unit.module.source.text.split("\n")[at[0] - 1].strip()
     return source is not None and any(line == other.strip() for other in source.text.split("\n"))
 

@@ -49,6 +49,7 @@ class Signatures:
         self.change = change
         self.before = change.before
         self.after = change.after
+        self._places: dict[Method, list[Site]] = {}
 
     @cached_property
     def changed(self) -> dict[str, list[tuple[Method | ClassDef, Method | ClassDef]]]:
@@ -126,7 +127,7 @@ class Signatures:
         broken = {(b.site.unit.path, b.site.call.at) for b in self.broken}
         found = []
         for old, new in self._redefined:
-            places = [site for site in sites(self.after, new.name) if site.reached == (new,) and site.how == "call"]
+            places = self._only(new)
             adapted = {text: (site, call) for site in places for text, call in self._earlier(site).items()}
             for site in places:
                 key = (site.unit.path, site.call.at)
@@ -135,6 +136,13 @@ class Signatures:
                 if _is_forgotten(site, *adapted[site.text]) and site.is_in(self.before):
                     found.append(Broken(site, old, new, "adapted", "is called as before"))
         return found
+
+    def _only(self, new: Method) -> list[Site]:
+        """The calls that reach a function and nothing else."""
+        if new not in self._places:
+            found = sites(self.after, new.name)
+            self._places[new] = [site for site in found if site.reached == (new,) and site.how == "call"]
+        return self._places[new]
 
     @cached_property
     def handed_over(self) -> list[Broken]:
@@ -157,7 +165,7 @@ class Signatures:
     def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:
         """The callers of a function that make a call themselves neither before nor after a change, which others that
         it altered make now."""
-        places = [site for site in sites(self.after, new.name) if site.reached == (new,) and site.how == "call"]
+        places = self._only(new)
         pairs = {each.new: each.old for each in self.change.pairs}
         taking = [
             site
@@ -190,8 +198,7 @@ class Signatures:
 
     def _earlier(self, site: Site) -> dict[str, Call]:
         """The calls of a function that its unit made before and makes no longer, by their texts, if this one is new."""
-        module = next((m for m in self.before.project.modules.values() if m.path == site.unit.path), None)
-        unit = self.before.units(module).get(site.unit.code.key) if module is not None else None
+        unit = self.before.twin(site.unit)
         if unit is None or site.is_in(self.before):
             return {}
         name = site.reached[0].name

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Pair
-from validator.drift.edits import Edit, Statement, header
+from validator.drift.edits import Edit, Statement, header, in_head
 from validator.flow.program import Unit
 
 CONTEXTS = (ast.With, ast.AsyncWith)
@@ -54,13 +54,10 @@ def called_names(unit: Unit, *ops: str) -> Counter[str]:
 
 
 def taken(node: ast.stmt) -> set[str]:
-    """The last names of what a statement of its own line calls."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    """The last names of what a statement calls on its own lines, for their results."""
+    if isinstance(node, CONTEXTS):
         return set()
-    parts: list[ast.AST] = [node]
-    if hasattr(node, "body"):
-        parts = [part for name in ("test", "iter") if isinstance(part := getattr(node, name, None), ast.AST)]
-    return {last_name(n.func) for part in parts for n in ast.walk(part) if isinstance(n, ast.Call)}
+    return {last_name(n.func) for n in in_head(node) if isinstance(n, ast.Call)}
 
 
 def is_about_sizes(test: ast.expr) -> bool:
@@ -157,10 +154,10 @@ def goes_with_its_case(statement: Statement, edits: list[Edit]) -> bool:
     return any(isinstance(part, ast.Call) for test in tests for part in ast.walk(test))
 
 
-def knows(old: list[Statement], pair: Pair, head: str) -> bool:
+def knows(old: list[Statement], pair: Pair, test: ast.expr) -> bool:
     """Whether a function had all that a condition asks before: one that it is given since the change says when, on
     purpose."""
-    names = {node.id for node in ast.walk(ast.parse(head[3:], mode="eval")) if isinstance(node, ast.Name)}
+    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
     params = {name for name, _ in pair.old.code.params}
     here = {node.id for each in old for node in ast.walk(each.node) if isinstance(node, ast.Name)}
     return names <= params | here | pair.new.module.facts.names.keys()

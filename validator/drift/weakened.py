@@ -9,7 +9,7 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.edits import head_of, node_of
+from validator.drift.edits import Edit, in_head, node_of
 from validator.drift.named_effects import collective
 from validator.drift.surroundings import last_name
 
@@ -69,28 +69,32 @@ class Weakened:
     def _is_used_elsewhere(self, drop: Drop) -> bool:
         """Whether the change reckons with the same in a statement that it adds or alters beside."""
         text = ast.dump(drop.part)
-        edits = next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
-        for edit in edits:
-            if edit is drop.edit or edit.new is None:
+        for edit in self._edits(drop):
+            if edit is drop.edit:
                 continue
-            before = list(ast.walk(head_of(edit.old.node))) if edit.old is not None else []
-            if any(ast.dump(node) == text for node in ast.walk(head_of(edit.new.node))) and not any(
-                ast.dump(node) == text for node in before
-            ):
+            before, after = (
+                any(ast.dump(node) == text for node in in_head(statement.node)) if statement is not None else False
+                for statement in (edit.old, edit.new)
+            )
+            if after and not before:
                 return True
         return False
+
+    def _edits(self, drop: Drop) -> list[Edit]:
+        """All edits of the function in which something went."""
+        return next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
 
     def _is_passed_elsewhere(self, drop: Drop) -> bool:
         """Whether the change passes the same keyword to another call of the function."""
         if not isinstance(drop.part, ast.keyword):
             return False
-        edits = next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
+        edits = self._edits(drop)
         before, after = (
             sum(
                 isinstance(node, ast.keyword) and node.arg == drop.part.arg
                 for statement in rows
                 if statement is not None
-                for node in ast.walk(head_of(statement.node))
+                for node in in_head(statement.node)
             )
             for rows in ([edit.old for edit in edits], [edit.new for edit in edits])
         )
@@ -176,7 +180,7 @@ class Weakened:
         part, drops = drop.part, self.change.analysis(Drops)
         if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name | ast.Attribute):
             return False
-        edits = next(edits for pair, _, _, edits in drops.edited if pair is drop.pair)
+        edits = self._edits(drop)
         same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
         first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
         return len(edits) == 1 and len(same) == 1 and _is_read(drop.pair, first)

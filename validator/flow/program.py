@@ -197,6 +197,11 @@ class Unit:
             return self.code.kind == "function" and self.outer is not None and self.outer.code.kind == "class"
         return self.code.kind == "function" and self.method.is_method
 
+    def is_receiver(self, number: int) -> bool:
+        """Whether a value is the object (or class) on which the unit is called."""
+        value = self.code.values[self.root(number)]
+        return value.op == "param" and value.data[0] == 0 and self.has_receiver
+
     @cached_property
     def scope(self) -> Method:
         """The function whose names are visible here, for look-ups in the project."""
