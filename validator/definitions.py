@@ -90,6 +90,18 @@ class Module:
         """The top level of the module as a function."""
         return self.functions["<module>"]
 
+    def imports_of(self, name: str) -> list[Import]:
+        """The imports of its top level that bind a name: a fallback of another one, mostly."""
+        return self._imports_by_name.get(name, [])
+
+    @cached_property
+    def _imports_by_name(self) -> dict[str, list[Import]]:
+        found: dict[str, list[Import]] = {}
+        for row in self.facts.imports:
+            if row.scope == "<module>":
+                found.setdefault(row.bound_as, []).append(row)
+        return found
+
     def absolute(self, module: str, level: int) -> str:
         """The absolute name of a module imported relatively from here."""
         if not level:
@@ -226,15 +238,21 @@ class ClassDef:
     @cached_property
     def is_opaque(self) -> bool:
         """Whether a base outside the project, a metaclass, a decorator or `__getattr__` may add members."""
-        return any(cls._adds_members for cls in self.mro)
+        return any(cls.adds_members or not cls.has_plain_decorators for cls in self.mro)
 
     @cached_property
-    def _adds_members(self) -> bool:
+    def has_plain_decorators(self) -> bool:
+        """Whether its decorators are known to add no members."""
+        return _plain_decorators(self.facts.decorators)
+
+    @cached_property
+    def adds_members(self) -> bool:
+        """Whether a base outside the project, a metaclass or `__getattr__` of its own may add members."""
         if any(base not in PLAIN_BASES for base in self._outer_bases):
             return True
         if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
             return True
-        return _metaclass(self.facts) or not _plain_decorators(self.facts.decorators)
+        return _metaclass(self.facts)
 
     @cached_property
     def is_abstract(self) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
 from validator.finding import Finding, Related
+from validator.flow.annotations import spelled
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Method, Project
@@ -58,7 +59,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _says_iterator(project: Project, method: Method, annotation: str) -> bool:
     """Whether an annotation, whatever names the file gives to what it imports, is that of an iterator."""
-    return bool(annotation) and _ANNOTATED.search(project.types.spelled(method, annotation)) is not None
+    return bool(annotation) and _ANNOTATED.search(spelled(project, method, annotation)) is not None
 
 
 def _gone_through(place: Place) -> Iterator[Place]:
@@ -84,7 +85,7 @@ def _is_iterator(place: Place) -> bool:
             and p.kind in ("any", "kw", "pos")
             and method is not None
             and _says_iterator(project, method, p.annotation)
-            and not _LISTS.search(project.types.spelled(method, p.annotation))
+            and not _LISTS.search(spelled(project, method, p.annotation))
             for p in rows
         )
     if value.op == "collect":

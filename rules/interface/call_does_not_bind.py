@@ -1,11 +1,12 @@
 """A call that does not fit the function or class of the project that it reaches.
 
 What it does
-    Binds calls by Python's rules: to functions, methods of `self`, `super()` and of objects of a known class,
-    constructors (those of dataclasses too), tasks and actors of Ray, and `functools.partial`. Where several
-    definitions may be reached, all must refuse the call. Also reports `**args` where `args` is the function's own
-    `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a name is bound
-    twice, a test expects TypeError, or the callee takes anything.
+    Binds calls by Python's rules to all that they may reach: functions, methods of `self`, `super()` and of objects
+    that come through factories, fields, tables of classes and parameters, constructors (those of dataclasses too),
+    modules of networks that are called, tasks and actors of Ray, and `functools.partial`. Where several definitions
+    may be reached, all must refuse the call. What comes from callers alone is a warning, for they may take another
+    way. Also reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent
+    where a decorator may change the signature, a test expects TypeError, or the callee takes anything.
 
 Why is this bad
     It raises TypeError, on a path that nobody has run since the signature changed.
@@ -20,28 +21,29 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.binding import Misfit, misfit_of, written
-from validator.analysis.callees import Callee, Callees
 from validator.analysis.members import method_of, own_object
 from validator.analysis.uses import is_test
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.objects import Callee, Objects, is_passed, with_given
+from validator.flow.suspects import Suspects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0")
-
+RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0", solves=True)
 _PARTIAL = frozenset({"partial", "functools.partial"})
 
 
 class Failure(NamedTuple):
-    """A call in `function` that none of the callees takes; `seen` is the call that is really made."""
+    """A call in `function` that nothing it reaches takes. `passed`: what is called comes from callers."""
 
     function: Method
     call: Call
-    seen: Call
+    seen: Call  # the same, or the call that a `partial` stands for
     callee: Callee
     misfit: Misfit
+    passed: bool
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -60,17 +62,24 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _failures(project: Project) -> Iterator[Failure]:
-    callees = project.analysis(Callees)
+    objects = project.analysis(Objects)
     members = {cls for family in project.families.all for cls in family.members}
+    suspects = project.analysis(Suspects)
     for function in project.functions():
         for call in function.facts.calls:
             seen, partial = _unwrapped(call)
-            found = callees.of(function, seen) if seen is not None else []
-            if seen is None or not found or _expects_failure(call) or _of_family(function, seen, found, members):
+            if seen is None or not suspects.may_refuse(function, seen, partial) or _expects_failure(call):
                 continue
-            misfits = [m for callee in found if (m := misfit_of(callee.params, seen, partial=partial)) is not None]
-            if len(misfits) == len(found):
-                yield Failure(function, call, seen, found[0], misfits[0])
+            place = objects.call_at(function.module, call.at)
+            callee = place.operand(1 if partial else 0) if place is not None else None
+            if callee is None:
+                continue
+            reached = objects.reached_by(callee)
+            if not reached.complete or _of_family(function, seen, reached.callees, members):
+                continue
+            misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
+            if misfits and misfits[0] is not None and all(misfits):
+                yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
 
 
 def _expects_failure(call: Call) -> bool:
@@ -93,7 +102,7 @@ def _unwrapped(call: Call) -> tuple[Call | None, bool]:
     return call._replace(target=call.args[0].value, args=call.args[1:]), True
 
 
-def _of_family(function: Method, call: Call, found: list[Callee], members: set[ClassDef]) -> bool:
+def _of_family(function: Method, call: Call, found: tuple[Callee, ...], members: set[ClassDef]) -> bool:
     """Calls on objects of a family are bound against each of its members by a rule of their own (MP103)."""
     if call.receiver in (own_object(method_of(function)), "super()"):
         return False
@@ -119,7 +128,7 @@ def _rebound(function: Method, name: str) -> bool:
 
 
 def _report(failure: Failure, others: list[Failure]) -> Finding:
-    function, call, seen, callee, misfit = failure
+    function, call, seen, callee, misfit, passed = failure
     at = misfit.at if misfit.kind != "missing" else call.name_at
     names = [p.name for p in callee.params if p.kind in ("any", "kw")]
     hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
@@ -136,6 +145,7 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
             *(Related(o.function.path, o.call.at[0], "the same here") for o in others),
         ],
         context=f"{function.qualname}:{seen.target}:{misfit.kind}:{misfit.name}",
+        severity="warning" if passed else RULE.severity,
     )
 
 

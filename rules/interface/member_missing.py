@@ -23,15 +23,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.borrowed import Borrowed
-from validator.analysis.certain import Certain
 from validator.analysis.members import Members, excused, method_of, own_object
+from validator.analysis.uses import is_test
 from validator.errors import nearest
 from validator.facts.model import At, Guard
 from validator.finding import Finding, Related
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP120", "member-missing", "error", stable_since="0.1.0")
+RULE = Rule("MP120", "member-missing", "error", stable_since="0.1.0", solves=True)
 
 _MANY = 5  # a class that lacks so many members is half rewritten: one finding says it all
 
@@ -123,23 +124,21 @@ def _own_missing(project: Project, function: Method, owner: Method, path: str, a
 
 
 def _further(project: Project, function: Method, path: str, at: At, called: bool) -> Use | None:
-    """The first link of a chain that its receiver, known by its type, lacks."""
-    members, certain = project.analysis(Members), project.analysis(Certain)
+    """The first link of a chain that its receiver, known by its type, lacks. Tests put others in its place."""
+    if is_test(function.path):
+        return None
+    members, objects = project.analysis(Members), project.analysis(Objects)
     links = path.split(".")
-    for index in range(1, len(links)):
+    for index, place in objects.links(function.module, at, path):
         receiver, name = ".".join(links[:index]), _name(links[index])
         if borrowing := project.analysis(Borrowed).lacking(function, receiver, name):
             return Use(function, receiver, name, borrowing, at, _calls(links, index, called))
-        classes = certain.of(function, receiver)
-        if not classes:
-            return None
-        if all(members.lacks(cls, name) for cls in classes):
-            if any(cls.is_abstract and cls.subclasses for cls in classes) and _calls(links, index, called):
+        held = objects.held(place.operand(0))
+        if held.complete and all(members.lacks(cls, name) for cls in held.classes):
+            if any(cls.is_abstract and cls.subclasses for cls in held.classes) and _calls(links, index, called):
                 return None  # what a base class should declare is a matter of its own (MP126)
-            found = tuple(sorted(classes, key=lambda c: (c.module.name, c.qualname)))
+            found = tuple(sorted(held.classes, key=lambda c: (c.module.name, c.qualname)))
             return Use(function, receiver, name, found, at, _calls(links, index, called))
-        if name != links[index]:
-            return None
     return None
 
 

@@ -23,6 +23,7 @@ from validator.analysis.members import own_object
 from validator.analysis.uses import is_test
 from validator.facts.model import Call, Param
 from validator.finding import Finding, Related
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -104,7 +105,7 @@ def _sites(project: Project, method: Method, base: Method, calls: dict[str, list
             if function.cls in method.cls.mro and method.cls.find(function.name) is function:
                 yield (function, call), True
         elif call.receiver != "super()":
-            types = project.types.of(function, call.receiver)
+            types = project.analysis(Objects).receivers(function, call)
             if base.cls in types or method.cls in types:
                 yield (function, call), base.cls in types
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from rules.interface._examples import pair
 from validator.analysis.binding import bind, parameters
 from validator.analysis.bodies import Bodies
-from validator.analysis.families import Family
+from validator.analysis.families import Family, hands_on
 from validator.analysis.uses import Use, Uses, called_in, open_uses
 from validator.contracts import implementations
 from validator.facts.model import Param
@@ -42,7 +42,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for family in project.families.all:
         for name in project.analysis(Uses).names(family) if len(family.members) > 1 else ():
             methods = implementations(family, name)
-            own = {cls: m for cls, m in methods.items() if m.cls is cls and not m.facts.stub}
+            own = {cls: m for cls, m in methods.items() if m.cls is cls and not m.facts.stub and not hands_on(m)}
             if len(own) > 1:
                 yield from _check(project, family, name, own)
 

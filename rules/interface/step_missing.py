@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from rules.interface._examples import pair
-from validator.analysis.families import Family
+from validator.analysis.families import Family, hands_on
 from validator.analysis.reach import Reach, self_name, words
 from validator.analysis.set_ups import SetUp, SetUps
 from validator.analysis.uses import Uses, called_in, open_uses
@@ -48,7 +48,7 @@ def _declared(project: Project, family: Family) -> Iterator[Finding]:
         steps = project.analysis(Contracts).steps(family, name)
         methods = implementations(family, name) if steps else {}
         for cls, method in methods.items():
-            if method.facts.stub or method.cls is not cls:
+            if method.facts.stub or method.cls is not cls or hands_on(method):
                 continue
             felt = [use for use in open_uses(project, family, name) if cls in use.classes]
             below = project.analysis(Reach).below(cls, method)

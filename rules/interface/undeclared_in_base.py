@@ -17,28 +17,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.certain import Certain
 from validator.analysis.members import Members, excused, own_object
 from validator.analysis.uses import is_test
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP126", "undeclared-in-base", "error", stable_since="0.1.0")
+RULE = Rule("MP126", "undeclared-in-base", "error", stable_since="0.1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     abstract = [cls for cls in project.classes() if cls.subclasses and cls.is_abstract]
     if not abstract:
         return
-    certain = project.analysis(Certain)
+    objects = project.analysis(Objects)
     seen: set[tuple[ClassDef, str]] = set()
     for function in project.functions():
-        for call in function.facts.calls:
+        for call in function.facts.calls if not is_test(function.path) else ():
             if not call.receiver or call.receiver == own_object(function):
                 continue
-            for cls in certain.of(function, call.receiver):
+            place = objects.call_at(function.module, call.at)
+            receiver = place.receiver if place is not None else None
+            for cls in objects.held(receiver).below if receiver is not None else ():
                 if (cls, call.method) in seen or cls not in abstract:
                     continue
                 if not excused(call.guards, call.receiver, call.method):

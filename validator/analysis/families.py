@@ -36,6 +36,13 @@ def public_methods(cls: ClassDef) -> dict[str, Method]:
     return found
 
 
+def hands_on(method: Method) -> bool:
+    """Whether a method calls one of its own name on another object that it holds: what happens there nobody sees."""
+    own = method.own_object
+    calls = (call for call in method.facts.calls if call.method == method.name and own is not None)
+    return any(call.receiver.startswith(f"{own}.") for call in calls)
+
+
 def alike(a: ClassDef, b: ClassDef) -> bool:
     """Whether two classes share enough methods to stand in for each other."""
     first, second = set(public_methods(a)), set(public_methods(b))

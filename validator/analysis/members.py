@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from validator.facts.model import Assign, Call, Guard
+from validator.flow.program import Flow
+from validator.flow.queries import Place
 from validator.project import ClassDef, Method, Module, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
@@ -27,6 +29,7 @@ class Members:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self.flow = project.analysis(Flow)
         self._closed: dict[ClassDef, bool] = {}
         self._readable_modules: dict[Module, bool] = {}
         self._listed: dict[ClassDef, bool] = {}
@@ -37,9 +40,13 @@ class Members:
 
     def may_lack(self, cls: ClassDef, name: str) -> bool:
         """Whether objects of just this class cannot have the member."""
+        return self.lacks_where_made(cls, name) and self.closed(cls)
+
+    def lacks_where_made(self, cls: ClassDef, name: str) -> bool:
+        """The same for objects that the project itself is known to make."""
         if name.startswith("__") and name.endswith("__") or name in _OF_OBJECT or name in self.written:
             return False
-        return name not in cls.attributes and self.closed(cls)
+        return name not in cls.attributes and self._is_spelled_out(cls)
 
     def closed(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed from the source."""
@@ -48,7 +55,23 @@ class Members:
         return self._closed[cls]
 
     def _is_closed(self, cls: ClassDef) -> bool:
-        return not (cls.is_opaque or self._mixed_in_elsewhere(cls)) and all(self._lists_own(each) for each in cls.mro)
+        return self._is_spelled_out(cls) and not self._mixed_in_elsewhere(cls)
+
+    def _is_spelled_out(self, cls: ClassDef) -> bool:
+        """Whether the source of a class and of those above it gives all members."""
+        if any(each.adds_members or not self._is_kept_by_decorators(each) for each in cls.mro):
+            return False
+        return all(self._lists_own(each) for each in cls.mro)
+
+    def _is_kept_by_decorators(self, cls: ClassDef) -> bool:
+        """Whether the decorators of a class give the class itself back: a registry, say."""
+        if cls.has_plain_decorators:
+            return True
+        body = self.flow.body_of(cls)
+        if body is None or body.outer is None:
+            return False
+        given = [Place(self.flow, body.outer, number) for number in body.outer.decorating(body)]
+        return bool(given) and all(place.closed.objs == {("class", cls)} for place in given)
 
     def closed_but_for_itself(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed but for those that its own methods set by computed names."""

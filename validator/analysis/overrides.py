@@ -1,6 +1,6 @@
 """Overrides that refuse calls which the method they replace takes, and who makes such calls.
 
-Whether an object of the subclass ever comes to such a call is told by what the value may be (`Types`), by what it
+Whether an object of the subclass ever comes to such a call is told by what the value may be (`Objects`), by what it
 is declared to be, and by the absence of any call that would fit the override: a method with a signature of its own
 on purpose has callers of its own.
 """
@@ -16,6 +16,7 @@ from validator.analysis.binding import Misfit, keeps_signature, misfit, paramete
 from validator.analysis.members import Members, method_of, own_object
 from validator.analysis.uses import is_test
 from validator.facts.model import Argument, Call, Guard
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Module, Project
 
 _HARMLESS = frozenset({"object", "ABC", "Protocol", "Generic", "Module", "Exception"})  # call no method of others
@@ -50,6 +51,7 @@ class Overrides:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.members = project.analysis(Members)
+        self.objects = project.analysis(Objects)
 
     def narrowing(self) -> Iterator[Override]:
         """The overrides that refuse some call which the replaced method takes, whether anybody makes it or not."""
@@ -101,7 +103,7 @@ class Overrides:
         owner = method_of(function)
         if call.receiver == own_object(owner):
             return "declared" if self._inherits(each, owner) else ""
-        types = self.project.types.of(function, call.receiver)
+        types = self.objects.receivers(function, call)
         methods = {c: m for c in types if (m := c.find(each.method.name)) is not None and m is not each.method}
         takes = [c for c, m in methods.items() if misfit(m, call) is None]
         if any(c.find(each.method.name) is each.method for c in types):
@@ -123,7 +125,7 @@ class Overrides:
         owner = method_of(function)
         if call.receiver == own_object(owner):
             return owner.cls is not None and (owner.cls is each.cls or owner.cls in each.cls.descendants())
-        types = self.project.types.of(function, call.receiver)
+        types = self.objects.receivers(function, call)
         below = {each.cls, *each.cls.descendants()}
         return any(c in below or c in each.cls.mro and self._stands_for_subclasses(c) for c in types)
 
@@ -150,7 +152,7 @@ class Overrides:
         if problem.kind != "unknown-keyword" or problem.name not in {p.name for p in parameters(each.base)}:
             return False
         own = call.receiver == own_object(method_of(function))
-        return own or each.base.cls in self.project.types.of(function, call.receiver)
+        return own or each.base.cls in self.objects.receivers(function, call)
 
     # -- callers of its own --------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class Overrides:
             return owner.cls in each.cls.relatives
         if call.receiver == "super()":
             return owner.cls in each.cls.descendants() and each.cls not in self.members.made
-        types = self.project.types.of(function, call.receiver)
+        types = self.objects.receivers(function, call)
         return not types or any(c in each.cls.relatives for c in types)
 
     def _fits_own(self, each: Override, module: Module) -> bool:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from validator.analysis.binding import bind
 from validator.analysis.bindings import Bindings, call_node, first_name, own_nodes
-from validator.analysis.callees import Callees
 from validator.analysis.members import method_of, own_object
 from validator.facts.model import Argument, Call, Param
 from validator.facts.text import path_of
+from validator.flow.constructors import Constructors
 from validator.project import ClassDef, Method, Module, Project, Value
 
 _CALLERS = 12  # of a parameter that more calls fill nothing is said: the answers would differ anyway
@@ -141,8 +141,8 @@ class Sources:
 
     def _field(self, cls: ClassDef, name: str) -> list[Source]:
         """What those who make objects of a dataclass pass for a field."""
-        callee = self.project.analysis(Callees).constructor(cls) if name in dict(cls.facts.attributes) else None
-        params = callee.params if callee is not None and callee.place is cls else ()
+        is_field = name in dict(cls.facts.attributes) and cls.find("__init__") is None
+        params = self.project.analysis(Constructors).of(cls) or () if is_field else ()
         index = next((i for i, p in enumerate(params) if p.name == name), -1)
         made = self.project.calls(cls.name) if index >= 0 else []
         rows = [(f, c) for f, c in made if self.project.lookup(f, c.target) is cls]

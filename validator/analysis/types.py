@@ -6,39 +6,20 @@ class, and arguments passed at the calls that resolve by name. An empty answer m
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from validator.analysis.choices import NOTHING, Choices, Classes
 from validator.facts.model import Assign, Call
+from validator.flow.annotations import classes_of, declared
 from validator.project import ClassDef, Method, Project, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_TOKEN = re.compile(r"[A-Za-z_][\w.]*|[\[\]]")
-_NAME = re.compile(r"[A-Za-z_][\w.]*")
-_TRANSPARENT = frozenset(
-    {"Optional", "Union", "Annotated", "Final", "ClassVar", "Required", "NotRequired", "Awaitable"}
-)
 _WRAPPERS = (".remote", ".options().remote")  # Ray: Actor.remote(…) makes an Actor
 _DEPTH = 12
-
-
-def _themselves(annotation: str) -> Iterator[str]:
-    """The names in an annotation that values are of, not what they contain (`list[X]`, `Iterable[X]`)."""
-    inside: list[bool] = []  # for each open bracket whether it is a container's
-    name = ""
-    for token in _TOKEN.findall(annotation):
-        if token == "[":
-            inside.append(name.rpartition(".")[2] not in _TRANSPARENT)
-        elif token == "]" and inside:
-            inside.pop()
-        elif token not in "[]" and not any(inside):
-            yield token
-        name = token
 
 
 class Types:
@@ -150,15 +131,7 @@ class Types:
 
     def annotated(self, function: Method, annotation: str) -> Classes:
         """The project classes that an annotation names (`Optional[X]`, `X | None`, `"X"`); containers give nothing."""
-        scope = function.module.top
-        spelled = self.spelled(function, annotation) if "[" in annotation else annotation
-        found = (self.project.lookup(scope, word) for word in _themselves(spelled))
-        return frozenset(s for s in found if isinstance(s, ClassDef))
-
-    def spelled(self, function: Method, annotation: str) -> str:
-        """An annotation with the full names of what is imported: a file may know `Iterable` by a name of its own."""
-        scope = function.module.top
-        return _NAME.sub(lambda found: self.project.dotted(scope, found[0]) or found[0], annotation)
+        return classes_of(declared(self.project, function, annotation))
 
     def _name(self, function: Method, name: str) -> Classes:
         facts = function.facts

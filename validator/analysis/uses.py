@@ -1,6 +1,6 @@
 """What callers do with a family: the calls whose receiver may be any of its members.
 
-A receiver is known by its type (`Types.of`). Where the members of a family are only ever made by its factory, a
+A receiver is known by the flow (`Objects`). Where the members of a family are only ever made by its factory, a
 receiver that an annotation ties to one member may just as well hold another one, and counts for all of them.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.facts.model import At, Call, Guard
 from validator.finding import Related
+from validator.flow.objects import Objects
 
 if TYPE_CHECKING:
     from validator.analysis.families import Family
@@ -63,11 +64,11 @@ class Uses:
     def _all(self) -> dict[Family, dict[str, list[Use]]]:
         home = {cls: family for family in self.project.families.all for cls in family.members}
         found: dict[Family, dict[str, list[Use]]] = {family: {} for family in self.project.families.all}
-        wanted = frozenset().union(*(cls.attributes for cls in home))
+        objects, wanted = self.project.analysis(Objects), frozenset().union(*(cls.attributes for cls in home))
         for function, call in self.project.calls(*wanted):
             if not call.receiver or (function.cls in home and _on_self(function, call)):
                 continue
-            classes = self.project.types.of(function, call.receiver)
+            classes = objects.receivers(function, call)
             for family in {home[cls]: None for cls in classes if cls in home}:
                 use = Use(function, call, self._widened(family, classes))
                 found[family].setdefault(call.method, []).append(use)
@@ -80,7 +81,7 @@ class Uses:
     @cached_property
     def _reads(self) -> dict[Family, dict[str, list[Read]]]:
         home = {cls: family for family in self.project.families.all for cls in family.members}
-        wanted = frozenset().union(*(cls.attributes for cls in home))
+        objects, wanted = self.project.analysis(Objects), frozenset().union(*(cls.attributes for cls in home))
         found: dict[Family, dict[str, list[Read]]] = {family: {} for family in self.project.families.all}
         for function in self.project.functions() if home else ():
             if function.cls in home:
@@ -89,7 +90,7 @@ class Uses:
             rows += [(call.receiver, call.at, call.guards) for call in function.facts.calls]
             for path, at, guards in rows:
                 for receiver, name in _prefixes(path, wanted):
-                    classes = self.project.types.of(function, receiver)
+                    classes = objects.owners(function, at, f"{receiver}.{name}")
                     for family in {home[cls]: None for cls in classes if cls in home}:
                         read = Read(function, at, (*function.facts.guards, *guards), self._widened(family, classes))
                         found[family].setdefault(name, []).append(read)

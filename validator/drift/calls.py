@@ -11,11 +11,11 @@ from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from validator.analysis.binding import misfit_of, parameters
-from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.change import Side
-from validator.drift.forms import literal_keys, origins
 from validator.drift.occurrences import Occurrence
-from validator.facts.model import Argument, At, Call, Param
+from validator.facts.model import Argument, Call, Param
+from validator.flow.arguments import call_of, origins
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
@@ -186,37 +186,11 @@ def _is_text(argument: Argument, name: str) -> bool:
     return argument.value.strip("\"'") == name
 
 
-def call_of(unit: Unit, number: int) -> Call:
-    """A call of the intermediate representation as a fact, with its arguments' places."""
-    code, value = unit.code, unit.code.values[number]
-    args: list[Argument] = []
-    for name, operand in zip(value.data.names, value.args[1:], strict=True):
-        text, place = unit.text(code.values[operand].at), unit.at(code.values[operand].at)
-        keys = _spread(unit, operand) if name == "**" else ()
-        args += [Argument(key, "other", text, place) for key in keys] or [Argument(name, "other", text, place)]
-    at: At = unit.at(value.at)
-    callee = code.values[value.args[0]]
-    return Call(unit.text(callee.at), tuple(args), "", (), at, unit.at(callee.at))
-
-
-def _spread(unit: Unit, operand: int) -> tuple[str, ...]:
-    """The keywords that `**x` passes, where x is a dictionary that is written out, on whatever way; empty where that is
-    not known."""
-    found: dict[str, None] = {}
-    for each in origins(unit, operand):
-        value = unit.code.values[each]
-        keys = literal_keys(unit, value) if value.op == "dict" else None
-        if keys is None:
-            return ()
-        found.update(dict.fromkeys(keys))
-    return tuple(found)
-
-
 def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Method | ClassDef, ...], bool]:
     """What a name at a place may mean, and whether it can mean nothing else."""
     value = unit.code.values[number]
     if value.op in ("name", "import"):
-        meant = meanings(side, unit, value)
+        meant = side.flow.meanings(unit, value)
         known = tuple(each for each in meant if isinstance(each, Method | ClassDef))
         return known, len(known) == len(meant) == 1
     if value.op != "attr":
@@ -268,19 +242,6 @@ def _passed(side: Side, site: Site, method: Method, name: str) -> Iterator[Metho
             symbol = side.flow.symbol(site.unit, value) if value.op in ("name", "import") else None
             if isinstance(symbol, Method):
                 yield symbol
-
-
-def meanings(side: Side, unit: Unit, value: Value) -> list[Symbol]:
-    """What a name of a module may mean: of several imports that give it, each under its condition, all of them."""
-    symbol = side.flow.symbol(unit, value)
-    rows = [row for row in unit.module.facts.imports if row.bound_as == value.data and row.scope == "<module>"]
-    if value.op != "name" or len(rows) < 2:
-        return [symbol]
-    found: list[Symbol] = []
-    for row in rows:
-        if (each := side.project.imported(unit.module, row)) not in found:
-            found.append(each)
-    return found
 
 
 def _path(unit: Unit, number: int) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from validator.definitions import External, Method
 from validator.drift.change import Side
+from validator.flow.arguments import literal_keys
 from validator.flow.program import Unit
 from validator.ir.model import Value
 
@@ -213,26 +214,6 @@ def _constant(data: object) -> Forms:
     if isinstance(data, str):
         return _TEXT
     return _NUMBER if isinstance(data, int | float) else UNKNOWN
-
-
-def literal_keys(unit: Unit, value: Value) -> tuple[str, ...] | None:
-    """The keys of a dictionary that is written out, in their order; None where one is no literal text."""
-    keys = [unit.code.values[key] if key >= 0 else None for key in value.args[::2]]
-    if any(key is None or key.op != "const" or not isinstance(key.data, str) for key in keys):
-        return None
-    return tuple(str(key.data) for key in keys if key is not None)
-
-
-def origins(unit: Unit, number: int) -> list[int]:
-    """The values that one may be on the ways that lead to it."""
-    ways = {number: None}
-    queue = [number]
-    for each in queue:
-        value = unit.code.values[each]
-        fresh = dict.fromkeys(other for other in value.args if other not in ways) if value.op == "phi" else {}
-        ways.update(fresh)
-        queue += fresh
-    return [each for each in queue if unit.code.values[each].op != "phi"]
 
 
 def _grown(unit: Unit, cause: Value, form: Form | None) -> Form | None:

@@ -165,7 +165,7 @@ class Files:
     def accesses(self) -> list[Access]:
         """Each read and write with the path that callers pass, once for each way to it that names a file."""
         found: dict[tuple[Unit, int, str, tuple[Piece, ...], Causes], Access] = {}
-        queue = [access for unit in self.flow.mentions.calling(*self._names) for access in self._own(unit)]
+        queue = [access for unit in self.flow.calling(*self._names) for access in self._own(unit)]
         while queue:
             access = queue.pop()
             key = (access.place.unit, access.place.number, access.kind, access.path, access.under)

@@ -115,7 +115,7 @@ class Pending:
     def started(self) -> list[Started]:
         rows = self.flow.models.calls.values()
         names = {row.name for row in rows if row.starts or row.handle}
-        found = [s for unit in self.flow.mentions.calling(*names) for s in self._started_in(unit)]
+        found = [s for unit in self.flow.calling(*names) for s in self._started_in(unit)]
         return sorted(found, key=lambda s: (s.unit.path, s.unit.code.values[s.number].at))
 
     def _started_in(self, unit: Unit) -> Iterator[Started]:

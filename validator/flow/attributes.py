@@ -8,6 +8,7 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of, of_dimension
 from validator.domains.placement import after, inherited
 from validator.domains.spmd import NONE, Causes, only, rank, unsure
+from validator.flow.annotations import declared, objects_of
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -74,6 +75,12 @@ def _is_nobodys(value: Val) -> bool:
     return bool(value.objs) and all(o[0] in ("ext", "made") and o[1].startswith(NOBODY) for o in value.each)
 
 
+def is_unknown(value: Val) -> bool:
+    """Whether nothing is known of what a value is."""
+    objs = value.objs - {NONE_OBJ}
+    return bool(objs) and all(o == TOP or o[0] in ("ext", "made") and o[1].startswith(NOBODY) for o in objs)
+
+
 def _carried(owner: Val, result: Val) -> Causes:
     """How an attribute varies because its owner does: which method it is only where the owner may be several things."""
     if any(o[0] in ("bound", "unit") for o in result.each):
@@ -116,6 +123,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return obj("group method", Val(frozenset({o})), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":
         return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
+    if kind == "future":
+        return obj("fetch", o[1]) if name in ("result", "get") else UNKNOWN
     if kind in ("unit", "bound", "remote") and name == "remote":
         return obj("remote", Val(frozenset({o}))) if kind != "remote" else Val(frozenset({o}))
     if kind == "param":
@@ -151,21 +160,20 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         library = [_of_library(at, base, name) for base in cls.external_bases]
         found += [v for v in library if v.objs or v.v]
     if not found or all(held.objs <= _NOTHING_KNOWN and not held.v for held in found):
-        annotated = [
-            o2
-            for owner in cls.mro
-            for n, annotation in owner.facts.attributes
-            if n == name and annotation
-            for o2 in at.flow.project.types.annotated(owner.module.top, annotation)
-        ]
-        if annotated:
-            empty = frozenset(o for held in found for o in held.each if o == NONE_OBJ)
-            return Val(frozenset(("self", c) for c in annotated) | empty)
+        said = _declared(at, cls, name)
+        if objects_of(said):
+            return Val(said.objs | frozenset(o for held in found for o in held.each if o == NONE_OBJ))
     if not found:
         # what is stored somewhere and not known yet becomes known: to call it anything would stay
         stored = name in cls.attributes or not exact and any(name in c.attributes for c in cls.descendants())
         return BOTTOM if stored else UNKNOWN
     return join(found)
+
+
+def _declared(at: Evaluation, cls: ClassDef, name: str) -> Val:
+    """What the annotations of a class and of those above it say of an attribute."""
+    rows = ((owner, text) for owner in cls.mro for n, text in owner.facts.attributes if n == name and text)
+    return join(declared(at.flow.project, owner.module.top, text) for owner, text in rows)
 
 
 def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:

@@ -80,6 +80,8 @@ class Callers:
             callers += self.flow.units(below)
         if unit.outer is not None and unit.code.kind == "lambda":
             callers.append(unit.outer)
+        if unit.outer is not None and _is_given_back(unit.outer, unit):
+            callers += self.of(unit.outer, tests)  # `@register(name)` calls what `register` gives back
         return dict.fromkeys(sorted(dict.fromkeys(callers), key=lambda each: each.place))
 
     # -- mentions ------------------------------------------------------------------------------------------
@@ -201,6 +203,14 @@ class Callers:
         if known is None:
             known = self._families[cls] = frozenset((cls, *cls.descendants()))
         return known
+
+
+def _is_given_back(outer: Unit, unit: Unit) -> bool:
+    """Whether a function returns another one that it has made."""
+    if outer.code.kind != "function":
+        return False
+    returned = (outer.code.values[outer.root(number)] for number in outer.code.returned)
+    return any(value.op == "closure" and value.data == unit.code.key for value in returned)
 
 
 def called(unit: Unit) -> list[str]:

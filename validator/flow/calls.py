@@ -25,7 +25,9 @@ from validator.domains.placement import (
 )  # fmt: skip
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
 from validator.flow import tensors
-from validator.flow.attributes import NOBODY, described
+from validator.flow.annotations import declared, objects_of
+from validator.flow.attributes import NOBODY, described, is_unknown
+from validator.flow.containers import GROWING
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
     ANYTHING,
@@ -36,9 +38,11 @@ from validator.flow.values import (
     UNKNOWN,
     Obj,
     Val,
+    bare,
     beside,
     const,
     elements,
+    fetched,
     group_of,
     is_text,
     join,
@@ -59,7 +63,6 @@ Arguments = list[tuple[str | None, Val]]
 _LAZY = frozenset(
     {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
 )
-GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list",
     "gather_object", "all_gather_into_tensor", "gather_for_metrics",
@@ -159,6 +162,7 @@ class Calling:
         """Ranks may choose differently whom they call."""
         site = self.at.sites.get(number)
         causes = only(callee.v, "rank", "data", "param", "member")
+        causes = frozenset(c for c in causes if c.sure or c.kind != "data")  # a table is looked into alike, mostly
         others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.each)
         if site is not None and causes and len(site.targets) + others > 1:
             self.at.sites[number] = site._replace(chosen=site.chosen | causes, others=others)
@@ -185,6 +189,8 @@ class Calling:
             return join(self.apply(number, c, [*positional, *arguments, *o[3]]) for c in o[1].each)
         if kind == "remote":
             return self._remote(number, o[1], arguments)
+        if kind == "fetch":
+            return o[1]  # type: ignore[no-any-return]
         if kind == "mesh method":
             return self._mesh_method(o, arguments)
         if kind == "group method":
@@ -239,10 +245,10 @@ class Calling:
         value = instantiated(result.returned, argument)
         if value == BOTTOM and result.returned == BOTTOM:
             return BOTTOM
-        if value.objs == frozenset({("top",)}) and unit.method is not None and unit.method.facts.returns_annotation:
-            classes = self.flow.project.types.annotated(unit.method, unit.method.facts.returns_annotation)
-            if classes:
-                return Val(frozenset(("self", c) for c in classes), value.v, value.n, value.p, value.state)
+        if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
+            said = declared(self.flow.project, unit.method, unit.method.facts.returns_annotation)
+            if objects_of(said):
+                return Val(said.objs, value.v, value.n, value.p, value.state)
         return value
 
     def _changed_arguments(self, number: int, unit: Unit, argument: Callable[[int], Val]) -> None:
@@ -339,8 +345,7 @@ class Calling:
                 self._construct(number, o[1], arguments)
                 found.append(obj("handle", o[1]))
             else:
-                self.apply(number, o, arguments)
-                found.append(UNKNOWN)
+                found.append(obj("future", bare(self.apply(number, o, arguments))))
         site = self.at.sites.get(number)
         if site is not None:
             self.at.sites[number] = site._replace(away=True)
@@ -696,6 +701,11 @@ class Calling:
             values = [v for name, v in arguments if name is None]
             spread = [elements(v) for name, v in arguments if name == "*"]
             return sequence(join([*values, *spread])) if spread else tuple_of(values)
+        if word == "replaced":
+            return self._replaced(number, arguments)
+        if word == "fetched":
+            got = fetched(arguments[0][1]) if arguments else UNKNOWN
+            return got if got.objs else UNKNOWN
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
         if word == "same":
@@ -710,6 +720,15 @@ class Calling:
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _replaced(self, number: int, arguments: Arguments) -> Val:
+        """A copy of a data class in which some fields are others: no other field differs for it."""
+        copied = arguments[0][1] if arguments else UNKNOWN
+        given = tuple((name, value) for name, value in arguments if name not in (None, "*", "**"))
+        for o in copied.each:
+            if o[0] in ("inst", "self"):
+                self.at.made[number] = (o[1], given)
+        return Val(copied.objs, copied.v, copied.n, NONE, copied.state)
 
     def _spanned(self, group: Val) -> Axes:
         """The axes of a group; of one that callers may pass, where all of them pass groups of one axis."""

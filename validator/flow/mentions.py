@@ -51,7 +51,7 @@ class Mentions:
     def calling(self, *names: str) -> tuple[Unit, ...]:
         """The units that call something by one of the names."""
         found: dict[Unit, None] = {}
-        for method, _ in self.flow.project.calls(*self.also(names)) if self.flow.is_distributed else ():
+        for method, _ in self.flow.project.calls(*self.also(names)):
             unit = self.flow.unit_of(method)
             if unit is not None and unit not in found:
                 found[unit] = None
@@ -74,15 +74,12 @@ class Mentions:
 
     def modules(self, *names: str) -> Iterator[Module]:
         """The modules that speak of one of the names, in the order of their paths."""
-        if not self.flow.is_distributed:
-            return  # nothing in it is a question for this engine
         found = {module: None for name in names for module in self._modules.get(name, ())}
         yield from sorted(found, key=lambda m: m.path)
 
     def spelling(self, *words: str) -> Iterator[Module]:
         """The modules in whose text one of the words stands, as a key in brackets too."""
-        modules = self.flow.project.modules.values() if self.flow.is_distributed else ()
-        for module in sorted(modules, key=lambda m: m.path):
+        for module in sorted(self.flow.project.modules.values(), key=lambda m: m.path):
             if any(word in module.source.text for word in words):
                 yield module
 

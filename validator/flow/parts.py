@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.flow.calls import GROWING
+from validator.flow.containers import GROWING
 from validator.flow.holders import Index, argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit

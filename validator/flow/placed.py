@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from validator.domains.placement import SPREADING
 from validator.effects.keys import Key, assume
-from validator.flow.calls import GROWING
+from validator.flow.containers import GROWING
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.program import Flow, Unit

@@ -11,7 +11,9 @@ from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.errors import UsageError
 from validator.facts.model import Import
+from validator.flow.aside import is_test
 from validator.flow.callers import Callers
+from validator.flow.containers import GROWING
 from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.solver import Read, Solver
@@ -29,6 +31,7 @@ _LAUNCHED = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})  # what launchers te
 K = TypeVar("K")
 T = TypeVar("T")
 _SELVES = ("self", "inst")
+_OWNERS = ("self", "inst", "class")
 
 
 class Unit:
@@ -161,6 +164,16 @@ class Unit:
         decided = all(end[0] == "branch" and end[1] == part for end, part in zip(ends, value.args, strict=False))
         return first.kind if same and decided else ""
 
+    def decorating(self, inner: Unit) -> list[int]:
+        """The calls of the decorators of a function or class that is made here, the innermost first."""
+        values, found = self.code.values, []
+        for number, value in enumerate(values):
+            if value.op == "call" and value.data.names == ("@",):
+                made = values[value.args[1]]
+                if value.args[1] in found or made.op == "closure" and made.data == inner.code.key:
+                    found.append(number)
+        return found
+
     def root(self, number: int) -> int:
         """The value before the calls that were given it; of a phi the one value that all its ways lead back to."""
         return self._roots.get(number, number)
@@ -286,6 +299,7 @@ class Result(NamedTuple):
     switched: dict[str, tuple[Val, ...]]  # states of libraries that are set here, and how that varies
     passed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (the calls of units, by unit)
     stored: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (attribute -> (object, value) of its stores)
+    filled: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (what is put into containers under a name)
     placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
 
@@ -348,7 +362,7 @@ def _joined(old: Any, new: Any) -> Any:
     )  # fmt: skip
 
 
-_ROWS = ("globals", "class_names", "made", "switched", "passed", "stored")
+_ROWS = ("globals", "class_names", "made", "switched", "passed", "stored", "filled")
 
 
 def _united(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
@@ -523,6 +537,15 @@ class Flow:
             row = row._replace(asname=None)
         return self.project.imported(unit.module, row)
 
+    def meanings(self, unit: Unit, value: Value) -> list[Symbol]:
+        """What a name of a module may mean: of several imports that give it, each under its condition, all of them."""
+        symbol = self.symbol(unit, value)
+        imported = value.op == "name" and unit.module.facts.names.get(value.data) == "import"
+        rows = unit.module.imports_of(value.data) if imported else ()
+        if len(rows) < 2:
+            return [symbol]
+        return list(dict.fromkeys(self.project.imported(unit.module, row) for row in rows))
+
     def placing(self, *steps: str) -> tuple[Unit, ...]:
         """The units that mention a call which takes one of the steps with a model."""
         inside = (name for name, library in self.models.objects.items() if library.inside in steps)
@@ -538,6 +561,10 @@ class Flow:
         named = ranks["names"] | ranks["methods"] | ranks["attributes"] | _LAUNCHED
         return self.mentions.speaks(*named - {"rank"})
 
+    def calling(self, *names: str) -> tuple[Unit, ...]:
+        """The units that call something by one of the names of libraries; none where nothing is distributed."""
+        return self.mentions.calling(*names) if self.is_distributed else ()
+
     def effectful(self) -> list[Unit]:
         """The units that issue collectives, themselves or through what they call."""
         return self._reach
@@ -546,7 +573,7 @@ class Flow:
     def _reach(self) -> list[Unit]:
         from validator.flow.reach import Reach
 
-        return Reach(self).units()
+        return Reach(self).units() if self.is_distributed else []
 
     # -- arguments -----------------------------------------------------------------------------------------
 
@@ -698,18 +725,9 @@ class Flow:
 
     def _field(self, cls: ClassDef, name: str, exact: bool) -> Val:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
-        found: list[Val] = []
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
-        for method in self.writers(name):
-            unit = self.unit_of(method)
-            if unit is None:
-                continue
-            for owner, value in self.part(("unit", unit), ("stored", name)):
-                owner = self.close(owner, unit)
-                if any(o[0] in _SELVES and _related(o, family, cls) for o in owner.each):
-                    found.append(self.close(value, unit))
-                elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
-                    found.append(self._perhaps(self.close(value, unit)))
+        found = [value for _, value in self.stores(cls, name, family)]
+        found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path)
         for owner in cls.mro:
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
             body = self.body_of(owner) if assigned else None
@@ -718,6 +736,19 @@ class Flow:
         if any(_fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name, exact)
         return _there_if_any(found, join_ways(found))
+
+    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val]]:
+        """What the functions of the project store in an attribute of objects of a class, or of a family of it."""
+        for method in self.writers(name):
+            unit = self.unit_of(method)
+            if unit is None or is_test(unit.path) and not is_test(cls.path):
+                continue  # what tests put in the place of real objects is not what those hold
+            for owner, value in self.part(("unit", unit), ("stored", name)):
+                owner = self.close(owner, unit)
+                if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
+                    yield unit, self.close(value, unit)
+                elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
+                    yield unit, self._perhaps(self.close(value, unit))
 
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
@@ -747,8 +778,8 @@ class Flow:
 
     @staticmethod
     def _perhaps(value: Val) -> Val:
-        """What is stored in an object of unknown class: it may be this one's."""
-        return Val(value.objs, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
+        """What is stored in an object of unknown class: it may be this one's; what is not known either says nothing."""
+        return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
     def _under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it."""
@@ -787,13 +818,36 @@ class Flow:
         causes = frozenset().union(*found)
         return Val(v=causes if all(found) else unsure(causes))
 
+    def _fillings(self, name: str, is_owner: Callable[[Any], bool], path: str) -> Iterator[Val]:
+        """What is put into the container that an attribute or a global variable of that name is, wherever it is."""
+        for method in self._fillers.get(name, ()):
+            unit = self.unit_of(method)
+            if unit is None or is_test(unit.path) and not is_test(path):
+                continue
+            for owner, value in self.part(("unit", unit), ("filled", name)):
+                if any(map(is_owner, self.close(owner, unit).each)):
+                    yield self.close(value, unit)
+
+    @cached_property
+    def _fillers(self) -> dict[str, list[Method]]:
+        """By name of an attribute or global variable: the functions that put something into the container it is."""
+        found: dict[str, dict[Method, None]] = {}
+        for function in self.project.functions():
+            paths = [row.target.partition("[")[0] for row in function.facts.assigns if row.target.endswith("[]")]
+            paths += [call.receiver.partition("[")[0] for call in function.facts.calls if call.method in GROWING]
+            for path in paths:
+                found.setdefault(path.removesuffix(".setdefault()").rpartition(".")[2], {})[function] = None
+        return {name: list(rows) for name, rows in found.items()}
+
     def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
+        from validator.flow.annotations import declared, objects_of
+
         family = (cls,) if exact else (cls, *cls.descendants())
         if name in self.fields_of(cls) and not any(map(self._is_spoken_of, family)):
             rows = [(each, text) for each in cls.mro for field, text in each.facts.attributes if field == name]
-            said = {c for each, text in rows for c in self.project.types.annotated(each.module.top, text)}
-            yield Val(frozenset(("self", c) for c in said)) if said else UNKNOWN
+            said = join(declared(self.project, each.module.top, text) for each, text in rows)
+            yield said if objects_of(said) else UNKNOWN
         for each in family:
             for unit in self.part(("makers", each), None):
                 for rows in self.part(("unit", unit), ("made", each)):
@@ -815,6 +869,7 @@ class Flow:
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
                 found += [self.close(value, unit) for value in self.part(("unit", unit), ("globals", name))]
+        found += self._fillings(name, lambda o: o == ("module", module), module.path) if stored else ()
         return join_ways(found) if stored else UNKNOWN
 
     def _global_stores(self, unit: Unit) -> list[Any]:

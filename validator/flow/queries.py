@@ -14,6 +14,7 @@ from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.facts.model import At
+from validator.flow.aside import is_test
 from validator.flow.calls import axes_in, instantiated
 from validator.flow.program import Flow, Operation, Result, Unit
 from validator.flow.transfer import truth_of
@@ -272,7 +273,10 @@ class Place(NamedTuple):
 
 
 class Queries:
-    """Answers for one project; asked for with `project.analysis(Queries)`."""
+    """Answers for one project; asked for with `project.analysis(Queries)`.
+
+    What is asked for by names of libraries gives nothing in a project that has no collectives and no ranks.
+    """
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -281,17 +285,17 @@ class Queries:
 
     def mentioning(self, *names: str) -> tuple[Unit, ...]:
         """The units in which one of the names stands: as a variable, an attribute, a keyword or a text."""
-        return self.flow.mentions.units(*names)
+        return self.flow.mentions.units(*names) if self.flow.is_distributed else ()
 
     def beside(self, *words: str) -> Iterator[Unit]:
         """All units of the files in whose text one of the words stands."""
-        for module in self.flow.mentions.modules(*words):
+        for module in self.flow.mentions.modules(*words) if self.flow.is_distributed else ():
             yield from sorted(self.flow.units_of(module).values(), key=lambda unit: unit.place)
 
     def spelling(self, *words: str) -> Iterator[Unit]:
         """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
         wanted = frozenset(words)
-        for module in self.flow.mentions.spelling(*words):
+        for module in self.flow.mentions.spelling(*words) if self.flow.is_distributed else ():
             units = (unit for unit in self.flow.units_of(module).values() if not wanted.isdisjoint(unit.words))
             yield from sorted(units, key=lambda unit: unit.place)
 
@@ -364,6 +368,19 @@ class Queries:
             if value.op in ops:
                 yield Place(self.flow, unit, number)
 
+    def of_program(self) -> Iterator[Unit]:
+        """The units of all files that rules look into but tests, which put others in the place of real objects."""
+        for module in self.project.modules.values():
+            if module.facts.full and not is_test(module.path):
+                yield from self.flow.units_of(module).values()
+
+    def called_in_program(self, names: frozenset[str]) -> Iterator[Place]:
+        """The calls of the program itself by some names."""
+        for unit in self.of_program():
+            for place in self.calls_in(unit):
+                if place.method in names:
+                    yield place
+
     def calls_in(self, unit: Unit) -> Iterator[Place]:
         for number in _calls_of(unit):
             yield Place(self.flow, unit, number)
@@ -371,13 +388,9 @@ class Queries:
     def decorators(self, unit: Unit) -> Iterator[Place]:
         """The decorators of a function, as values of the unit around it."""
         outer = unit.outer
-        for value in outer.code.values if outer is not None else ():
-            if value.op == "call" and value.data.names == ("@",) and outer is not None:
-                made = outer.code.values[value.args[1]]
-                while made.op == "call" and made.data.names == ("@",):
-                    made = outer.code.values[made.args[1]]
-                if made.op == "closure" and made.data == unit.code.key:
-                    yield Place(self.flow, outer, value.args[0])
+        for number in outer.decorating(unit) if outer is not None else ():
+            assert outer is not None
+            yield Place(self.flow, outer, outer.code.values[number].args[0])
 
     def targets(self, call: Place) -> list[Unit]:
         """The units of the project that a call may run."""
@@ -394,7 +407,7 @@ class Queries:
     def named(self, *names: str) -> Iterator[Place]:
         """The calls by the name that is called, on whatever object."""
         wanted = frozenset(names)
-        for unit in self.flow.mentions.calling(*names):
+        for unit in self.flow.calling(*names):
             for number in _calls_of(unit):
                 place = Place(self.flow, unit, number)
                 if place.method in wanted:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.flow.calls import GROWING
+from validator.flow.containers import GROWING
 from validator.flow.holders import argument_of
 from validator.flow.paths import Path, paths_of
 from validator.flow.placed import Placings, Point, leads, point

@@ -24,8 +24,10 @@ from validator.domains.spmd import (
     rank,
     unsure,
 )  # fmt: skip
+from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import attribute
-from validator.flow.calls import GROWING, Calling, axes_in
+from validator.flow.calls import Calling, axes_in
+from validator.flow.containers import GROWING, fillings
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart
 from validator.flow.values import (
@@ -37,6 +39,7 @@ from validator.flow.values import (
     beside,
     const,
     elements,
+    fetched,
     group_of,
     is_text,
     join,
@@ -145,6 +148,7 @@ class Evaluation(Walk):
             dict(self._outs()), sites, global_rows, class_rows,
             _together(self.made.values()), _together(self.switched.values()), _passed(sites),
             _together((name, (owner, kept)) for owner, name, kept in stores),
+            _together((name, (owner, content)) for name, owner, content in fillings(self)),
             tuple(placings), {**self.wrapped, **self.steps},
         )  # fmt: skip
 
@@ -318,13 +322,13 @@ class Evaluation(Walk):
         v, n, p = (frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp")
         return Val(frozenset(objs), v, n, p, of_parameter(position))
 
-    def _annotated(self, name: str) -> set[Obj]:
-        """The project classes that the annotation of a parameter names."""
+    def _annotated(self, name: str) -> frozenset[Obj]:
+        """The objects of the project that the annotation of a parameter declares."""
         assert self.unit.method is not None
         row = next((p for p in self.unit.method.facts.params if p.name == name), None)
         if row is None or not row.annotation:
-            return set()
-        return {("self", cls) for cls in self.flow.project.types.annotated(self.unit.method, row.annotation)}
+            return frozenset()
+        return objects_of(declared(self.flow.project, self.unit.method, row.annotation))
 
     def const(self, number: int, value: Instruction) -> Val:
         return const(value.data)
@@ -335,7 +339,7 @@ class Evaluation(Walk):
         if value.data == "super":
             return obj("ext", "super")
         # a lambda or a nested unit sees the module's names through the function around it
-        return self.meaning(self.flow.symbol(self.unit, value), value.data)
+        return join(self.meaning(symbol, value.data) for symbol in self.flow.meanings(self.unit, value))
 
     def meaning(self, symbol: Symbol | Missing, name: str) -> Val:
         """The value that a symbol of the project stands for."""
@@ -711,8 +715,7 @@ class Evaluation(Walk):
         return BOTTOM
 
     def await_(self, number: int, value: Instruction) -> Val:
-        awaited: Val = self.vals[value.args[0]]
-        return awaited
+        return fetched(self.vals[value.args[0]])
 
     def phi(self, number: int, value: Instruction) -> Val:
         operands = [each for each in self._completed(value, self._arriving(value)) if each != number]

@@ -19,6 +19,7 @@ Objects are tuples whose first element says what they are:
 | `("tensor", shape, dtype)` | a tensor of known layout: sizes (or None), element type; `("str",)`: a text |
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
+| `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
 | `("param", position)` | whatever the caller passes |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
@@ -41,6 +42,7 @@ TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
+_HOLDING_ONE = frozenset({"seq", "remote", "size", "counted", "future", "fetch"})
 
 
 class Val:
@@ -156,7 +158,7 @@ def parts_of(o: Obj) -> Iterable[Val]:
     kind = o[0]
     if kind == "tuple":
         return o[1]  # type: ignore[no-any-return]
-    if kind in ("seq", "remote", "size", "counted"):
+    if kind in _HOLDING_ONE:
         return (o[1],)
     if kind == "group method":
         return (o[1],)
@@ -183,6 +185,20 @@ def _spelled(part: object) -> str:
     return str(place) if place is not None else f"{getattr(part, 'path', '')} {part}"
 
 
+def fetched(value: Val) -> Val:
+    """What one has that waits for futures, alone or in lists: what is not known to be one stays as it is."""
+    if not any(o[0] in ("future", "seq", "tuple") for o in value.objs):
+        return value
+    found = [fetched(o[1]) if o[0] == "future" else Val(frozenset({mapped(o, fetched)})) for o in value.each]
+    return join([*found, Val(v=value.v, n=value.n, p=value.p, state=value.state)])
+
+
+def bare(value: Val) -> Val:
+    """The objects of a value, without by what it varies: in another process, or in a container among others, that says
+    nothing of what is taken out."""
+    return Val(frozenset(mapped(o, bare) for o in value.objs), state=value.state)
+
+
 BOTTOM = Val()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
@@ -193,7 +209,7 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     kind = o[0]
     if kind == "tuple":
         return ("tuple", tuple(change(v) for v in o[1]))
-    if kind in ("seq", "remote", "size", "counted"):
+    if kind in _HOLDING_ONE:
         return (kind, change(o[1]))
     if kind == "group method":
         return (kind, change(o[1]), o[2])

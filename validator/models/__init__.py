@@ -32,7 +32,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `gathers = [parameter, position]`: of a context manager inside which sharded parameters are whole: which. What is
   written there is kept where the argument `keeps` is not None or False; `kept`: whether it is where none is passed.
 - `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives`);
-  `result = "ran"`: what that returns; `result = "each"`: a list of the arguments.
+  `result = "ran"`: what that returns; `result = "each"`: a list of the arguments; `result = "fetched"`: what the
+  futures in its first argument give; `result = "replaced"`: its first argument with the fields that are named.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
   names in no order).

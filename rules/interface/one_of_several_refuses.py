@@ -1,0 +1,252 @@
+"""A method that one of the objects which come to a call lacks, or whose signature there refuses the call.
+
+What it does
+    Follows the receivers of method calls to all classes of which objects come there together: through registries and
+    tables of classes, factories, conditional expressions, and what objects of one class keep under an attribute.
+    Reported is the class that lacks the method, or refuses what is passed, while another one takes it. Silent where a
+    condition around the call may tell the classes apart (`isinstance`, a flag, a text that is compared), for what tests
+    make, and where MP101, MP103 (families) or MP129 (overrides) speak.
+
+Why is this bad
+    It raises AttributeError or TypeError with this one implementation, which the configuration chooses.
+
+References
+    https://docs.python.org/3/reference/expressions.html#calls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.binding import keeps_signature, misfit_of, parameters, signature
+from validator.analysis.members import Members
+from validator.definitions import ClassDef, Method
+from validator.finding import Finding, Related
+from validator.flow.arguments import call_of
+from validator.flow.objects import Objects
+from validator.flow.queries import Place, Queries
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP133", "one-of-several-refuses", "warning", stable_since="0.3.0", solves=True)
+_ASKING = frozenset({"isinstance", "issubclass", "hasattr", "getattr", "callable", "type"})
+
+
+class Refusal(NamedTuple):
+    """A class that a call does not fit, why, and those that it fits."""
+
+    cls: ClassDef
+    why: str
+    fitting: tuple[ClassDef, ...]
+    owner: ClassDef | None  # the class of the object that keeps it
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    found: dict[object, list[tuple[Place, Refusal]]] = {}
+    for place in project.analysis(Queries).called_in_program(_names(project)):
+        receiver = place.receiver
+        if receiver is None or "remote" in place.operand(0).text:
+            continue
+        for refusal in _refusals(project, place, receiver):
+            if not _is_asked(place) and not _is_left_to_others(project, refusal, place.method):
+                # what one class lacks in one file is one cause; a method that refuses calls is one of its own
+                cause = refusal.cls.find(place.method) or (refusal.cls, place.unit.path)
+                found.setdefault(cause, []).append((place, refusal))
+    for rows in found.values():
+        yield _report(rows)
+
+
+def _names(project: Project) -> frozenset[str]:
+    return frozenset(name for cls in project.classes() for name in cls.methods if not name.startswith("__"))
+
+
+def _refusals(project: Project, place: Place, receiver: Place) -> Iterator[Refusal]:
+    for group, owner in project.analysis(Objects).groups(receiver).items():
+        reasons = {cls: _why(project, cls, place) for cls in group}
+        fitting = [cls for cls, why in reasons.items() if why == ""]
+        if fitting:
+            taking = tuple(sorted(fitting, key=_place))
+            yield from (Refusal(cls, why, taking, owner) for cls, why in sorted(reasons.items(), key=_first) if why)
+
+
+def _why(project: Project, cls: ClassDef, place: Place) -> str | None:
+    """Why an object of a class does not bear a call; empty where it does, None where that is not known."""
+    method = cls.find(place.method)
+    if method is None:
+        lacks = project.analysis(Members).lacks_where_made(cls, place.method)
+        return f"`{cls.name}` has no `{place.method}`" if lacks else None
+    owner = method.cls
+    several = owner is None or len(owner.definitions[method.name]) > 1
+    if method.facts.is_property or not keeps_signature(method) or several:
+        return None
+    problem = misfit_of(parameters(method, bound=method.is_method), call_of(place.unit, place.number))
+    return f"`{cls.name}.{signature(method)}` {problem.message}" if problem is not None else ""
+
+
+def _place(cls: ClassDef) -> tuple[str, str]:
+    return (cls.path, cls.qualname)
+
+
+def _first(row: tuple[ClassDef, str | None]) -> tuple[str, str]:
+    return _place(row[0])
+
+
+def _is_asked(place: Place) -> bool:
+    """Whether a condition around a call may keep some objects away from it: one that asks for a class or a member, a
+    flag, or what is compared with a text."""
+    return place.is_tried or any(_tells(test) for test in place.tests)
+
+
+def _tells(test: Place) -> bool:
+    value = test.value
+    if value.op in ("attr", "name", "param", "free", "item", "const"):
+        return True
+    if value.op == "unary" or test.unit.connective(test.number):
+        return any(_tells(test.operand(n).root) for n in range(len(value.args)))
+    if value.op == "call":
+        return test.method in _ASKING or test.method in ("get", "is_", "has_") or not test.value.args[1:]
+    return any(isinstance(each.value.data, str) for each in test.sources if each.value.op == "const")
+
+
+def _is_left_to_others(project: Project, refusal: Refusal, name: str) -> bool:
+    if project.families.of(refusal.cls) is not None:
+        return True
+    method = refusal.cls.find(name)
+    above = [c.methods[name] for c in refusal.cls.mro if name in c.methods and c.methods[name] is not method]
+    return any(cls.find(name) in above for cls in refusal.fitting if cls in refusal.cls.mro)
+
+
+def _report(rows: list[tuple[Place, Refusal]]) -> Finding:
+    (place, refusal), *others = rows
+    where = "" if place.unit.code.kind == "module" else f" in `{place.unit.qualname}`"
+    fitting = " and ".join(f"`{cls.name}`" for cls in refusal.fitting[:3])
+    kept = f" in a `{refusal.owner.name}`" if refusal.owner is not None else ""
+    more = dict.fromkeys(f"`{each.method}`" for each, _ in others if each.method != place.method)
+    rest = f", nor {', '.join(more)}" if more else ""
+    at: Method | ClassDef = refusal.cls.find(place.method) or refusal.cls
+    text = f"`{place.operand(0).text}(…)`{where} may be called on a `{refusal.cls.name}`{kept}: {refusal.why}{rest}"
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"{text}; it fits {fitting}",
+        help=f"give `{refusal.cls.name}` what the others have, or ask for the class before the call",
+        related=[
+            Related(at.path, at.facts.name_at[0], f"`{at.qualname}` is defined here"),
+            *(Related(each.unit.path, each.at[0], f"`{each.method}` is called here") for each, _ in others[:4]),
+        ],
+        context=f"{place.unit.qualname}:{refusal.cls.name}.{place.method}",
+    )
+
+
+_ENGINES = """\
+class EngineRegistry:
+    _engines = {{}}
+
+    @classmethod
+    def register(cls, name):
+        def decorator(engine):
+            cls._engines[name] = engine
+            return engine
+
+        return decorator
+
+    @classmethod
+    def new(cls, name, *args):
+        return cls._engines[name](*args)
+
+
+@EngineRegistry.register("fsdp")
+class Sharded:
+    def weights(self, strategy, summon=False):
+        return summon
+
+    def offload(self):
+        return None
+
+
+@EngineRegistry.register("megatron")
+class Megatron:
+{method}
+
+
+class Worker:
+    def __init__(self, config):
+        self.config = config
+        self.engine = EngineRegistry.new(config.strategy)
+
+    def sync(self, strategy, step):
+{calls}
+"""
+
+
+def _engines(method: str, *calls: str) -> str:
+    body = "\n".join(f"        {line}" for line in calls)
+    return _ENGINES.format(method=f"    def {method}\n        return strategy", calls=body)
+
+
+INCORRECT = (
+    _engines("weights(self, strategy):", "return self.engine.weights(strategy, summon=True)  # error: MP133"),
+    _engines("weights(self, strategy):", "if step > 3:", "    self.engine.offload()  # error: MP133"),
+    # a choice between two classes
+    """\
+class Local:
+    def generate(self, strategy, prompts):
+        return prompts
+
+
+class Served:
+    def generate_all(self, strategy, prompts):
+        return prompts
+
+
+def run(args, strategy, prompts):
+    engine = Served() if args.served else Local()
+    return engine.generate(strategy, prompts)  # error: MP133
+""",
+)
+
+CORRECT = (
+    _engines("weights(self, strategy, **kwargs):", "return self.engine.weights(strategy, summon=True)"),
+    # something tells them apart first
+    _engines(
+        "weights(self, strategy):",
+        'if self.config.strategy == "fsdp":',
+        "    self.engine.weights(strategy, summon=True)",
+        "if isinstance(self.engine, Sharded):",
+        "    self.engine.offload()",
+    ),
+    # each subclass keeps an object of its own kind, and only one of them runs the method
+    """\
+class Loop:
+    def generate(self, batch):
+        return batch
+
+
+class EnvLoop:
+    def generate(self, batch, future):
+        return batch
+
+
+class Trainer:
+    def init(self, strategy):
+        self.manager = Loop()
+
+    def fit(self, batch):
+        return self.manager.generate(batch)
+
+
+class EnvTrainer(Trainer):
+    def init(self, strategy):
+        self.manager = EnvLoop()
+
+    def fit(self, batch):
+        return self.manager.generate(batch, None)
+
+
+def main(strategy, batch, env):
+    trainer = EnvTrainer() if env else Trainer()
+    trainer.init(strategy)
+    return trainer.fit(batch)
+""",
+)

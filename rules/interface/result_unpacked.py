@@ -1,0 +1,152 @@
+"""A result that is taken apart into another number of names than it has parts.
+
+What it does
+    Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
+    project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
+    length. What comes from callers alone is a warning. Silent about lists that may have grown, and about what may be
+    something else.
+
+Why is this bad
+    It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
+
+References
+    https://docs.python.org/3/reference/simple_stmts.html#assignment-statements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related
+from validator.flow.objects import is_passed
+from validator.flow.queries import Place, Queries
+from validator.flow.values import NONE_OBJ
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP130", "result-unpacked-otherwise", "error", stable_since="0.3.0", solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.of_program():
+        for place in queries.values(unit, "unpack"):
+            position, wanted, star = place.value.data
+            source = place.operand(0)
+            if position == 0 and not place.is_tried and (lengths := _lengths(source)):
+                fits = any(length == wanted if star < 0 else length >= wanted - 1 for length in lengths)
+                if not fits:
+                    yield _report(queries, source, lengths, wanted)
+
+
+def _lengths(source: Place) -> list[int]:
+    """The lengths that a tuple may have; none where it may be something else, or a list that something is added to."""
+    objs = source.closed.objs - {NONE_OBJ}
+    lengths = sorted({len(o[1]) for o in objs if o[0] == "tuple"})
+    return lengths if all(o[0] == "tuple" and o[1] for o in objs) else []
+
+
+def _report(queries: Queries, source: Place, lengths: list[int], wanted: int) -> Finding:
+    counted = " or ".join(map(str, lengths))
+    where = "" if source.unit.code.kind == "module" else f" in `{source.unit.qualname}`"
+    return RULE.finding(
+        source.unit.path,
+        source.at,
+        f"`{source.text}`{where} has {counted} parts and is taken apart into {wanted}: ValueError",
+        help="take as many parts as there are, or give the result the parts that its callers take",
+        related=[
+            Related(unit.path, unit.method.facts.name_at[0], f"`{unit.qualname}` gives it")
+            for unit in queries.targets(source.root)
+            if unit.method is not None
+        ],
+        context=f"{source.unit.qualname}:{source.text}",
+        severity="warning" if is_passed(source) else RULE.severity,
+    )
+
+
+INCORRECT = (
+    """\
+def forward(strategy, batch):
+    loss, kl = strategy.step(batch)
+    return loss, kl, batch.tokens
+
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.last = None
+
+    def fit(self, batches):
+        for batch in batches:
+            loss, kl = forward(self.strategy, batch)  # error: MP130
+        return loss
+""",
+    # from another process
+    """\
+import ray
+
+
+@ray.remote
+class Rollout:
+    def engines(self):
+        return self.servers, self.lock, self.ports
+
+
+def connect(strategy):
+    rollout = Rollout.remote()
+    servers, lock = ray.get(rollout.engines.remote())  # error: MP130
+    return servers, lock
+""",
+    # a choice of two functions that give as many
+    """\
+async def first(strategy):
+    return 1, 2
+
+
+async def second(strategy):
+    return 3, 4
+
+
+async def run(strategy, fast):
+    step = first if fast else second
+    loss, kl, tokens = await step(strategy)  # error: MP130
+    return loss
+""",
+)
+
+CORRECT = (
+    # two lengths, as the caller asks
+    """\
+def forward(strategy, batch, with_kl=False):
+    if with_kl:
+        return batch.loss, batch.kl
+    return batch.loss, batch.kl, batch.tokens
+
+
+def train(strategy, batch):
+    loss, kl = forward(strategy, batch, with_kl=True)
+    first, *rest = forward(strategy, batch)
+    return loss, kl, first, rest
+""",
+    # lists grow; somebody reckons with it
+    """\
+def collect(strategy, batches):
+    found = []
+    for batch in batches:
+        found.append(batch.loss)
+    return found
+
+
+def pair(strategy):
+    return 1, 2, 3
+
+
+def train(strategy, batches):
+    loss, kl = collect(strategy, batches)
+    try:
+        a, b = pair(strategy)
+    except ValueError:
+        a, b = None, None
+    return loss, kl, a, b
+""",
+)

@@ -1,0 +1,97 @@
+"""What an annotation says a value is: objects of classes of the project, containers of them, or something else."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+from validator.definitions import ClassDef, Method
+from validator.flow.values import BOTTOM, NONE_OBJ, STRING, UNKNOWN, Obj, Val, join, obj, parts_of, sequence, tuple_of
+from validator.project import Project
+
+# Forms of `typing` that are what stands in their brackets.
+_TRANSPARENT = frozenset({"Optional", "Union", "Annotated", "Final", "ClassVar", "Required", "NotRequired"})
+_SEQUENCES = frozenset({
+    "list", "set", "frozenset", "deque", "List", "Set", "FrozenSet", "Deque", "Sequence", "MutableSequence",
+    "Collection", "Iterable", "Iterator",
+})  # fmt: skip
+_MAPPINGS = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "DefaultDict", "defaultdict", "OrderedDict"})
+
+
+def declared(project: Project, function: Method, annotation: str) -> Val:
+    """The value that an annotation declares; what it says of things outside the project is that they are unknown."""
+    node = _parsed(annotation)
+    return _value(project, function.module.top, node) if node is not None else BOTTOM
+
+
+def classes_of(value: Val) -> frozenset[ClassDef]:
+    """The classes of which a declared value may be an object."""
+    return frozenset(o[1] for o in value.objs if o[0] == "self")
+
+
+def objects_of(value: Val) -> frozenset[Obj]:
+    """What a declared value says of the project: objects of its classes, and containers in which they are."""
+    return frozenset(o for o in value.objs if o[0] == "self" or any(objects_of(part) for part in parts_of(o)))
+
+
+def spelled(project: Project, function: Method, annotation: str) -> str:
+    """An annotation with the full names of what is imported: a file may know `Iterable` by a name of its own."""
+    node = _parsed(annotation)
+    return ast.unparse(_Spelling(project, function.module.top).visit(node)) if node is not None else annotation
+
+
+@lru_cache(maxsize=4096)
+def _parsed(annotation: str) -> ast.expr | None:
+    try:
+        return ast.parse(annotation.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+class _Spelling(ast.NodeTransformer):
+    def __init__(self, project: Project, scope: Method) -> None:
+        self.project = project
+        self.scope = scope
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(self.project.dotted(self.scope, node.id) or node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return ast.Name(self.project.dotted(self.scope, ast.unparse(node)) or ast.unparse(node))
+
+
+def _value(project: Project, scope: Method, node: ast.expr) -> Val:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        inner = _parsed(node.value)
+        return _value(project, scope, inner) if inner is not None else UNKNOWN
+    if isinstance(node, ast.Constant) and node.value is None:
+        return Val(frozenset({NONE_OBJ}))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return join([_value(project, scope, node.left), _value(project, scope, node.right)])
+    if isinstance(node, ast.Subscript):
+        return _subscript(project, scope, node)
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return UNKNOWN
+    symbol = project.lookup(scope, ast.unparse(node))
+    if isinstance(symbol, ClassDef):
+        return obj("self", symbol)
+    return STRING if isinstance(node, ast.Name) and node.id == "str" else UNKNOWN
+
+
+def _subscript(project: Project, scope: Method, node: ast.Subscript) -> Val:
+    name = ast.unparse(node.value).rpartition(".")[2]
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name in _TRANSPARENT:
+        inner = join(_value(project, scope, part) for part in (parts if name == "Union" else parts[:1]))
+        return join([inner, Val(frozenset({NONE_OBJ}))]) if name == "Optional" else inner
+    if name in _SEQUENCES and len(parts) == 1:
+        return sequence(_value(project, scope, parts[0]))
+    if name in _MAPPINGS and len(parts) == 2:
+        return obj("dict", (), _value(project, scope, parts[1]))
+    if name in ("tuple", "Tuple") and parts:
+        last = parts[-1]
+        if isinstance(last, ast.Constant) and last.value is ...:
+            return sequence(_value(project, scope, parts[0]))
+        return tuple_of(_value(project, scope, part) for part in parts)
+    symbol = project.lookup(scope, ast.unparse(node.value))  # a generic class of the project
+    return obj("self", symbol) if isinstance(symbol, ClassDef) else UNKNOWN

@@ -1,0 +1,307 @@
+"""What of the project a value may be: which functions a call reaches, of which classes an object is.
+
+The answers are those of the flow (`Place.closed`): through factories and tables of classes, fields, partials, handles
+of actors, and what callers pass. An answer is *complete* where nothing else can be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.binding import keeps_signature, parameters
+from validator.definitions import ClassDef, Method, Module
+from validator.facts.model import Argument, At, Call, Param
+from validator.flow.annotations import classes_of, declared
+from validator.flow.aside import is_test
+from validator.flow.constructors import REMOTE, Constructors
+from validator.flow.program import Flow, Unit
+from validator.flow.queries import Place
+from validator.flow.values import NONE_OBJ, TOP, Obj, Val, join2
+from validator.project import Project
+
+_MODULES = "torch.nn.Module"
+_REMOTELY = (".remote",)
+
+
+class Callee(NamedTuple):
+    """Something that a call reaches: what readers call it, its parameters as callers fill them, where it stands.
+
+    `given`: arguments that a `partial` passes before those of the call.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    place: Method | ClassDef
+    given: tuple[Argument, ...] = ()
+
+
+class Reached(NamedTuple):
+    """What a call may reach, as far as it is known, and whether it is all."""
+
+    callees: tuple[Callee, ...]
+    complete: bool
+
+
+class Held(NamedTuple):
+    """The classes of the project of which a value may be an object, and whether it can be nothing else.
+
+    `below`: those of which it may as well be an object of a class below.
+    """
+
+    classes: frozenset[ClassDef]
+    below: frozenset[ClassDef]
+    complete: bool
+
+
+class Objects:
+    """Answers for one project; asked for with `project.analysis(Objects)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+        self.constructors = project.analysis(Constructors)
+        self._calls: dict[Module, dict[At, Place]] = {}
+        self._links: dict[Module, dict[tuple[int, int], list[Place]]] = {}
+
+    # -- places --------------------------------------------------------------------------------------------
+
+    def call_at(self, module: Module, at: At) -> Place | None:
+        """The call that stands at a place of a file."""
+        known = self._calls.get(module)
+        if known is None:
+            known = self._calls[module] = {place.at: place for place in self._places(module, "call")}
+        return known.get(at)
+
+    def links(self, module: Module, at: At, path: str) -> list[tuple[int, Place]]:
+        """The reads of attributes in a chain (`a.b.c`) that begins at a place: with the number of the link, from 1.
+
+        A part that was read before, and is still the same, is no read of its own.
+        """
+        known = self._links.get(module)
+        if known is None:
+            known = self._links[module] = {}
+            for place in self._places(module, "attr"):
+                known.setdefault(place.at[:2], []).append(place)
+            for places in known.values():
+                places.sort(key=lambda place: place.at[2:])
+        names = [link.partition("(")[0].partition("[")[0] for link in path.split(".")]
+        found, index = [], 0
+        for place in known.get(at[:2], ()):
+            index = next((i for i in range(index + 1, len(names)) if names[i] == place.value.data), 0)
+            if not index:
+                break
+            found.append((index, place))
+        return found
+
+    def _places(self, module: Module, op: str) -> Iterator[Place]:
+        for unit in self.flow.units_of(module).values():
+            for number, value in enumerate(unit.code.values):
+                if value.op == op:
+                    yield Place(self.flow, unit, number)
+
+    # -- objects -------------------------------------------------------------------------------------------
+
+    def held(self, place: Place) -> Held:
+        """The classes of which a value may be an object; None is left out, nothing can be asked of it anyway."""
+        objs = self._closed(place).objs - {NONE_OBJ}
+        exact = frozenset(o[1] for o in objs if o[0] in ("inst", "self", "handle"))
+        below = frozenset(o[1] for o in objs if o[0] == "self")
+        return Held(exact, below, bool(exact) and all(o[0] in ("inst", "self", "handle") for o in objs))
+
+    def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
+        """The classes of the objects that come to a place together: those that one object keeps under an attribute,
+        with the class of that object, or those that a variable may hold."""
+        root = place.root
+        if root.value.op != "attr":
+            return {_made(self._closed(place)): None}
+        found: dict[frozenset[ClassDef], ClassDef | None] = {}
+        for o in self._closed(root.operand(0)).each:
+            for cls in (o[1], *o[1].descendants()) if o[0] == "self" else (o[1],) if o[0] == "inst" else ():
+                if not is_test(cls.path) and (o[0] == "inst" or self._runs(cls, root)):
+                    found.setdefault(self._kept(cls, root.value.data), cls)
+        return found
+
+    @staticmethod
+    def _runs(cls: ClassDef, place: Place) -> bool:
+        """Whether objects of just this class run the method in which a place is."""
+        method = place.unit.scope
+        if method.cls is None or not place.unit.is_receiver(place.root.operand(0).number):
+            return True
+        return not cls.is_abstract and _has(cls, method)
+
+    def _kept(self, cls: ClassDef, name: str) -> frozenset[ClassDef]:
+        """The classes of what objects of just this class keep under an attribute."""
+        found = Val()
+        for unit, value in self.flow.stores(cls, name, set(cls.mro)):
+            if unit.cls is None or unit.cls not in cls.mro or unit.method is None or _has(cls, unit.method):
+                found = join2(found, value)
+        return _made(found)
+
+    def receivers(self, function: Method, call: Call) -> frozenset[ClassDef]:
+        """The classes of which the object may be whose method a call in a function names; of actors too."""
+        place = self.call_at(function.module, call.at)
+        receiver = place.receiver if place is not None else None
+        if receiver is not None and call.target.endswith(_REMOTELY):
+            receiver = receiver.operand(0) if receiver.value.op == "attr" else None
+        return self.held(receiver).classes if receiver is not None else frozenset()
+
+    def owners(self, function: Method, at: At, path: str) -> frozenset[ClassDef]:
+        """The classes of which the object may be that is asked for the last name of a path which begins at a place."""
+        last = path.count(".")
+        place = next((place for index, place in self.links(function.module, at, path) if index == last), None)
+        return self.held(place.operand(0)).classes if place is not None else frozenset()
+
+    def _closed(self, place: Place) -> Val:
+        """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,
+        whoever may call."""
+        closed, root = place.closed, place.root
+        method = root.unit.method if root.value.op == "param" else None
+        if method is None:
+            return closed
+        name = root.value.data[1]
+        text = next((p.annotation for p in method.facts.params if p.name == name), "")
+        said = declared(self.project, method, text) if text else Val()
+        classes = classes_of(said)
+        if not classes or TOP in said.objs:
+            return closed
+        return Val(frozenset(o for o in closed.objs if o[0] in ("inst", "self") and not classes.isdisjoint(o[1].mro)))
+
+    # -- calls ---------------------------------------------------------------------------------------------
+
+    def reached_by(self, callee: Place) -> Reached:
+        """What calling a value may run. What somebody stored in an object of unknown class is not sure to be there."""
+        found = self._reached(self._closed(callee), ())
+        owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
+        own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
+        return found if own else found._replace(complete=False)
+
+    def _reached(self, callee: Val, given: tuple[Argument, ...]) -> Reached:
+        found: list[Callee] = []
+        complete = bool(callee.objs)
+        for o in callee.each:
+            known = self._of(o, given)
+            complete = complete and known is not None and known.complete
+            found += known.callees if known is not None else ()
+        return Reached(tuple(dict.fromkeys(found)), complete)
+
+    def _of(self, o: Obj, given: tuple[Argument, ...]) -> Reached | None:
+        """What calling one object reaches; None where that is not known."""
+        kind = o[0]
+        if kind == "unit":
+            return self._function(o[1], bound=o[1].method is not None and o[1].method.facts.is_classmethod, given=given)
+        if kind == "bound":
+            return self._function(o[1], bound=True, given=given)
+        if kind == "class":
+            return self._constructor(o[1], given) if not _is_actor(o[1]) else None
+        if kind in ("inst", "self"):
+            return self._called_object(o[1], given)
+        if kind == "partial":
+            return self._reached(o[1], (*given, *_placed(o[2], o[3])))
+        if kind == "remote":
+            return self._remote(o[1], given)
+        return None
+
+    def _remote(self, inner: Val, given: tuple[Argument, ...]) -> Reached:
+        """`Actor.remote(…)`, `handle.method.remote(…)`, `task.remote(…)`."""
+        found = [
+            self._constructor(o[1], given) if o[0] == "class" else self._function(o[1], o[0] == "bound", given)
+            for o in inner.each
+            if o[0] in ("class", "bound", "unit")
+        ]
+        complete = len(found) == len(inner.objs) and all(each is not None and each.complete for each in found)
+        return Reached(tuple(callee for each in found if each is not None for callee in each.callees), complete)
+
+    def _function(self, unit: Unit, bound: bool, given: tuple[Argument, ...]) -> Reached | None:
+        """A function, in every version that the file has of it."""
+        method = unit.method
+        if method is None or unit.code.kind != "function":
+            return None
+        versions = [each for each in _versions(method) if not each.facts.is_overload]
+        if not all(_is_callable(each) for each in versions) or _is_bound_again(method):
+            return None
+        shown = method.name if method.cls is None else f"{method.cls.name}.{method.name}"
+        found = [Callee(shown, parameters(each, bound=bound and each.is_method), each, given) for each in versions]
+        return Reached(tuple(found), True)
+
+    def _constructor(self, cls: ClassDef, given: tuple[Argument, ...]) -> Reached | None:
+        params = self.constructors.of(cls)
+        place = cls.find("__init__") or cls
+        return Reached((Callee(cls.name, params, place, given),), True) if params is not None else None
+
+    def _called_object(self, cls: ClassDef, given: tuple[Argument, ...]) -> Reached | None:
+        """`model(…)`: `__call__`, or of a module of a network `forward`."""
+        is_module = any(self.flow.models.named(base) == _MODULES for base in cls.external_bases)
+        name = "__call__" if cls.find("__call__") is not None else "forward" if is_module else ""
+        methods = dict.fromkeys(m for m in cls.find_below(name).values() if m is not None) if name else {}
+        units = [self.flow.unit_of(method) for method in methods]
+        found = [self._function(unit, True, given) for unit in units if unit is not None]
+        if not found or None in found or len(found) != len(methods):
+            return None
+        return Reached(tuple(callee for each in found if each is not None for callee in each.callees), True)
+
+
+def _made(value: Val) -> frozenset[ClassDef]:
+    """The classes of the objects that a value is known to be; none of those of tests."""
+    return frozenset(o[1] for o in value.objs if o[0] == "inst" and not is_test(o[1].path))
+
+
+def _has(cls: ClassDef, method: Method) -> bool:
+    """Whether objects of just this class run a method: their own, or one that those below it call with `super()`."""
+    for each in cls.mro:
+        own = each.methods.get(method.name)
+        if own is method:
+            return True
+        if own is not None and not any(call.target == f"super().{method.name}" for call in own.facts.calls):
+            return False
+    return False
+
+
+def _placed(values: tuple[Val, ...], keywords: tuple[tuple[str, Val], ...]) -> tuple[Argument, ...]:
+    """The arguments that a `partial` keeps."""
+    nowhere = (1, 1, 1, 1)
+    names = [None] * len(values) + [name for name, _ in keywords]
+    return tuple(Argument(name, "other", "", nowhere) for name in names)
+
+
+def with_given(call: Call, callee: Callee) -> Call:
+    """A call with the arguments that a `partial` passes before its own; a keyword is what was said last."""
+    if not callee.given:
+        return call
+    said = {argument.keyword for argument in call.args} - {None}
+    kept = [argument for argument in callee.given if argument.keyword not in said]
+    first = [a for a in (*kept, *call.args) if a.keyword in (None, "*")]
+    return call._replace(args=(*first, *(a for a in (*kept, *call.args) if a.keyword not in (None, "*"))))
+
+
+def is_passed(place: Place) -> bool:
+    """Whether a value is, or is a part of, something that callers pass: which way they take is not known."""
+    sources = (each for each in place.sources if each.value.op == "param")
+    return any(not each.unit.is_receiver(each.number) for each in sources)
+
+
+def _is_actor(cls: ClassDef) -> bool:
+    return not REMOTE.isdisjoint(cls.facts.decorators)
+
+
+def _is_callable(method: Method) -> bool:
+    """Whether a function is sure to be called as it is written."""
+    return not method.facts.is_property and (keeps_signature(method) or REMOTE.issuperset(method.facts.decorators))
+
+
+def _versions(method: Method) -> list[Method]:
+    """The definitions that a name has in its class, or in its file: one of them is there when it is called."""
+    if method.cls is not None:
+        return method.cls.definitions[method.name]
+    facts = [each for each in method.module.facts.functions if each.qualname == method.qualname]
+    return [Method(method.module, each, None) for each in facts] if len(facts) > 1 else [method]
+
+
+def _is_bound_again(method: Method) -> bool:
+    """Whether the name of a function means something else as well: an import, an assignment, a wrapper."""
+    module, name = method.module, method.name
+    if method.cls is not None:
+        body = module.functions.get(f"{method.cls.qualname}.<class>")
+        return body is not None and any(row.target == name for row in body.facts.assigns)
+    outer = method.enclosing or module.top
+    return (outer.qualname, name) in module.imports or any(row.target == name for row in outer.facts.assigns)

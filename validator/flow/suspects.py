@@ -1,0 +1,52 @@
+"""Which calls are worth the question what they reach: those that something of their name would refuse.
+
+Most calls of a project fit everything in it that bears the name. Only the others, and calls of what is known under a
+name of its own (a variable, an attribute, an import with another name), are followed through the flow.
+"""
+
+from __future__ import annotations
+
+from validator.analysis.binding import misfit_of
+from validator.facts.model import Call, Param
+from validator.flow.constructors import Constructors
+from validator.flow.program import Flow
+from validator.project import Method, Project
+
+
+class Suspects:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._signatures = _signatures(project)
+        self._held = set(project.analysis(Flow).written)
+        self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
+        self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
+
+    def may_refuse(self, function: Method, call: Call, partial: bool) -> bool:
+        """Whether something that the call may reach refuses it, by the names alone."""
+        name = call.method
+        if call.target == name and name in function.facts.bound or name in self._held:
+            return True
+        key = (name, tuple([argument.keyword for argument in call.args]), partial)
+        if key not in self._known:
+            rows = self._signatures.get(name, ())
+            self._known[key] = any(misfit_of(params, call, partial=partial) is not None for params in rows)
+        return self._known[key]
+
+
+def _signatures(project: Project) -> dict[str, list[tuple[Param, ...]]]:
+    """By name the parameters of all that is called so; of methods with and without their object."""
+    constructors = project.analysis(Constructors)
+    found: dict[str, list[tuple[Param, ...]]] = {}
+    for function in project.functions():
+        if not function.name.startswith("<"):
+            rows = found.setdefault(function.name, [])
+            rows.append(function.facts.params)
+            if function.is_method:
+                rows.append(function.facts.params[1:])
+    for cls in project.classes():
+        params = constructors.of(cls)
+        if params is not None:
+            found.setdefault(cls.name, []).append(params)
+    return found
