@@ -6,6 +6,7 @@ full dotted name, and what should be there and is not is `Missing`; rules decide
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import itemgetter
@@ -26,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+_WORDS = re.compile(r"[A-Za-z_]\w*")
 
 
 class Project:
@@ -105,6 +107,30 @@ class Project:
             found.update(each.name for each in module.functions.values())
             found.update(each.rpartition(".")[2] for each in module.classes)
         return frozenset(found)
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """Every word by which something is given a name anywhere: definitions, stores, parameters, keywords. What is
+        not among them is at most read."""
+        found: set[str] = set(self.defined)
+        for module in self.modules.values():
+            found.update(name for cls in module.facts.classes for name, _ in cls.attributes)
+            for function in module.facts.functions:
+                found.update(param.name for param in function.params)
+                found.update(function.bound)
+                found.update(row.target.rpartition(".")[2] for row in function.assigns)
+                found.update(ref.path.rpartition(".")[2] for ref in function.refs if ref.context == "store")
+                for call in function.calls:
+                    found.update(argument.keyword for argument in call.args if argument.keyword)
+            if not module.facts.full:
+                found.update(_WORDS.findall(module.source.text))
+        return frozenset(found)
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """The words in the texts that calls pass."""
+        calls = (call for function in self.functions() for call in function.facts.calls)
+        return frozenset(w for call in calls for a in call.args if a.kind == "const" for w in _WORDS.findall(a.value))
 
     @cached_property
     def _nested(self) -> dict[Method, list[Method]]:

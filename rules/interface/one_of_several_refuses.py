@@ -16,6 +16,7 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP133", "one-of-several-refuses", "warning", stable_since="0.3.0", solves=True)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*")
 _ASKING = frozenset({"isinstance", "issubclass", "hasattr", "getattr", "callable", "type"})
 
 
@@ -49,7 +51,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if receiver is None or "remote" in place.operand(0).text:
             continue
         for refusal in _refusals(project, place, receiver):
-            if not _is_asked(place) and not _is_left_to_others(project, refusal, place.method):
+            if not _is_asked(place, refusal) and not _is_left_to_others(project, refusal, place.method):
                 # what one class lacks in one file is one cause; a method that refuses calls is one of its own
                 cause = refusal.cls.find(place.method) or (refusal.cls, place.unit.path)
                 found.setdefault(cause, []).append((place, refusal))
@@ -92,20 +94,38 @@ def _first(row: tuple[ClassDef, str | None]) -> tuple[str, str]:
     return _place(row[0])
 
 
-def _is_asked(place: Place) -> bool:
-    """Whether a condition around a call may keep some objects away from it: one that asks for a class or a member, a
-    flag, or what is compared with a text."""
-    return place.is_tried or any(_tells(test) for test in place.tests)
+def _is_asked(place: Place, refusal: Refusal) -> bool:
+    """Whether a condition around a call may keep an object away from it: one that asks for a class or a member, or
+    speaks of what tells the classes apart; for a method that is not there any flag, or text that is compared, too."""
+    telling = _telling_words(refusal)
+    lacks = refusal.cls.find(place.method) is None
+    return place.is_tried or any(_tells(test, telling, flags=lacks) for test in place.tests)
 
 
-def _tells(test: Place) -> bool:
+def _telling_words(refusal: Refusal) -> frozenset[str]:
+    """The words of names of classes and of their files that one has and others have not."""
+    words = [frozenset(_words(f"{cls.module.name} {cls.name}")) for cls in (refusal.cls, *refusal.fitting)]
+    return frozenset().union(*words) - frozenset.intersection(*words)
+
+
+def _words(text: str) -> Iterator[str]:
+    return (word.lower() for word in _WORD.findall(text) if len(word) > 2)
+
+
+def _tells(test: Place, telling: frozenset[str], flags: bool) -> bool:
+    if any(each.method in _ASKING for each in test.sources if each.value.op == "call"):
+        return True
+    if any(word in telling for text in test.words for word in _words(text)):
+        return True
+    if not flags:
+        return False
     value = test.value
     if value.op in ("attr", "name", "param", "free", "item", "const"):
         return True
     if value.op == "unary" or test.unit.connective(test.number):
-        return any(_tells(test.operand(n).root) for n in range(len(value.args)))
+        return any(_tells(test.operand(n).root, telling, flags) for n in range(len(value.args)))
     if value.op == "call":
-        return test.method in _ASKING or test.method in ("get", "is_", "has_") or not test.value.args[1:]
+        return test.method == "get" or not value.args[1:]
     return any(isinstance(each.value.data, str) for each in test.sources if each.value.op == "const")
 
 

@@ -73,6 +73,12 @@ class Members:
         given = [Place(self.flow, body.outer, number) for number in body.outer.decorating(body)]
         return bool(given) and all(place.closed.objs == {("class", cls)} for place in given)
 
+    def closed_but_for_libraries(self, cls: ClassDef) -> bool:
+        """Whether the members of the class can be listed but for those that bases of libraries give."""
+        if any(name in each.methods for each in cls.mro for name in ("__getattr__", "__getattribute__")):
+            return False
+        return all(each.has_plain_decorators and self._lists_own(each) for each in cls.mro)
+
     def closed_but_for_itself(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed but for those that its own methods set by computed names."""
         if cls.is_opaque or self._mixed_in_elsewhere(cls) or "Mixin" in cls.name or not self._readable(cls.module):

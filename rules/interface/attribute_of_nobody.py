@@ -1,0 +1,117 @@
+"""An attribute that objects of a class with a base of a library are asked for, and that nobody anywhere gives.
+
+What it does
+    Classes that inherit from torch, transformers or DeepSpeed may have members that their source does not show.
+    Reported is `self.name` where no class, no function, no store, no parameter, keyword or text of the whole project gives
+    anything the name, and where it is none of the names of these libraries. Silent about names of one word, behind
+    `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name may give
+    it.
+
+Why is this bad
+    Somebody renamed the attribute where it is set and left a subclass behind: AttributeError at the first step.
+
+References
+    https://docs.python.org/3/reference/datamodel.html#object.__getattribute__
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.members import Members, excused, method_of
+from validator.analysis.uses import is_test
+from validator.definitions import PLAIN_BASES, ClassDef
+from validator.drift.lost import is_telling
+from validator.drift.members import is_known
+from validator.errors import nearest
+from validator.facts.model import Ref
+from validator.finding import Finding, Related
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    found: dict[tuple[ClassDef, str], list[tuple[Method, Ref]]] = {}
+    for function in project.functions():
+        owner = method_of(function)
+        if owner.cls is None or is_test(function.path) or not _is_of_known_libraries(project, owner.cls):
+            continue
+        for row in function.facts.refs:
+            own, _, name = row.path.partition(".")
+            name = name.partition(".")[0]
+            asked = row.context == "load" and own == owner.own_object and not excused(row.guards, own, name)
+            if asked and _is_nobodys(project, name):
+                found.setdefault((owner.cls, name), []).append((function, row))
+    for (cls, name), rows in found.items():
+        yield _report(cls, name, rows)
+
+
+def _is_of_known_libraries(project: Project, cls: ClassDef) -> bool:
+    """Whether all that may add members unseen are bases of libraries whose names are known."""
+    outer = [base for base in cls.external_bases if base not in PLAIN_BASES]
+    if not outer or not all(is_known(base.partition(".")[0]) for base in outer):
+        return False
+    return project.analysis(Members).closed_but_for_libraries(cls)
+
+
+def _is_nobodys(project: Project, name: str) -> bool:
+    return is_telling(name) and name.isidentifier() and name not in project.given and name not in project.texts
+
+
+def _report(cls: ClassDef, name: str, rows: list[tuple[Method, Ref]]) -> Finding:
+    (function, row), *others = rows
+    near = nearest(name, sorted(cls.attributes))
+    return RULE.finding(
+        function.path,
+        row.at,
+        f"`{function.qualname}` reads `{row.path.partition('.')[0]}.{name}`, which nothing in the project sets or "
+        f"defines; no class that `{cls.name}` inherits from is known to have it",
+        help=f"set it in `{cls.name}`, or use the right name{near}",
+        related=[Related(f.path, each.at[0], f"`{name}` is read here too") for f, each in others[:4]],
+        context=f"{cls.qualname}.{name}",
+    )
+
+
+_TRAINERS = """\
+from transformers import Trainer
+
+
+class PolicyTrainer(Trainer):
+    def __init__(self, strategy, quantile):
+        super().__init__()
+        self.strategy = strategy
+        self.{name} = quantile
+
+
+class MaskedTrainer(PolicyTrainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        if self.top_entropy_quantile < 1.0:{mark}
+            inputs = self.strategy.masked(inputs)
+        return self.compute_loss_context_manager(), self.callback_handler
+"""
+
+INCORRECT = (_TRAINERS.format(name="entropy_quantile", mark="  # error: MP135"),)
+
+CORRECT = (
+    _TRAINERS.format(name="top_entropy_quantile", mark=""),
+    # a base of which nothing is known, a text, a test
+    """\
+from somewhere import Base
+from transformers import Trainer
+
+
+class PolicyTrainer(Base):
+    def step(self, strategy):
+        return self.hidden_state_size
+
+
+class OtherTrainer(Trainer):
+    def step(self, strategy):
+        strategy.attach(self, "hidden_state_width")
+        if hasattr(self, "hidden_state_depth"):
+            return self.hidden_state_depth
+        return self.hidden_state_width
+""",
+)

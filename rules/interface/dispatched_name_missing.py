@@ -1,0 +1,164 @@
+"""A method that is asked for by a text, through a function that passes calls on, and that is nowhere.
+
+What it does
+    Finds functions that call a method by the name that they are given (`getattr(engine, method_name)(…)`, of actors
+    too), and looks at the texts which their callers pass. Reported is a name that none of the objects which come there
+    can have; where the objects are not all known, one that nothing in the project has and that is no name of a known
+    library, as a warning. Silent where `getattr` has a default, or `hasattr` or an `except` is around it.
+
+Why is this bad
+    It raises AttributeError in another process, long after the start; no search for calls finds the text.
+
+References
+    https://docs.python.org/3/library/functions.html#getattr
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.members import Members
+from validator.drift.lost import is_telling
+from validator.errors import nearest
+from validator.finding import Finding, Related
+from validator.flow.objects import Held, Objects
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries, objects = project.analysis(Queries), project.analysis(Objects)
+    for asking in queries.called_in_program(frozenset({"getattr"})):
+        position = _named_by(asking)
+        if position < 0 or asking.is_tried or any("hasattr" in test.words for test in asking.tests):
+            continue
+        held = objects.held(asking.operand(1))
+        for call in queries.calls_of(asking.unit):
+            text = _passed(call, asking.unit, position)
+            if text is not None and (severity := _is_missing(project, held, str(text.value.data))):
+                yield _report(project, held, asking, text, severity)
+
+
+def _named_by(asking: Place) -> int:
+    """The position of the parameter that names what is asked for; -1 where it is something else, or has a default."""
+    if len(asking.value.args) != 3 or not any(o == ("ext", "getattr") for o in asking.operand(0).val.each):
+        return -1
+    named = asking.operand(2).root.value
+    called = any(user.value.op in ("call", "attr") and user.value.args[0] == asking.number for user in asking.users)
+    return int(named.data[0]) if named.op == "param" and called else -1
+
+
+def _passed(call: Place, unit: Unit, position: int) -> Place | None:
+    """The text that a call passes for a parameter."""
+    if call.value.op != "call":
+        return None
+    given = call.argument(unit.code.params[position][0], position - unit.has_receiver)
+    value = given.root.value if given is not None else None
+    return given if value is not None and value.op == "const" and isinstance(value.data, str) else None
+
+
+def _is_missing(project: Project, held: Held, name: str) -> str:
+    """How sure it is that nothing there has a name: `error`, `warning`, or empty."""
+    members = project.analysis(Members)
+    if held.complete:
+        return RULE.severity if all(members.lacks(cls, name) for cls in held.classes) else ""
+    if any(name in cls.attributes for cls in held.classes):
+        return ""
+    return "warning" if is_telling(name) and name not in project.given else ""
+
+
+def _report(project: Project, held: Held, asking: Place, text: Place, severity: str) -> Finding:
+    name = str(text.root.value.data)
+    names = sorted({method for cls in held.classes or project.classes() for method in cls.methods})
+    whose = " nor ".join(f"`{cls.name}`" for cls in sorted(held.classes, key=lambda c: c.name)[:3])
+    subject = f"{whose} has no method" if held.complete else "nothing in the project has a method"
+    return RULE.finding(
+        text.unit.path,
+        text.at,
+        f"{subject} `{name}`, which `{text.unit.qualname}` asks for through `{asking.unit.name}`",
+        help=f"use the name of a method that is there{nearest(name, names)}",
+        related=[Related(asking.unit.path, asking.at[0], "the method is asked for by its name here")],
+        context=f"{text.unit.qualname}:{name}",
+        severity=severity,  # type: ignore[arg-type]
+    )
+
+
+_ENGINES = """\
+import ray
+
+
+@ray.remote
+class Rollout:
+    def {name}(self):
+        return None
+
+    def wake_up(self, tags=None):
+        return tags
+
+
+def call_all(engines, method_name, *args, **kwargs):
+    return [getattr(engine, method_name).remote(*args, **kwargs) for engine in engines]
+
+
+def train(strategy, engines{given}):
+    call_all(engines, "wake_up", tags=["weights"])
+    call_all(engines, "pause_generation"){mark}
+"""
+
+INCORRECT = (
+    _ENGINES.format(name="pause_requests", given="", mark="  # error: MP134"),
+    """\
+class Worker:
+    def update(self, strategy, batch):
+        return batch
+
+
+class Group:
+    def __init__(self, strategy, count):
+        self.workers = [Worker() for _ in range(count)]
+
+    def run(self, name, *args):
+        return [getattr(worker, name)(*args) for worker in self.workers]
+
+
+def main(strategy, batch):
+    group = Group(strategy, 2)
+    group.run("update", strategy, batch)
+    return group.run("offload")  # error: MP134
+""",
+)
+
+CORRECT = (
+    _ENGINES.format(name="pause_generation", given="", mark=""),
+    # a default, a test; nobody's name
+    """\
+class Worker:
+    def update(self, strategy, batch):
+        return batch
+
+
+def run(worker, name, *args):
+    method = getattr(worker, name, None)
+    return method(*args) if method is not None else None
+
+
+def run_if_there(worker, name):
+    if hasattr(worker, name):
+        return getattr(worker, name)()
+    return None
+
+
+def read(module, name):
+    return getattr(module, name)
+
+
+def main(strategy, batch, model):
+    run(Worker(), "finish_all", strategy)
+    run_if_there(Worker(), "offload_all")
+    return read(model, "hidden_sizes")
+""",
+)
