@@ -2,10 +2,10 @@
 
 What it does
     Classes that inherit from torch, transformers or DeepSpeed may have members that their source does not show.
-    Reported is `self.name` where no class, no function, no store, no parameter, keyword or text of the whole project gives
+    Reported is `self.name` where no class, function, store, parameter, keyword or text of the whole project gives
     anything the name, and where it is none of the names of these libraries. Silent about names of one word, behind
-    `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name may give
-    it.
+    `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name may
+    give it.
 
 Why is this bad
     Somebody renamed the attribute where it is set and left a subclass behind: AttributeError at the first step.

@@ -26,6 +26,7 @@ from validator.definitions import ClassDef, Method
 from validator.finding import Finding, Related
 from validator.flow.arguments import call_of
 from validator.flow.objects import Objects
+from validator.flow.program import Flow
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
@@ -97,15 +98,31 @@ def _first(row: tuple[ClassDef, str | None]) -> tuple[str, str]:
 def _is_asked(place: Place, refusal: Refusal) -> bool:
     """Whether a condition around a call may keep an object away from it: one that asks for a class or a member, or
     speaks of what tells the classes apart; for a method that is not there any flag, or text that is compared, too."""
-    telling = _telling_words(refusal)
+    telling = _telling_words(place.flow, refusal)
     lacks = refusal.cls.find(place.method) is None
     return place.is_tried or any(_tells(test, telling, flags=lacks) for test in place.tests)
 
 
-def _telling_words(refusal: Refusal) -> frozenset[str]:
-    """The words of names of classes and of their files that one has and others have not."""
-    words = [frozenset(_words(f"{cls.module.name} {cls.name}")) for cls in (refusal.cls, *refusal.fitting)]
+def _telling_words(flow: Flow, refusal: Refusal) -> frozenset[str]:
+    """The words of names of classes, of their files and of the texts under which they are known, that one has and
+    others have not."""
+    classes = (refusal.cls, *refusal.fitting)
+    words = [frozenset(_words(" ".join((cls.module.name, cls.name, *_texts(flow, cls))))) for cls in classes]
     return frozenset().union(*words) - frozenset.intersection(*words)
+
+
+def _texts(flow: Flow, cls: ClassDef) -> Iterator[str]:
+    """The texts beside a class: its key in a table, what a call passes together with it or to its decorators."""
+    body = flow.body_of(cls)
+    for unit in flow.mentions.naming(cls.name):
+        values = unit.code.values
+        numbers = {user for number in unit.named.get(cls.name, ()) for user in unit.users.get(number, ())}
+        if body is not None and unit is body.outer:
+            numbers |= {values[call].args[0] for call in unit.decorating(body)}
+        for number in numbers:
+            if values[number].op in ("dict", "store_item", "call"):
+                parts = (values[part] for part in values[number].args if part >= 0)
+                yield from (part.data for part in parts if part.op == "const" and isinstance(part.data, str))
 
 
 def _words(text: str) -> Iterator[str]:
