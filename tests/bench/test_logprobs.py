@@ -64,7 +64,9 @@ def test_precision_passes_and_temperature_and_top_p_are_told(
     ):
         other = written(tmp_path / name, *of_a_model(torch.float32, **changes))
         assert bench(["compare", "--logprobs", reference, other]) == 1
-        assert words in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert words in told
+        assert "meshproof --select MP705" in told
 
 
 def test_the_mask_decides_which_tokens_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
