@@ -108,8 +108,14 @@ def plan(request: Request) -> tuple[list[Plan], list[Refusal]]:
                 refused.append(_refusal(request, backend, stage, tp, ring, report.errors[0], helps))
             else:
                 notes = tuple((v.constraint.id, v.message) for v in report.warnings)
-                legal.append(_predict(request, backend, stage, tp, ring, notes))
+                legal.append(_predict(request, layout(request, backend, stage, tp, ring), notes))
     return sorted(legal, key=_rank), refused
+
+
+def refusal(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Refusal | None:
+    """What rules out this one configuration; None where it is legal."""
+    errors = check(_quantities(request, backend, stage, tp, ring), propose=False).errors
+    return _refusal(request, backend, stage, tp, ring, errors[0], {}) if errors else None
 
 
 def _quantities(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Quantities:
@@ -144,13 +150,12 @@ def _refusal(
     return Refusal(backend, stage, tp, ring, first.constraint.id, first.message, helps[key])
 
 
-def _predict(
-    request: Request, backend: str, stage: int | None, tp: int, ring: int, notes: tuple[tuple[str, str], ...]
-) -> Plan:
+def layout(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Layout:
+    """The model of a request laid out in one way; without checkpointing where that is left open."""
     dp = request.gpus // (tp * ring)
     step = request.micro_batch_size * dp
     accumulation = max((request.train_batch_size or step) // step, 1)
-    layout = Layout(
+    return Layout(
         backend=backend, zero_stage=stage or 0, dp=dp, tp=tp, ring=ring, seq_len=request.seq_len,
         micro_batch_size=request.micro_batch_size, grad_accum=accumulation,
         dtype=request.dtype, master=request.master, head=request.head, compiled=request.compile != "none",
@@ -158,15 +163,18 @@ def _predict(
         sequence_parallel=request.sequence_parallel, reshard=request.reshard,
         offload_optimizer=request.offload_optimizer, offload_param=request.offload_param,
     )  # fmt: skip
-    memory = estimate(request.facts, layout, request.constants)
+
+
+def _predict(request: Request, split: Layout, notes: tuple[tuple[str, str], ...]) -> Plan:
+    memory = estimate(request.facts, split, request.constants)
     if request.checkpointing is None and memory.reserved(request.constants) > request.gpu_memory:
-        layout = dataclasses.replace(layout, checkpointing=True)
-        memory = estimate(request.facts, layout, request.constants)
+        split = dataclasses.replace(split, checkpointing=True)
+        memory = estimate(request.facts, split, request.constants)
     reserved = memory.reserved(request.constants)
-    flops = per_token(request.facts, request.seq_len, checkpointing=layout.checkpointing)
-    sent = traffic(request.facts, layout)
-    seconds = seconds_per_token(flops, sent, layout, request.gpus_per_node)
-    return Plan(layout, memory, reserved, reserved <= request.gpu_memory, flops, sent, seconds, notes)
+    flops = per_token(request.facts, request.seq_len, checkpointing=split.checkpointing)
+    sent = traffic(request.facts, split)
+    seconds = seconds_per_token(flops, sent, split, request.gpus_per_node)
+    return Plan(split, memory, reserved, reserved <= request.gpu_memory, flops, sent, seconds, notes)
 
 
 def _rank(one: Plan) -> tuple[bool, float, float, str]:

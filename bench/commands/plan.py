@@ -17,6 +17,7 @@ from bench.layout import HEADS
 from bench.memory import GIB
 from bench.parsing import WIDE, Parser
 from bench.planning import Plan, Refusal, Request, plan, variant_name
+from bench.rlhf import roles
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
 if sys.version_info >= (3, 11):
@@ -68,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--model", help="a known name, a config.json, a checkpoint directory; of a recipe ROLE=NAME,…")
     p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
                    "or its command as one text")  # fmt: skip
+    p.add_argument("--role", type=roles.role, action="append", metavar="ROLE[:KEY=VALUE,…]", help=roles.HELP)
     p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, help="GPUs altogether")
     p.add_argument("--gpus-per-node", type=positive, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
@@ -108,8 +110,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
-    if options.recipe is not None:
-        return _recipe(options)
+    if options.recipe is not None or options.role:
+        return _whole_job(options)
     try:
         request = _request(options)
         legal, refused = plan(request)
@@ -131,7 +133,7 @@ def _request(options: argparse.Namespace) -> Request:
             f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
             f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
         )
-    facts = _preset(options.model) or resolve(options.model)
+    facts = _facts(options.model)
     if options.num_layers:
         facts = facts.with_layers(options.num_layers)
     backends = _listed(options.backend, "--backend", BACKENDS)
@@ -148,6 +150,10 @@ def _request(options: argparse.Namespace) -> Request:
         sequence_parallel=options.sequence_parallel, reshard=not options.no_reshard,
         offload_optimizer=options.offload_optimizer, offload_param=options.offload_param,
     )  # fmt: skip
+
+
+def _facts(name: str) -> ModelFacts:
+    return _preset(name) or resolve(name)
 
 
 def _preset(name: str) -> ModelFacts | None:
@@ -242,14 +248,19 @@ _NOTES = (
 )
 
 
-def _recipe(options: argparse.Namespace) -> int:
+def _whole_job(options: argparse.Namespace) -> int:
     """The memory of a whole RLHF job. Exit status 0 it fits, 1 it does not, 2 it cannot be read."""
     from bench.rlhf import show
     from bench.rlhf.job import problems
 
     try:
-        job = show.job_of(options.recipe, options.gpus, options.model)
-    except (show.RecipeError, ModelError) as error:
+        if options.recipe is not None and options.role:
+            raise UsageError("--recipe and --role each say a whole job: give one of them")
+        if options.role:
+            job = roles.job(options.role, _request(options), _facts)
+        else:
+            job = show.job_of(options.recipe, options.gpus, options.model)
+    except (ModelError, ValueError) as error:
         print(f"bench plan: {error}", file=sys.stderr)
         return 2
     if options.format == "json":
