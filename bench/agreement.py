@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bench.configuration import Configuration
+from bench.configuration import Configuration, deciding
 from bench.matrix.classify import STEPS_COMPARED, TOLERANCE
+from bench.settings import WORK
 from bench.suite.criteria import compare_losses
 
 SAME = (
-    "model", "num_layers", "dtype", "loss", "optimizer", "lr", "weight_decay", "max_norm", "backward", "seq_len",
-    "full_length", "inputs", "input_hash", "max_inputs", "fold_tokens", "shuffle_inputs", "simulate_ranks",
-    "random_seed", "dp", "rows", "batch",
+    *(name for name in deciding(WORK) if name not in ("num_gpus", "micro_batch_size", "train_batch_size")),
+    "inputs", "dp", "rows", "batch",
 )  # fmt: skip
 """What decides weights and samples. What is left (backend, attention, compilation, packing, how the model is split)
 must not change a loss."""

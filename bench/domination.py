@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from bench.configuration import SETTINGS, Configuration
+from bench.settings import LESS, MORE
 
-from bench.configuration import Configuration
-
-SIZES = ("num_layers", "seq_len", "rows")
-"""Quantities that only ever add to the memory of a GPU."""
-
-SAVERS = ("gradient_checkpointing", "cpu_offload", "reshard_after_forward", "sequence_parallel")
-"""Switches that only ever take from it."""
-
-IRRELEVANT = ("warmup", "steps", "random_seed", "lr", "weight_decay", "max_norm", "shuffle_inputs")
-CHOSEN = ("zero_stage", "micro_batch_size", "train_batch_size", *SIZES, *SAVERS, *IRRELEVANT)
+SIZES = tuple(name for name, one in SETTINGS.items() if one.memory == MORE)
+SAVERS = tuple(name for name, one in SETTINGS.items() if one.memory == LESS)
+CHOSEN = ("zero_stage", "micro_batch_size", "train_batch_size", *(name for name, one in SETTINGS.items() if one.memory))
+"""Settings that are weighed against each other, or that memory does not depend on."""
 
 
 def dominates(failed: Configuration, other: Configuration) -> bool:
@@ -21,7 +16,7 @@ def dominates(failed: Configuration, other: Configuration) -> bool:
 
     A model's own number of layers is more than any number that was asked for: `num_layers` can only cut it.
     """
-    equal = [field.name for field in fields(Configuration) if field.name not in CHOSEN]
+    equal = [name for name in SETTINGS if name not in CHOSEN]
     if any(getattr(failed, name) != getattr(other, name) for name in equal):
         return False
     pairs = list(zip(_needs(failed), _needs(other), strict=True))

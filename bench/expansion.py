@@ -7,12 +7,12 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench import availability
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import effective
 
 if sys.version_info >= (3, 11):
@@ -20,12 +20,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-OF_RECORDED = ("max_inputs", "shuffle_inputs", "simulate_ranks", "fold_tokens")
-"""Settings without a meaning for synthetic batches."""
 MOST_ROWS = 10_000
 CLASS = re.compile(rf"{availability.NAMED.pattern}(?:\.[^\W\d]\w*)*")
 """`package.module:Class`. The name of the class is part of the name of a directory."""
-ORDER = tuple(field.name for field in fields(Configuration))
+ORDER = tuple(SETTINGS)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -63,7 +61,7 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
     merged = {**_defaults_beside(settings, gpus), **settings}
     parse({name: Configuration.backend for name in merged if name not in ORDER})  # names what does not exist
     lists = {name: value if isinstance(value, list) else [value] for name, value in merged.items()}
-    for name in OF_RECORDED:
+    for name in (name for name, one in SETTINGS.items() if one.recorded):
         if any(lists.get(name, ())) and name in settings and not any(lists.get("inputs", ())):
             raise ConfigurationError(f"--{name.replace('_', '-')} is about recorded batches: give --inputs")
     if (rows := math.prod(map(len, lists.values()))) > MOST_ROWS:

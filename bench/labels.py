@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.configuration import Configuration, model_name
-
-IN_LABEL = ("zero_stage", "num_gpus", "tp", "ring", "num_layers", "attn", "compile", "packing")
-"""What `Configuration.label` says of any row."""
-
-WORDS: Mapping[str, Callable[[Any], str]] = {
-    "backend": str, "model": model_name, "seq_len": "seq{}".format, "micro_batch_size": "mb{}".format,
-    "train_batch_size": "batch{}".format, "dtype": str, "head": "{}-head".format, "loss": str, "optimizer": str,
-    "attn": lambda v: v.replace("flash_attention_", "fa"), "compile": lambda v: "eager" if v == "none" else v,
-    "autotune": "autotune-{}".format,
-    "packing": lambda v: "packed" if v else "padded",
-    "lr": "lr{:g}".format, "reduce_dtype": "reduce-{}".format, "random_seed": "seed{}".format,
-    "steps": "{}-steps".format, "warmup": "{}-warmup".format, "device": str,
-}  # fmt: skip
-
-
-NONE: Mapping[str, str] = {
-    "input_hash": "synthetic", "inputs": "synthetic", "micro_batch_size": "mb-default",
-    "train_batch_size": "batch-default", "num_layers": "all-layers", "max_inputs": "all-inputs",
-}  # fmt: skip
-"""Words for settings that nobody gave."""
+from bench.configuration import IN_LABEL, SETTINGS, Configuration
 
 
 def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
@@ -47,7 +26,7 @@ def words(configurations: Sequence[Configuration], names: Iterable[str]) -> list
 
 def differing(configurations: list[Configuration]) -> list[str]:
     """The settings in which any two differ and that their labels do not say."""
-    names = [f.name for f in fields(Configuration) if f.name not in (*IN_LABEL, "backend", "input_hash")]
+    names = [name for name in SETTINGS if name not in (*IN_LABEL, "input_hash")]
     found = [name for name in names if len({getattr(c, name) for c in configurations}) > 1]
     if len({(c.inputs, c.input_hash) for c in configurations}) > len({c.inputs for c in configurations}):
         found.append("input_hash")
@@ -64,8 +43,9 @@ def _words(configurations: Sequence[Configuration], name: str) -> list[str]:
 
 
 def _word(name: str, value: Any) -> str:
-    if isinstance(value, bool) and name not in WORDS:
-        return ("" if value else "no-") + name.replace("_", "-")
+    setting = SETTINGS[name]
     if value is None:
-        return NONE.get(name, f"{name}={value}")
-    return WORDS[name](value) if name in WORDS else f"{name}={value}"
+        return setting.no_word or f"{name}={value}"
+    if setting.word is not None:
+        return setting.word(value)
+    return ("" if value else "no-") + name.replace("_", "-") if isinstance(value, bool) else f"{name}={value}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import attempts, availability, environment, results, supervise
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse, store
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.ending import end
 from bench.locks import Locks
@@ -46,13 +46,15 @@ def parser() -> argparse.ArgumentParser:
         "--fold-tokens",
     )  # fmt: skip
     what.add_argument("--num-layers", "--num_layers", type=positive)
-    what.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
+    what.add_argument("--compile", nargs="?", const="blocks", choices=SETTINGS["compile"].choices)
     what.add_argument("--deepcompile", action="store_true")
-    what.add_argument("--head", choices=CHOICES["head"], help="default: compiled on a GPU, chunked without one")
-    what.add_argument("--attn", choices=CHOICES["attn"])
+    what.add_argument(
+        "--head", choices=SETTINGS["head"].choices, help="default: compiled on a GPU, chunked without one"
+    )
+    what.add_argument("--attn", choices=SETTINGS["attn"].choices)
     what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
     what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction, help="default: packed")
-    what.add_argument("--dtype", "--param_dtype", choices=CHOICES["dtype"])
+    what.add_argument("--dtype", "--param_dtype", choices=SETTINGS["dtype"].choices)
     what.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
     how = p.add_argument_group("how it runs")
     how.add_argument("--backend", help="deepspeed (default), fsdp2, ddp or package.module:Class")
@@ -62,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", "--ds_tensor_parallel_size", type=positive)
     how.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive)
-    how.add_argument("--tp-plan", choices=CHOICES["tp_plan"])
+    how.add_argument("--tp-plan", choices=SETTINGS["tp_plan"].choices)
     how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--loss", help="sft (default), ppo or module:function")
     how.add_argument(

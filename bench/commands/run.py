@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import described, environment, setting_flags, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import CHOICES, Configuration, ConfigurationError
+from bench.configuration import SETTINGS, Configuration, ConfigurationError
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import notice, sharding_disabled
@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     setting_flags.add(p)
     measuring = p.add_argument_group("measuring")
     measuring.add_argument("--processes", type=whole, default=None, help="process groups per row; default 2")
-    measuring.add_argument("--device", choices=CHOICES["device"])
+    measuring.add_argument("--device", choices=SETTINGS["device"].choices)
     measuring.add_argument("--output", type=Path, default=None, help="default ./results")
     measuring.add_argument("--config", type=Path, help="TOML file of settings, single or lists; flags win")
     measuring.add_argument("--force", action="store_true", help="measure again what is there already")
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--trace", action="store_true",
                            help="each rank writes a profiler trace of a step, <row>/traces/")  # fmt: skip
     measuring.add_argument("--tracker", choices=trackers.names(), help="send each measured row there")
-    measuring.add_argument("--quiet", action="store_true")
+    measuring.add_argument("--quiet", action="store_true", help="no line per phase")
     measuring.add_argument("--wide", action="store_true", help=WIDE)
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launch.add(p)

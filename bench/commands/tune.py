@@ -13,7 +13,7 @@ from typing import Any
 from bench import environment
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.commands.plan import memory_size, positive
-from bench.configuration import CHOICES, Configuration, ConfigurationError, parse
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.expansion import defaults as run_defaults
 from bench.parsing import Parser
 from bench.text import grid
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seq-len", type=positive, help="positions of a synthetic row")
     p.add_argument("--tp", type=positive, default=1, help="tensor-parallel size, which is not varied; default 1")
     p.add_argument("--ring", type=positive, default=1, help="ring size, which is not varied; default 1")
-    p.add_argument("--dtype", choices=CHOICES["dtype"], help="default: bf16, without a GPU fp32")
+    p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
     p.add_argument("--backends", type=_backends, default=["fsdp2", "zero2", "zero3", "ddp"],
                    help="default fsdp2,zero2,zero3,ddp")  # fmt: skip
     p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")

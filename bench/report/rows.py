@@ -18,6 +18,8 @@ from bench.results import PHASES
 
 FEW = 3
 """Files that are passed over for one reason and still named one by one."""
+IN_VARIANT = ("backend", "zero_stage", "tp", "ring")
+"""Settings that `Row.variant` says."""
 MOST = 1e30
 """No measured number is as large; sums and axes of larger ones would leave the range of floats."""
 

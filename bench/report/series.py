@@ -5,31 +5,21 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
-from bench.configuration import Configuration, model_name
+from bench.configuration import deciding, model_name
 from bench.identity import processor
 from bench.labels import words
 from bench.report.glance import Work
 from bench.report.predicted import predicted
-from bench.report.rows import Collection, Row
+from bench.report.rows import IN_VARIANT, Collection, Row
 from bench.report.scaling import line
 from bench.results import PHASES
+from bench.settings import SPLIT, WAY, WORK
 
-OF_A_LINE = (
-    "backend",
-    "zero_stage",
-    "tp",
-    "ring",
-    "reshard_after_forward",
-    "reduce_dtype",
-    "sequence_parallel",
-    "tp_plan",
-)
+OF_A_LINE = deciding(SPLIT)
 """Settings in which the lines of one chart may differ: backends and how they split a model."""
-FREE = (*OF_A_LINE, "num_layers", "steps", "warmup", "inputs", "device")
-EQUAL = tuple(f.name for f in fields(Configuration) if f.name not in FREE)
+EQUAL = tuple(name for name in deciding(WAY, WORK) if name != "num_layers")
 """Settings that are the same in all lines of a chart: sequence length and number of GPUs among them."""
 TOLD = ("model", "num_gpus", "seq_len", "attn", "compile", "packing")
 FAR_FROM_OTHERS, FAR_FROM_FIT = 0.1, 0.2
@@ -78,7 +68,7 @@ def _lines(rows: Sequence[Row], numbers: dict[int, int]) -> list[dict[str, Any]]
     for row in rows:
         found[tuple(getattr(row.configuration, name) for name in OF_A_LINE)].append(row)
     firsts = [members[0] for members in found.values()]
-    more = words([row.configuration for row in firsts], OF_A_LINE[4:])
+    more = words([row.configuration for row in firsts], [name for name in OF_A_LINE if name not in IN_VARIANT])
     return [
         {
             "name": " ".join(filter(None, (first.variant, text))),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.configuration import CHOICES, LARGEST
+from bench.configuration import LARGEST, SETTINGS
 from bench.described import describe
 from bench.suite.settings import MAX_GPUS, Settings, defaults
 
@@ -33,7 +33,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     data.add_argument("--dataset", help="JSON lines, parquet, a Hugging Face directory or name, or `embedded`")
     data.add_argument("--input-key", "--input_key", help="the prompts' column; default: input, question, prompt, …")
     data.add_argument("--output-key", "--output_key", help="the answers' column; default: output, response, answer, …")
-    data.add_argument("--max-samples", "--max_samples", type=positive)
+    data.add_argument("--max-samples", "--max_samples", type=positive, help="samples to train on")
     data.add_argument("--max-len", "--max_len", type=positive, help="tokens of a sample")
     data.add_argument(
         "--tokenizer", help="byte, a name or directory; default: the model's own where it is on this disk, else byte"
@@ -50,10 +50,10 @@ def add_training(p: argparse.ArgumentParser) -> None:
     model.add_argument("--attn", choices=("eager", "sdpa", "flash_attention_2", "flex"))
     model.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
     model.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
-    model.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
+    model.add_argument("--compile", nargs="?", const="blocks", choices=SETTINGS["compile"].choices)
     model.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
     model.add_argument("--use_hf_tp_plan", action="store_true", help="of tensor parallelism; it is the default")
-    model.add_argument("--head", choices=CHOICES["head"])
+    model.add_argument("--head", choices=SETTINGS["head"].choices)
     model.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction)
     model.add_argument(
         "--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None
@@ -76,7 +76,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
         help="a log of JSON lines per run; default ./logs, of sft --output-dir",
     )
     out.add_argument("--force", action="store_true", help="train again what is there already")
-    out.add_argument("--quiet", action="store_true")
+    out.add_argument("--quiet", action="store_true", help="no line per phase")
     out.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     describe(p, *({**asdict(Settings()), **defaults(gpus)} for gpus in (MAX_GPUS, 0)))
 
