@@ -18,13 +18,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from bench.parsing import nearest
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
+from bench.terminal.parsing import nearest
 from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
-PRESETS = Path(__file__).with_name("presets.toml")
 SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
 LARGEST = 10**12
 """Of all sizes: more is a slip, and arithmetic with it would leave the range of floats."""
@@ -313,14 +312,18 @@ def parse_known(values: Mapping[str, Any]) -> Configuration:
     return replace(parse(rest), **choices)
 
 
+@cache
+def presets() -> Mapping[str, dict[str, Any]]:
+    """Shapes of our own, as a `config.json` would have them, by name."""
+    return tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+
+
 def model_facts(model: str, num_layers: int | None) -> ModelFacts:
     """The sizes of a model without torch: a preset of bench, whatever `rules.models` knows, or a name on the hub.
 
     Raises `rules.models.ModelError`, a one-line message.
     """
-    with PRESETS.open("rb") as file:
-        presets = tomllib.load(file)
-    facts = from_config(presets[model], model) if model in presets else _resolved(model)
+    facts = from_config(presets()[model], model) if model in presets() else _resolved(model)
     return facts.with_layers(num_layers) if num_layers else facts
 
 

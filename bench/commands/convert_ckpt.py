@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import OK, USAGE
-from bench.parsing import Parser
 from bench.suite.flags import positive
+from bench.terminal.parsing import Parser
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    from bench import conversion
+    from bench.checkpoints import conversion
 
     _quieten_transformers()
     try:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import environment
 from bench.cli import FAILED, OK
 from bench.doctor import gpus, host, packages
 from bench.doctor.check import FAILURE, WARNING, Check
-from bench.parsing import Parser
+from bench.results import environment
+from bench.terminal.parsing import Parser
 
 
 def parser() -> argparse.ArgumentParser:

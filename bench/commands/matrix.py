@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import availability, described, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import ignored, sharding_disabled
@@ -16,9 +15,12 @@ from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
-from bench.parsing import WIDE, Parser
+from bench.results import environment, results
 from bench.suite.flags import positive
-from bench.sweep import Interrupted, refusal
+from bench.sweep import availability
+from bench.sweep.sweep import Interrupted, refusal
+from bench.terminal import described
+from bench.terminal.parsing import WIDE, Parser
 
 ON_GPU = {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
 ON_CPU = {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64, "steps": 3, "warmup": 1}

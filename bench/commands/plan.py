@@ -8,26 +8,19 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from bench.configuration import LARGEST
-from bench.fitting import chosen, terminal
-from bench.layout import HEADS
-from bench.memory import GIB
-from bench.parsing import WIDE, Parser
-from bench.planning import Plan, Refusal, Request, plan, variant_name
+from bench.configuration import LARGEST, presets
+from bench.predict.layout import HEADS
+from bench.predict.memory import GIB
+from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
 from bench.rlhf import roles
+from bench.terminal.fitting import chosen, terminal
+from bench.terminal.parsing import WIDE, Parser
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 BACKENDS = ("deepspeed", "fsdp2", "ddp")
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
-_PRESETS = Path(__file__).resolve().parent.parent / "presets.toml"
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
 
 
@@ -153,15 +146,9 @@ def _request(options: argparse.Namespace) -> Request:
 
 
 def _facts(name: str) -> ModelFacts:
-    return _preset(name) or resolve(name)
-
-
-def _preset(name: str) -> ModelFacts | None:
-    """A shape of the harness's own that is no published checkpoint (`llama-tiny`), read without torch."""
-    if find(name) is not None or not _PRESETS.is_file():
-        return None
-    presets = tomllib.loads(_PRESETS.read_text(encoding="utf-8"))
-    return from_config(presets[name], name, str(presets[name].get("source", ""))) if name in presets else None
+    """The sizes of a model: of a published one, or of a shape of our own that is none (`llama-tiny`)."""
+    ours = presets().get(name) if find(name) is None else None
+    return resolve(name) if ours is None else from_config(ours, name, str(ours.get("source", "")))
 
 
 def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:

@@ -13,16 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import attempts, availability, environment, results, supervise
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
-from bench.ending import end
-from bench.locks import Locks
-from bench.parsing import Parser
+from bench.process import supervise
+from bench.process.ending import end
+from bench.process.locks import Locks
 from bench.replay import records
+from bench.results import environment, results
 from bench.suite.flags import positive
-from bench.sweep import refusal
+from bench.sweep import attempts, availability
+from bench.sweep.sweep import refusal
+from bench.terminal.parsing import Parser
 
 NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
 

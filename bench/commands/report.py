@@ -15,7 +15,6 @@ from typing import Any
 
 from bench.cli import OK, USAGE
 from bench.compare.series import InputError
-from bench.parsing import WIDE, Parser
 from bench.report.bmf import as_bmf
 from bench.report.claims import answers
 from bench.report.columns import as_csv, as_json, problems, table
@@ -23,7 +22,8 @@ from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, collect
 from bench.report.scaling import TARGET, Fit, fits
-from bench.text import grid
+from bench.terminal.parsing import WIDE, Parser
+from bench.terminal.text import grid
 
 FORMATS = ("text", "markdown", "csv", "json", "html", "bmf")
 SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", ".txt": "text"}

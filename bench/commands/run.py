@@ -10,17 +10,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import described, environment, setting_flags, trackers
+from bench import trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import notice, sharding_disabled
-from bench.ending import end
-from bench.expansion import check_names, defaults, expand, read_file
 from bench.launch import flags as launch
-from bench.parsing import WIDE, Parser, whole
-from bench.text import grid
+from bench.process.ending import end
+from bench.results import environment
+from bench.sweep import flags as setting_flags
+from bench.sweep.expansion import check_names, defaults, expand, read_file
+from bench.terminal import described
+from bench.terminal.parsing import WIDE, Parser, whole
+from bench.terminal.text import grid
 
 if TYPE_CHECKING:
     from bench.matrix.lanes import LanedSweep
@@ -143,7 +146,7 @@ def _orders(options: argparse.Namespace) -> Orders | None:
 
 
 def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
-    from bench.sweep import refusal
+    from bench.sweep.sweep import refusal
 
     refused = refusal(configuration, gpus)
     if refused is not None:
@@ -172,8 +175,8 @@ def _tracker(options: argparse.Namespace) -> trackers.Tracker | None:
 
 
 def _sweep(sweep: LanedSweep, options: argparse.Namespace) -> int:
-    from bench.sweep import Interrupted
-    from bench.table import render
+    from bench.results.table import render
+    from bench.sweep.sweep import Interrupted
 
     if launch.wants_array(options):
         return launch.leave_to_slurm(sweep, options)
@@ -194,8 +197,9 @@ def _sweep(sweep: LanedSweep, options: argparse.Namespace) -> int:
 
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
     """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
-    from bench import attempts, results
-    from bench.table import render
+    from bench.results import results
+    from bench.results.table import render
+    from bench.sweep import attempts
 
     world = int(os.environ.get("WORLD_SIZE", "1"))
     configurations = expand({**settings, "num_gpus": world}, gpus)
@@ -209,11 +213,11 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
         one_rank(configuration, orders)
     folder = configuration.directory(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    from bench.sweep import refusal
+    from bench.sweep.sweep import refusal
 
     refused = refusal(configuration, gpus and world)  # GPUs of other hosts are not seen from here
     if refused is None:
-        from bench.worker import work
+        from bench.measure.worker import work
 
         work(configuration, folder, 0)
     if int(os.environ["RANK"]) == 0:
@@ -231,9 +235,9 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
 def _dry_run(sweep: LanedSweep) -> int:
     """Every row, whether it would run, and its predicted memory per GPU; of CPUs, where the interpreter and its
     libraries weigh as much as a small model, there is no prediction."""
-    from bench import layout
     from bench.configuration import model_facts
-    from bench.memory import estimate
+    from bench.predict import layout
+    from bench.predict.memory import estimate
 
     rows = []
     for c in sweep.configurations:

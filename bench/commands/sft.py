@@ -8,16 +8,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench import attempts, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
-from bench.ending import end
-from bench.parsing import Parser
+from bench.process.ending import end
+from bench.results import environment, results
+from bench.results.table import render
 from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
-from bench.sweep import Interrupted, refusal
-from bench.table import render
+from bench.sweep import attempts
+from bench.sweep.sweep import Interrupted, refusal
+from bench.terminal.parsing import Parser
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
-    from bench.progress import Progress
+    from bench.process.progress import Progress
     from bench.suite.sweep import TrainingSweep, log_path, with_data
 
     progress = Progress([False], options.quiet)

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import environment
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.commands.plan import memory_size, positive
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
-from bench.expansion import defaults as run_defaults
-from bench.parsing import Parser
-from bench.text import grid
-from bench.tuning import BACKENDS, NOT_RUN, Search, Trial, axes
+from bench.predict.tuning import BACKENDS, NOT_RUN, Search, Trial, axes
+from bench.results import environment
+from bench.sweep.expansion import defaults as run_defaults
+from bench.terminal.parsing import Parser
+from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
 BATCHES = (1, 2, 4, 8)
@@ -109,7 +109,7 @@ def command_of(configuration: Configuration) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 with a best row, 1 where none ran, 2 wrong usage, 130 interrupted."""
-    from bench.sweep import Interrupted, Sweep, refusal
+    from bench.sweep.sweep import Interrupted, Sweep, refusal
 
     options = parser().parse_args(arguments)
     gpus = environment.gpus()

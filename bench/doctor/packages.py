@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 
-from bench.availability import INSTALL
 from bench.doctor.check import Check, failure, ok, warning
+from bench.sweep.availability import INSTALL
 
 NEEDS = {
     "ddp, fsdp2": ("torch", "transformers", "safetensors", "numpy"),

@@ -13,7 +13,7 @@ import torch
 from bench import hub
 from bench.inputs.batch import Batch, InputError
 from bench.inputs.embedded import embedded_samples
-from bench.text import plain
+from bench.terminal.text import plain
 
 EMBEDDED = "embedded"
 SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import environment
 from bench.cli import OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, parse
 from bench.launch import array, deepspeed_runner, ray_cluster, slurm
 from bench.launch.engine import Launcher
+from bench.results import environment
 
 if TYPE_CHECKING:
-    from bench.sweep import Sweep
+    from bench.sweep.sweep import Sweep
 
 NAMES = ("local", "deepspeed", "slurm", "ray")
 NOT_SETTINGS = ("launcher", "ranks_per_node", "slurm_options", "at_once", "submit", "cell", "ray_address", "hostfile")
@@ -140,7 +140,7 @@ def check(options: argparse.Namespace, settings: dict[str, Any]) -> None:
 
 def deadline(text: str) -> tuple[str, float]:
     """`PHASE=SECONDS`. Raises argparse.ArgumentTypeError."""
-    from bench.supervise import DEADLINES
+    from bench.process.supervise import DEADLINES
 
     phase, _, seconds = text.partition("=")
     if phase not in DEADLINES or not seconds.isascii() or not seconds.isdigit() or int(seconds) < 1:
@@ -158,7 +158,7 @@ def cell(path: Path) -> Configuration:
 
 def leave_to_slurm(sweep: Sweep, options: argparse.Namespace) -> int:
     """Leave what is to be measured to Slurm; show what is there."""
-    from bench.table import render
+    from bench.results.table import render
 
     try:
         left = sweep.outstanding()

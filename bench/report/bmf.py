@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.report.rows import Row
-from bench.text import valid_json
+from bench.terminal.text import valid_json
 
 Metric = dict[str, float]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.fitting import screen
 from bench.report.predicted import predicted
 from bench.report.rows import Row
-from bench.text import plain, valid_json
+from bench.terminal.fitting import screen
+from bench.terminal.text import plain, valid_json
 
 Value = float | int | str | None
 

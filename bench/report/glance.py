@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.configuration import deciding, model_name
-from bench.identity import processor
-from bench.labels import words
 from bench.report.rows import IN_VARIANT, Row
+from bench.results.identity import processor
 from bench.settings import SPLIT, WAY, WORK
+from bench.sweep.labels import words
 
 THRESHOLD = 0.05
 """Relative difference of losses up to which rows train alike, as `bench compare` has it."""

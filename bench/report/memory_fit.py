@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from bench.configuration import model_facts
-from bench.layout import Layout
-from bench.memory import CONSTANTS, Constants, by_moment
+from bench.predict.layout import Layout
+from bench.predict.memory import CONSTANTS, Constants, by_moment
 from bench.report.predicted import layout, memory_errors
 from bench.report.rows import Row, collect
 from rules.models import ModelFacts, resolve

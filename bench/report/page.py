@@ -17,8 +17,8 @@ from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, Row
 from bench.report.scaling import TARGET, fits
 from bench.report.series import chart_data
-from bench.results import PHASES
-from bench.text import valid_json
+from bench.results.results import PHASES
+from bench.terminal.text import valid_json
 
 
 @dataclass(frozen=True)

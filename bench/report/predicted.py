@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench.configuration import model_facts
-from bench.layout import Layout, of
-from bench.memory import Estimate, estimate
+from bench.predict.layout import Layout, of
+from bench.predict.memory import Estimate, estimate
 from bench.report.rows import Row
 from rules.models import ModelError
 

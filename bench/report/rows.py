@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench import attempts, identity
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
-from bench.labels import labels
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
-from bench.results import PHASES
+from bench.results import identity
+from bench.results.results import PHASES
+from bench.sweep import attempts
+from bench.sweep.labels import labels
 
 FEW = 3
 """Files that are passed over for one reason and still named one by one."""

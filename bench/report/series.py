@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import deciding, model_name
-from bench.identity import processor
-from bench.labels import words
 from bench.report.glance import Work
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row
 from bench.report.scaling import line
-from bench.results import PHASES
+from bench.results.identity import processor
+from bench.results.results import PHASES
 from bench.settings import SPLIT, WAY, WORK
+from bench.sweep.labels import words
 
 OF_A_LINE = deciding(SPLIT)
 """Settings in which the lines of one chart may differ: backends and how they split a model."""

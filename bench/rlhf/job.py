@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench.layout import Layout
-from bench.memory import CONSTANTS, estimate
+from bench.predict.layout import Layout
+from bench.predict.memory import CONSTANTS, estimate
 from rules.models import ModelFacts
 
 ASLEEP = 1.5e9

@@ -10,10 +10,10 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from bench.layout import HEADS
-from bench.parsing import choice, nearest, switch, whole
-from bench.planning import Request, layout, refusal
+from bench.predict.layout import HEADS
+from bench.predict.planning import Request, layout, refusal
 from bench.rlhf.job import Engine, Job, Part
+from bench.terminal.parsing import choice, nearest, switch, whole
 from rules.models import ModelFacts
 
 ROLLOUT = "rollout"

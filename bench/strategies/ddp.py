@@ -14,8 +14,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from bench.model import network_of
-from bench.strategies import collectives, limits, optimizers, processes, resume, ring_attention, weights
+from bench.checkpoints import resume, weights
+from bench.measure.model import network_of
+from bench.parallel import ring_attention
+from bench.strategies import collectives, limits, optimizers, processes
 from bench.strategies.compilation import apply_compile
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader

@@ -14,9 +14,11 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Optimizer
 
-from bench.model import Actor, describe, layers_of, network_of
-from bench.strategies import collectives, limits, optimizers, processes, ring_attention, weights
-from bench.strategies import deepspeed_state as state
+from bench.checkpoints import deepspeed_state as state
+from bench.checkpoints import weights
+from bench.measure.model import Actor, describe, layers_of, network_of
+from bench.parallel import ring_attention
+from bench.strategies import collectives, limits, optimizers, processes
 from bench.strategies.compilation import compile_blocks
 from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader

@@ -267,7 +267,7 @@ class ExternalStrategy:
 
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients: through DeepSpeed's engine where there is one, else those of the parameters."""
-        from bench.strategies.deepspeed_state import full_gradients
+        from bench.checkpoints.deepspeed_state import full_gradients
 
         yield from full_gradients(model)
 

@@ -19,19 +19,21 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from bench.model import Actor, describe, network_of
-from bench.strategies import collectives, fsdp2_groups, limits, optimizers, processes, resume, ring_attention, weights
-from bench.strategies.compilation import apply_compile
-from bench.strategies.config import StrategyConfig
-from bench.strategies.data import ResumableLoader, build_loader
-from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
-from bench.strategies.tensor_parallel import (
+from bench.checkpoints import resume, weights
+from bench.measure.model import Actor, describe, network_of
+from bench.parallel import ring_attention
+from bench.parallel.tensor_parallel import (
     apply_tensor_parallel,
     choose_plan,
     overlap_collectives,
     split_head,
     vocabulary_shard,
 )
+from bench.strategies import collectives, fsdp2_groups, limits, optimizers, processes
+from bench.strategies.compilation import apply_compile
+from bench.strategies.config import StrategyConfig
+from bench.strategies.data import ResumableLoader, build_loader
+from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 SHARD_DIM = "dp_ring"

@@ -28,8 +28,8 @@ def version_of(package: str) -> str | None:
 
 
 def quantities(config: StrategyConfig, device: str, model: dict[str, Any] | None = None) -> Quantities:
-    """The configuration in the table's words. `model` holds the sizes that `bench.model.describe` gives."""
-    from bench.strategies.ring_attention import has_flash_kernels
+    """The configuration in the table's words. `model` holds the sizes that `bench.measure.model.describe` gives."""
+    from bench.parallel.ring_attention import has_flash_kernels
 
     known: dict[str, Any] = {
         "backend": config.backend if config.backend in ("deepspeed", "fsdp2", "ddp") else None,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import LARGEST, SETTINGS
-from bench.described import describe
 from bench.suite.settings import MAX_GPUS, Settings, defaults
+from bench.terminal.described import describe
 
 SIZES = ("tp_sizes", "ring_sizes")
 

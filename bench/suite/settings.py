@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.availability import installed
 from bench.configuration import Configuration, ConfigurationError, parse
+from bench.sweep.availability import installed
 
 MAX_GPUS = 8
 ANSWERS = "bench.losses:sft"

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import supervise
 from bench.configuration import Configuration, hash_inputs
+from bench.process import supervise
 from bench.suite.data import check_reachable, prepare_data, prepare_seed, vocabulary_of
 from bench.suite.log import read_log, write_log
 from bench.suite.settings import REORDERED, Cell, Settings
-from bench.sweep import Sweep
+from bench.sweep.sweep import Sweep
 
 CHECKPOINTS = "checkpoints"
 STALE = ("result.json", "benchmarks.json", "run.*.json", "error.*.json", "heartbeat.*.json")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench.configuration import ConfigurationError
-from bench.results import PHASES
+from bench.results.results import PHASES
 
 PROJECT = "bench"
 

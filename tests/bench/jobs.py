@@ -13,9 +13,9 @@ from bench.inputs.batch import Batch
 from bench.inputs.packing import pack_inputs
 from bench.inputs.synthetic import synthetic_batches
 from bench.losses import sft
-from bench.model import build_actor
+from bench.measure.model import build_actor
+from bench.measure.training import count_loss_tokens, forward_loss, train_step
 from bench.strategies import Strategy, StrategyConfig, get_strategy
-from bench.training import count_loss_tokens, forward_loss, train_step
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 LR = 1e-3

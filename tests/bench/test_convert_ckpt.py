@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata
 
+from bench.checkpoints.checkpoint import CheckpointError
+from bench.checkpoints.conversion import TAG
 from bench.commands.convert_ckpt import main
-from bench.conversion import TAG
-from bench.model import build_actor, model_config
+from bench.measure.model import build_actor, model_config
 from bench.strategies import StrategyConfig
-from bench.strategies.checkpoint import CheckpointError
 from tests.bench import jobs
 from tests.bench.pool import run_group
 from tests.bench.test_inputs import payloads

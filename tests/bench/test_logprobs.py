@@ -20,7 +20,7 @@ GAPS = st.lists(st.floats(-1, 1), min_size=1, max_size=40)
 
 def of_a_model(dtype: torch.dtype, temperature: float = 1.0, top_p: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, positions) of tiny Llama weights on fixed tokens, as an engine with these settings gives them; mask."""
-    from bench.model import build_actor
+    from bench.measure.model import build_actor
 
     actor = build_actor(model="llama-tiny", num_layers=2, attn="sdpa", device=torch.device("cpu"), dtype=dtype, seed=1)
     torch.manual_seed(0)

@@ -49,9 +49,9 @@ def trained(reshard: bool) -> tuple[list[float], list[float], list[str], bool]:
     from safetensors import safe_open
 
     from bench.configuration import parse
-    from bench.heartbeat import Heartbeat
-    from bench.training import no_phase
-    from bench.worker import Run
+    from bench.measure.training import no_phase
+    from bench.measure.worker import Run
+    from bench.process.heartbeat import Heartbeat
 
     folder = Path(tempfile.mkdtemp())
     settings = {

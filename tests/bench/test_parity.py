@@ -143,9 +143,9 @@ def test_zero_3_takes_ranks_with_different_numbers_of_head_chunks(
 
 
 def small_chunks(config: StrategyConfig) -> dict[str, list[float]]:
-    import bench.model
+    import bench.measure.model
 
-    bench.model.HEAD_CHUNK = 20  # rows hold up to 48 tokens: one, two or three chunks
+    bench.measure.model.HEAD_CHUNK = 20  # rows hold up to 48 tokens: one, two or three chunks
     return jobs.train(config, "llama-tiny", STEPS, None, None)
 
 

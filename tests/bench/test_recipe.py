@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.cli import main as bench
-from bench.layout import Layout
-from bench.memory import CONSTANTS, estimate
+from bench.predict.layout import Layout
+from bench.predict.memory import CONSTANTS, estimate
 from bench.rlhf import command
 from bench.rlhf.job import ASLEEP, Engine, Job, Part, moments, problems
 from rules.models import resolve

@@ -21,7 +21,7 @@ from bench.report.glance import works
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
 from bench.report.series import chart_data
-from bench.results import build_result, write_json
+from bench.results.results import build_result, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "reports" / "h200" / "results"

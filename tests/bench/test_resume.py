@@ -146,7 +146,7 @@ def test_saved_models_are_what_from_pretrained_reads(writer: str, tmp_path: Path
 
 
 def from_hub_directory(folder: str) -> float:
-    from bench.model import build_actor
+    from bench.measure.model import build_actor
     from bench.strategies import get_strategy
 
     strategy = get_strategy(CONFIGS["ddp1"])
@@ -156,7 +156,7 @@ def from_hub_directory(folder: str) -> float:
 
 
 def test_a_checkpoint_stays_until_the_next_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.strategies import checkpoint
+    from bench.checkpoints import checkpoint
 
     def write(tag: str, max_num: int = 1) -> None:
         tensors = {"model.weight": torch.full((256,), 1.0)}
@@ -181,7 +181,7 @@ def test_a_checkpoint_stays_until_the_next_one_is_whole(tmp_path: Path, monkeypa
 
 
 def test_a_missing_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
-    from bench.strategies.checkpoint import CheckpointError, find
+    from bench.checkpoints.checkpoint import CheckpointError, find
 
     with pytest.raises(CheckpointError, match="holds no checkpoint marked as latest"):
         find(str(tmp_path), None)

@@ -83,9 +83,9 @@ def test_ranks_are_read_off_slurms_variables() -> None:
 
 
 def test_the_step_has_as_many_hosts_as_it_needs() -> None:
-    command = Slurm(8, gpus=True).command(12, "bench.worker", ["folder", "0"])
+    command = Slurm(8, gpus=True).command(12, "bench.measure.worker", ["folder", "0"])
     assert {"--ntasks=12", "--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8"} <= set(command)
-    assert command[-5:] == ["-m", "bench.launch.rank", "bench.worker", "folder", "0"]
+    assert command[-5:] == ["-m", "bench.launch.rank", "bench.measure.worker", "folder", "0"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ from dataclasses import replace
 from pathlib import Path
 from bench import supervise
 from bench.launch.slurm import Slurm
-from bench.sweep import Sweep
+from bench.sweep.sweep import Sweep
 from tests.bench.light_sweep import TINY
 from tests.bench.light_worker import FAULT
 

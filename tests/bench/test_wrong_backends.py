@@ -16,9 +16,9 @@ from torch import nn
 from bench.cli import main as bench
 from bench.inputs.synthetic import synthetic_batches
 from bench.losses import sft
-from bench.model import build_actor
+from bench.measure.model import build_actor
+from bench.measure.training import train_step
 from bench.strategies import StrategyConfig
-from bench.training import train_step
 from tests.bench import jobs
 from tests.bench.pool import run_group
 
