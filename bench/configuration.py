@@ -186,6 +186,18 @@ class Configuration:
         """Samples of one optimizer step."""
         return self.train_batch_size or self.rows * self.dp
 
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches of one optimizer step on each data-parallel rank."""
+        return max(self.batch // (self.rows * self.dp), 1)
+
+    @property
+    def short_backend(self) -> str:
+        """What rows call the backend: `zero2`, `fsdp2`, the name of a class."""
+        from bench import backends
+
+        return backends.find(self.backend).short(self.zero_stage)
+
     def content_hash(self) -> str:
         """Twelve hexadecimal digits over all fields and the schema of results."""
         canonical = json.dumps([SCHEMA, asdict(self)], sort_keys=True, separators=(",", ":"))
@@ -193,8 +205,7 @@ class Configuration:
 
     def label(self) -> str:
         """A short name for people; not unique, the directory's name adds the hash."""
-        backend = f"zero{self.zero_stage}" if self.backend == "deepspeed" else self.backend.rpartition(":")[2]
-        parts = [backend, f"{self.num_gpus}x"]
+        parts = [self.short_backend, f"{self.num_gpus}x"]
         parts += [f"tp{self.tp}"] * (self.tp > 1) + [f"ring{self.ring}"] * (self.ring > 1)
         parts += [f"L{self.num_layers}"] * (self.num_layers is not None)
         parts += [self.attn.replace("flash_attention_", "fa")]
@@ -236,15 +247,6 @@ def seed_folder(model: str, identity: str) -> str:
 def compiles(configuration: Configuration) -> bool:
     """Whether its first step compiles something."""
     return configuration.compile != "none" or configuration.head == "compiled"
-
-
-def graph_mode(backend: str, zero_stage: int, compile: str) -> str:
-    """The compile mode in the table's words.
-
-    The table rules out compiled blocks at ZeRO-3, because hooks on every module inside a layer break its graph.
-    `DeepspeedStrategy` makes each layer one leaf that is gathered whole and compiles what lies between its hooks.
-    """
-    return "none" if backend == "deepspeed" and zero_stage == 3 and compile == "blocks" else compile
 
 
 def store(configuration: Configuration, folder: Path) -> None:

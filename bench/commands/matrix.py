@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import ignored, sharding_disabled
@@ -101,8 +102,8 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
             raise ConfigurationError(f"--inputs {options.inputs}: no such file or directory")
         values |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
         values["fold_tokens"] = options.fold_tokens
-    if options.backend not in ("ddp", "fsdp2", "deepspeed"):
-        raise ConfigurationError(f"--backend {options.backend}: use ddp, fsdp2 or deepspeed")
+    if options.backend not in backends.names():
+        raise ConfigurationError(f"--backend {options.backend}: use {', '.join(backends.names())}")
     return parse(values)
 
 
@@ -114,7 +115,8 @@ def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tupl
         refused = refusal(configuration, gpus)
         return None if refused is None else refused[0]
 
-    axes = AXES if availability.installed("deepspeed") else {**AXES, "backend": ("ddp", "fsdp2")}
+    there = [one for one in backends.every().values() if all(map(availability.installed, one.needs))]
+    axes = {**AXES, "backend": tuple(name for one in there for name in one.variants())}
 
     def measured(cell: Cell) -> bool:
         old = None if options.force else results.read_result(cell.configuration.directory(options.output))

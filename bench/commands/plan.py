@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bench import backends
 from bench.configuration import LARGEST, presets
 from bench.predict.layout import HEADS
 from bench.predict.memory import GIB
@@ -19,7 +20,6 @@ from bench.terminal.fitting import chosen, terminal
 from bench.terminal.parsing import WIDE, Parser
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
-BACKENDS = ("deepspeed", "fsdp2", "ddp")
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
 
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
     p.add_argument("--micro-batch-size", type=positive, default=1, help="samples per GPU and forward pass")
     p.add_argument("--train-batch-size", type=positive, help="samples per step; default: no accumulation")
-    p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(BACKENDS)}")
+    p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(backends.names())}")
     p.add_argument("--zero-stage", "--zero_stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
     p.add_argument("--num-layers", "--num_layers", type=positive, help="cut the model to this many layers")
     p.add_argument(
@@ -129,9 +129,9 @@ def _request(options: argparse.Namespace) -> Request:
     facts = _facts(options.model)
     if options.num_layers:
         facts = facts.with_layers(options.num_layers)
-    backends = _listed(options.backend, "--backend", BACKENDS)
+    named = _listed(options.backend, "--backend", backends.names())
     stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
-    variants = [(backend, stage) for backend in backends for stage in (stages if backend == "deepspeed" else [None])]
+    variants = [(name, stage) for name in named for stage in (stages if backends.find(name).stages else [None])]
     longest = facts.max_position_embeddings or 4096
     return Request(
         facts=facts, gpus=options.gpus, gpus_per_node=options.gpus_per_node, gpu_memory=options.gpu_memory,
@@ -335,7 +335,7 @@ def _plan(one: Plan) -> dict[str, Any]:
     layout = one.layout
     return {
         "backend": layout.backend,
-        "zero_stage": layout.zero_stage if layout.backend == "deepspeed" else None,
+        "zero_stage": layout.zero_stage if backends.find(layout.backend).stages else None,
         "dp": layout.dp, "tp": layout.tp, "ring": layout.ring, "grad_accum": layout.grad_accum,
         "gradient_checkpointing": layout.checkpointing, "fits": one.fits,
         "memory": {**one.memory.__dict__, "allocated": one.memory.allocated, "reserved": one.reserved},

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
@@ -24,6 +25,7 @@ from bench.results import environment, results
 from bench.suite.flags import positive
 from bench.sweep import attempts, availability
 from bench.sweep.sweep import refusal
+from bench.terminal.described import told
 from bench.terminal.parsing import Parser
 
 NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
@@ -59,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--dtype", "--param_dtype", choices=SETTINGS["dtype"].choices)
     what.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
     how = p.add_argument_group("how it runs")
-    how.add_argument("--backend", help="deepspeed (default), fsdp2, ddp or package.module:Class")
+    how.add_argument("--backend", help=f"{told('backend')}; default deepspeed")
     how.add_argument("--zero-stage", "--zero_stage", type=int, choices=(0, 1, 2, 3), help="of deepspeed; default 1")
     how.add_argument(
         "--num-gpus", "--num_gpus", type=positive, help="processes; default 1; launchers say it themselves"
@@ -108,7 +110,7 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
         settings["num_gpus"] = launched
     settings |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
     made = parse(settings)
-    if made.backend != "deepspeed":
+    if not backends.find(made.backend).stages:
         made = replace(made, zero_stage=Configuration.zero_stage)
     made = effective(made)
     problem = availability.loss_problem(made.loss)
@@ -162,7 +164,7 @@ def _replayed(configuration: Configuration, directory: Path, quiet: bool) -> int
     folder = attempts.begin(directory)
     store(configuration, folder)
     on_cpu = configuration.device == "cpu" or not environment.gpus()
-    preload = ("bench.strategies.deepspeed", "deepspeed") if configuration.backend == "deepspeed" else ()
+    preload = backends.find(configuration.backend).preload
     job = supervise.Job("bench.replay.worker", fork=on_cpu, preload=preload)
     tail, total = records.Tail(folder / records.FILE), _total(configuration)
 

@@ -18,13 +18,14 @@ from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import attempts
 from bench.sweep.sweep import Interrupted, refusal
+from bench.terminal.described import told
 from bench.terminal.parsing import Parser
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
     p = Parser(prog="bench sft", description=__doc__)
-    p.add_argument("--backend", default="fsdp2", help="deepspeed, fsdp2 (default), ddp, or package.module:Class")
+    p.add_argument("--backend", default="fsdp2", help=f"{told('backend')}; default fsdp2")
     p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, default=1)
     p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive, default=1)
     add_training(p)

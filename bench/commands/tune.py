@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.commands.plan import memory_size, positive
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
-from bench.predict.tuning import BACKENDS, NOT_RUN, Search, Trial, axes
+from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
 from bench.terminal.parsing import Parser
@@ -23,10 +24,17 @@ HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
 BATCHES = (1, 2, 4, 8)
 
 
+TRIED = sorted(
+    (name for backend in backends.every().values() for name in backend.tried),
+    key=lambda name: name != run_defaults(1)["backend"],
+)
+"""Those that are tried, what `bench run` takes first."""
+
+
 def _backends(text: str) -> list[str]:
     names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names or any(name not in BACKENDS for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(BACKENDS)}")
+    if not names or any(name not in backends.variants() for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(backends.variants())}")
     return names
 
 
@@ -44,8 +52,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--tp", type=positive, default=1, help="tensor-parallel size, which is not varied; default 1")
     p.add_argument("--ring", type=positive, default=1, help="ring size, which is not varied; default 1")
     p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
-    p.add_argument("--backends", type=_backends, default=["fsdp2", "zero2", "zero3", "ddp"],
-                   help="default fsdp2,zero2,zero3,ddp")  # fmt: skip
+    p.add_argument("--backends", type=_backends, default=TRIED,
+                   help=f"default {','.join(TRIED)}")  # fmt: skip
     p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")
     p.add_argument("--memory", type=memory_size, help="of one GPU, such as 80GB; default: what the smallest one has")
     p.add_argument("--steps", type=positive, default=5, help="timed steps of a row; default 5")
@@ -74,7 +82,7 @@ def _start(options: argparse.Namespace, gpus: int) -> Configuration:
         if value is not None:
             settings[name] = value
     return parse({
-        **settings, **BACKENDS[options.backends[0]], "full_length": True, "warmup": 2,
+        **settings, **backends.variants()[options.backends[0]], "full_length": True, "warmup": 2,
         "micro_batch_size": options.micro_batch_sizes[0],
     })  # fmt: skip
 

@@ -319,14 +319,11 @@ def count_parameters(network: nn.Module) -> int:
 
 
 def describe(config: Any) -> Mapping[str, int]:
-    """The sizes that FLOP counts and constraints need."""
+    """The sizes that constraints speak of, by their names there."""
     heads = int(config.num_attention_heads)
     return {
-        "num_layers": int(config.num_hidden_layers),
-        "hidden_size": int(config.hidden_size),
-        "intermediate_size": int(config.intermediate_size),
-        "num_attention_heads": heads,
-        "num_key_value_heads": int(getattr(config, "num_key_value_heads", None) or heads),
+        "layers": int(config.num_hidden_layers), "hidden": int(config.hidden_size), "heads": heads,
+        "mlp": int(config.intermediate_size), "vocab": int(config.vocab_size),
+        "kv_heads": int(getattr(config, "num_key_value_heads", None) or heads),
         "head_dim": int(getattr(config, "head_dim", None) or config.hidden_size // heads),
-        "vocab_size": int(config.vocab_size),
-    }
+    }  # fmt: skip

@@ -24,26 +24,11 @@ from bench.measure.training import StepResult, no_phase, train_step
 from bench.parallel import ring_attention
 from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat, reported, write_run
-from bench.strategies import Strategy, StrategyConfig, get_strategy, processes
+from bench.strategies import Strategy, get_strategy, processes
 from bench.strategies.compilation import set_autotuning
 from bench.sweep.attempts import TRACE, TRACES
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-
-
-def strategy_config(configuration: Configuration) -> StrategyConfig:
-    """The part of a configuration that a strategy is told."""
-    return StrategyConfig(
-        backend=configuration.backend, world_size=configuration.num_gpus, tp=configuration.tp,
-        ring=configuration.ring, zero_stage=configuration.zero_stage, train_batch_size=configuration.batch,
-        micro_batch_size=configuration.rows, dtype=configuration.dtype, max_norm=configuration.max_norm,  # type: ignore[arg-type]
-        cpu_offload=configuration.cpu_offload, reshard_after_forward=configuration.reshard_after_forward,
-        reduce_dtype=configuration.reduce_dtype,  # type: ignore[arg-type]
-        sequence_parallel=configuration.sequence_parallel, tp_plan=configuration.tp_plan,  # type: ignore[arg-type]
-        async_tp=configuration.async_tp,
-        compile=configuration.compile, attn=configuration.attn, packing=configuration.packing,  # type: ignore[arg-type]
-        device=configuration.device, seed=configuration.random_seed,  # type: ignore[arg-type]
-    )  # fmt: skip
 
 
 class Run:
@@ -53,7 +38,7 @@ class Run:
         self.configuration = configuration = resolve(configuration)
         self.heartbeat = heartbeat
         self.loss = losses.find_loss(configuration.loss)
-        self.strategy: Strategy = get_strategy(strategy_config(configuration))
+        self.strategy: Strategy = get_strategy(configuration)
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
         self.counts: list[dict[str, int]] = []

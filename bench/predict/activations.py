@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench import backends
 from bench.predict.layout import Layout
 from rules.models import ModelFacts
 
@@ -90,7 +91,9 @@ def dispatched_width(facts: ModelFacts) -> float:
 
 def splits_vocabulary(facts: ModelFacts, layout: Layout) -> bool:
     """Whether tensor-parallel ranks hold logits of their part of the vocabulary only. A tied head is not split."""
-    return layout.backend == "fsdp2" and layout.tp > 1 and not facts.tied and layout.head != "liger"
+    return (
+        backends.find(layout.backend).splits_vocabulary and layout.tp > 1 and not facts.tied and layout.head != "liger"
+    )
 
 
 def head_bytes(facts: ModelFacts, layout: Layout, weight: float, chunk_backward: float) -> HeadBytes:
@@ -109,7 +112,7 @@ def head_bytes(facts: ModelFacts, layout: Layout, weight: float, chunk_backward:
     if layout.head == "full":
         return HeadBytes(softmax * logits, max(12.0 * logits, item * logits + weight))
     chunk = min(layout.tokens, CHUNK) * vocabulary
-    if layout.backend == "deepspeed" and layout.zero_stage == 3 and layout.head == "chunked":
+    if layout.head == "chunked" and backends.find(layout.backend).gathers_head_whole(layout):
         # Slices of one tensor: the gradient of each is written into a whole one, so there is no weight's yet.
         return HeadBytes(item * logits + softmax * chunk, 2 * item * logits + (chunk_backward - item) * chunk)
     return HeadBytes(softmax * chunk, chunk_backward * chunk, weight)

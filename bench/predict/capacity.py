@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from bench import backends
 from bench.configuration import Configuration
-from bench.predict import layout
 from bench.predict.memory import estimate
+from bench.predict.sizes import layout
 from bench.results import environment
 from rules.models import ModelFacts
 
@@ -28,9 +29,9 @@ def impossible(configuration: Configuration, facts: ModelFacts, on_gpu: bool, he
         return f"{ranks:,} ranks: no cluster has as many"
     if here and not on_gpu and ranks > RANKS_PER_CORE * cores:
         return f"{ranks:,} processes on {cores} cores: at most {RANKS_PER_CORE} a core are started"
-    if ":" in configuration.backend:
+    if not backends.find(configuration.backend).predicted:
         return ""
-    predicted = estimate(facts, layout.of(configuration)).allocated
+    predicted = estimate(facts, layout(configuration)).allocated
     if on_gpu:
         there = (gpu_bytes() if here else 0.0) or LARGEST_GPU
         words = f"about {predicted / 1e9:,.0f} GB per GPU, which has {there / 1e9:.0f}"

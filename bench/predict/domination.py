@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import backends
 from bench.configuration import SETTINGS, Configuration
 from bench.settings import LESS, MORE
 
@@ -26,7 +27,7 @@ def dominates(failed: Configuration, other: Configuration) -> bool:
 def _needs(configuration: Configuration) -> list[float]:
     """Numbers of which each is larger where more memory is needed."""
     layers = float("inf") if configuration.num_layers is None else float(configuration.num_layers)
-    stage = configuration.zero_stage if configuration.backend == "deepspeed" else 0
+    stage = configuration.zero_stage if backends.find(configuration.backend).stages else 0
     accumulated = configuration.batch / (configuration.rows * configuration.dp)
     sizes = [layers, float(configuration.seq_len), float(configuration.rows), accumulated, float(-stage)]
     return sizes + [-float(getattr(configuration, name)) for name in SAVERS]

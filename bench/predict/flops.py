@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bench import backends
 from bench.predict.layout import ITEM_SIZE, Layout
 from rules.models import ModelFacts
 
@@ -93,16 +94,7 @@ def _data_parallel_bytes(facts: ModelFacts, layout: Layout) -> float:
     """Bytes that a GPU sends in one optimizer step to reduce gradients and gather parameters."""
     share = (layout.shards - 1) / layout.shards
     once = facts.parameters / layout.tp * ITEM_SIZE[layout.dtype] * share
-    if layout.backend == "fsdp2":
-        gathers = (2 if layout.reshard else 1) * layout.grad_accum
-        # Gradients are reduced in the masters' type.
-        reduces = layout.grad_accum * ITEM_SIZE[layout.master] / ITEM_SIZE[layout.dtype]
-        return once * (gathers + reduces)
-    if layout.backend == "deepspeed" and layout.zero_stage == 3:
-        return once * 3 * layout.grad_accum
-    if layout.backend == "deepspeed" and layout.zero_stage == 2:
-        return once * (1 + layout.grad_accum)
-    return once * 2
+    return once * backends.find(layout.backend).times_sent(layout)
 
 
 @dataclass(frozen=True)

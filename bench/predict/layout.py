@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.configuration import Configuration
-
 ITEM_SIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
 HEADS = ("full", "chunked", "compiled", "liger")
 
@@ -53,19 +51,3 @@ class Layout:
     def item(self) -> int:
         """Bytes of an element of the training type."""
         return ITEM_SIZE[self.dtype]
-
-
-def of(c: Configuration, positions: float | None = None) -> Layout:
-    """A configuration of the harness; `positions` of its longest micro-batch, where they are known.
-
-    A packed batch is one row of its tokens; a padded one has `seq_len` positions in every row.
-    """
-    padded = not c.packing or positions is None
-    return Layout(
-        backend=c.backend, zero_stage=c.zero_stage, dp=c.dp, tp=c.tp, ring=c.ring,
-        micro_batch_size=c.rows if padded else 1, seq_len=c.seq_len if padded else round(positions or 0),
-        grad_accum=max(c.batch // (c.rows * c.dp), 1), dtype=c.dtype, head=c.head, compiled=c.compile != "none",
-        eager_attention=c.attn == "eager", checkpointing=c.gradient_checkpointing,
-        sequence_parallel=c.sequence_parallel, reshard=c.reshard_after_forward, offload_optimizer=c.cpu_offload,
-        offload_param=c.cpu_offload and c.backend == "fsdp2",  # FSDP2's policy keeps both on the host
-    )  # fmt: skip

@@ -6,9 +6,13 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench import backends
+from bench.configuration import Configuration
+from bench.predict import sizes
 from bench.predict.flops import TokenFlops, TokenTraffic, per_token, seconds_per_token, traffic
 from bench.predict.layout import Layout
-from bench.predict.memory import CONSTANTS, Constants, Estimate, estimate
+from bench.predict.memory import estimate
+from bench.predict.moments import CONSTANTS, Constants, Estimate
 from rules.constraints import Quantities, Violation, check, explain
 from rules.models import ModelFacts
 
@@ -80,10 +84,10 @@ class Refusal:
 
 def variant_name(backend: str, zero_stage: int | None) -> str:
     """`deepspeed` at stage 3 is `zero-3`; other backends have no stage."""
-    return f"zero-{zero_stage}" if backend == "deepspeed" else backend
+    return f"zero-{zero_stage}" if backends.find(backend).stages else backend
 
 
-def sizes(gpus: int) -> Iterator[tuple[int, int]]:
+def splits(gpus: int) -> Iterator[tuple[int, int]]:
     """The (tp, ring) pairs to look at: all whose product fits, or only those that divide a large world."""
     dense = gpus <= DENSE_SEARCH
     candidates = [n for n in range(1, gpus + 1) if dense or gpus % n == 0]
@@ -102,7 +106,7 @@ def plan(request: Request) -> tuple[list[Plan], list[Refusal]]:
     refused: list[Refusal] = []
     helps: dict[tuple[str, int, int], str] = {}  # by constraint, tp and ring
     for backend, stage in request.variants:
-        for tp, ring in sizes(request.gpus):
+        for tp, ring in splits(request.gpus):
             report = check(_quantities(request, backend, stage, tp, ring), propose=False)
             if report.errors:
                 refused.append(_refusal(request, backend, stage, tp, ring, report.errors[0], helps))
@@ -118,21 +122,27 @@ def refusal(request: Request, backend: str, stage: int | None, tp: int, ring: in
     return _refusal(request, backend, stage, tp, ring, errors[0], {}) if errors else None
 
 
+def _configuration(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Configuration:
+    return Configuration(
+        backend=backend, zero_stage=stage or 0, num_gpus=request.gpus, tp=tp, ring=ring, attn=request.attn,
+        compile=request.compile, packing=request.packing, dtype=request.dtype, head=request.head,
+        gradient_checkpointing=bool(request.checkpointing), reshard_after_forward=request.reshard,
+        sequence_parallel=request.sequence_parallel, cpu_offload=request.offload_optimizer,
+        micro_batch_size=request.micro_batch_size, train_batch_size=request.train_batch_size, seq_len=request.seq_len,
+    )  # fmt: skip
+
+
 def _quantities(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Quantities:
-    train = request.train_batch_size
-    known = {
-        "backend": backend, "zero_stage": stage, "world_size": request.gpus, "tp": tp, "ring": ring,
-        "gpus_per_node": request.gpus_per_node, "procs_per_node": min(request.gpus, request.gpus_per_node),
-        "num_nodes": -(-request.gpus // request.gpus_per_node), "device": "cuda", "seq_len": request.seq_len,
-        "micro_batch_size": request.micro_batch_size, "train_batch_size": train, "dtype": request.dtype,
-        "attn": request.attn, "packing": request.packing, "compile": request.compile,
-        "max_length_type": "int", "ring_impl": request.ring_impl, "pads_sequence": False,
-        "ring_import_shim": True, "ring_hf_adapter": False, "sequence_parallel": request.sequence_parallel,
-        "offload_optimizer": request.offload_optimizer, "offload_param": request.offload_param,
-        "deepspeed_version": DEEPSPEED,
-        **request.facts.quantities(),
-    }  # fmt: skip
-    return Quantities.of(**known).with_unit_sizes()
+    """What a program of somebody's own would be: it need not pad, and its graphs break where hooks are."""
+    known = sizes.quantities(
+        _configuration(request, backend, stage, tp, ring), "cuda", request.facts.quantities(), {"deepspeed": DEEPSPEED}
+    )
+    return known.replace(
+        gpus_per_node=request.gpus_per_node, procs_per_node=min(request.gpus, request.gpus_per_node),
+        num_nodes=-(-request.gpus // request.gpus_per_node), seq_len=request.seq_len, compile=request.compile,
+        train_batch_size=request.train_batch_size, pads_sequence=False, dynamic_batch=None, ring_import_shim=True,
+        ring_hf_adapter=False, ring_impl=request.ring_impl, offload_param=request.offload_param,
+    )  # fmt: skip
 
 
 def _refusal(
@@ -152,16 +162,9 @@ def _refusal(
 
 def layout(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Layout:
     """The model of a request laid out in one way; without checkpointing where that is left open."""
-    dp = request.gpus // (tp * ring)
-    step = request.micro_batch_size * dp
-    accumulation = max((request.train_batch_size or step) // step, 1)
-    return Layout(
-        backend=backend, zero_stage=stage or 0, dp=dp, tp=tp, ring=ring, seq_len=request.seq_len,
-        micro_batch_size=request.micro_batch_size, grad_accum=accumulation,
-        dtype=request.dtype, master=request.master, head=request.head, compiled=request.compile != "none",
-        eager_attention=request.attn == "eager", checkpointing=bool(request.checkpointing),
-        sequence_parallel=request.sequence_parallel, reshard=request.reshard,
-        offload_optimizer=request.offload_optimizer, offload_param=request.offload_param,
+    return dataclasses.replace(
+        sizes.layout(_configuration(request, backend, stage, tp, ring)),
+        master=request.master, offload_param=request.offload_param,
     )  # fmt: skip
 
 

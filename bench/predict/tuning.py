@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench import backends
 from bench.configuration import Configuration, model_facts
-from bench.predict import layout
+from bench.predict import sizes
 from bench.predict.memory import estimate
 
 Change = Mapping[str, Any]
@@ -21,11 +22,6 @@ Measure = Callable[[Sequence[Configuration]], Sequence[Mapping[str, Any]]]
 """From configurations to their rows, as `bench.results.results` writes them."""
 Refuse = Callable[[Configuration], str | None]
 
-BACKENDS: Mapping[str, Change] = {
-    "fsdp2": {"backend": "fsdp2"},
-    **{f"zero{stage}": {"backend": "deepspeed", "zero_stage": stage} for stage in range(4)},
-    "ddp": {"backend": "ddp"},
-}
 GAIN = 0.01
 """A row must be faster by this share to take the place of another: less is within what runs differ by."""
 
@@ -45,11 +41,11 @@ class Trial:
     message: str = ""
 
 
-def axes(backends: Sequence[str], batches: Sequence[int], on_gpu: bool) -> list[Axis]:
+def axes(names: Sequence[str], batches: Sequence[int], on_gpu: bool) -> list[Axis]:
     """The settings that are varied, those with the largest effect first."""
     compiled: list[Change] = [{"compile": "none", "head": "chunked"}, {"compile": "blocks", "head": "compiled"}]
     found: list[Axis] = [
-        [BACKENDS[name] for name in backends],
+        [backends.variants()[name] for name in names],
         compiled,
         [{"micro_batch_size": size} for size in batches],
         [{"gradient_checkpointing": value} for value in (False, True)],
@@ -63,7 +59,7 @@ def axes(backends: Sequence[str], batches: Sequence[int], on_gpu: bool) -> list[
 
 def predicted_bytes(configuration: Configuration) -> float:
     """Of one GPU, with what the allocator keeps in reserve: what `bench plan` prints."""
-    return estimate(model_facts(configuration.model, configuration.num_layers), layout.of(configuration)).reserved()
+    return estimate(model_facts(configuration.model, configuration.num_layers), sizes.layout(configuration)).reserved()
 
 
 class Search:
@@ -144,8 +140,4 @@ class Search:
 
 def _effective(configuration: Configuration) -> Configuration:
     """Without what the backend does not read: rows that differ in nothing else are one row."""
-    if configuration.backend != "fsdp2":
-        configuration = replace(configuration, reshard_after_forward=Configuration.reshard_after_forward)
-    if configuration.backend != "deepspeed":
-        configuration = replace(configuration, zero_stage=Configuration.zero_stage)
-    return configuration
+    return replace(configuration, **backends.without_foreign(configuration))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import backends
 from bench.configuration import Configuration
 from bench.process.heartbeat import PHASES, read_all
 from bench.process.logs import first_error
@@ -84,10 +85,7 @@ def smaller(configuration: Configuration) -> str:
         found.append(f"--micro-batch-size {configuration.rows // 2}")
     if not configuration.gradient_checkpointing:
         found.append("--gradient-checkpointing")
-    if configuration.backend == "ddp" and configuration.num_gpus > 1:
-        found.append("--backend fsdp2 or deepspeed --zero-stage 3")
-    elif configuration.backend == "deepspeed" and configuration.zero_stage < 3 and configuration.num_gpus > 1:
-        found.append("--zero-stage 3")
+    found += filter(None, [backends.find(configuration.backend).smaller(configuration)])
     if configuration.head == "full":
         found.append("--head chunked")
     if configuration.attn == "eager":

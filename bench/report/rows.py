@@ -67,8 +67,7 @@ class Row:
     def variant(self) -> str:
         """Backend with its splits: `zero2`, `fsdp2 tp2 ring2`."""
         c = self.configuration
-        backend = f"zero{c.zero_stage}" if c.backend == "deepspeed" else c.backend.rpartition(":")[2]
-        return " ".join([backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
+        return " ".join([c.short_backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
 
     @property
     def setting(self) -> str:

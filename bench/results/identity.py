@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bench import backends
 from bench.configuration import Configuration
 
 ALWAYS = ("meshproof", "torch", "transformers")
@@ -21,9 +22,8 @@ BY_ATTENTION = {
 def packages(configuration: Configuration) -> list[str]:
     """The distributions whose version the row depends on; a class of somebody's own may use any backend, `auto` take
     any kernel, and so may a ring whose kernel is left to the machine."""
-    found = list(ALWAYS)
-    if configuration.backend not in ("ddp", "fsdp2"):
-        found.append("deepspeed")
+    backend = backends.find(configuration.backend)
+    found = [*ALWAYS, *backend.needs, *backend.versioned]
     left_open = configuration.attn == "auto" or configuration.ring > 1 and configuration.attn == "sdpa"
     found += [package for kernel, package in BY_ATTENTION.items() if left_open or configuration.attn == kernel]
     if configuration.ring > 1:

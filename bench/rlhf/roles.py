@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from bench import backends
 from bench.predict.layout import HEADS
 from bench.predict.planning import Request, layout, refusal
 from bench.rlhf.job import Engine, Job, Part
@@ -19,7 +20,6 @@ from rules.models import ModelFacts
 ROLLOUT = "rollout"
 ROLES = ("actor", "critic", "reference", "reward", ROLLOUT)
 TRAINS = ("actor", "critic")
-BACKENDS = {"fsdp2": ("fsdp2", None), "ddp": ("ddp", None), **{f"zero{n}": ("deepspeed", n) for n in range(4)}}
 OFFLOADS = ("none", "optimizer", "all")
 ACCUMULATION = 2
 """Micro-batches of a step where no batch is given: from the second on gradients are there while others are made."""
@@ -36,7 +36,8 @@ _COMMON: Mapping[str, Callable[[str], object]] = {
     "model": str, "gpus": whole, "tp": whole, "seq-len": whole, "sleep": switch, "on": str,
 }  # fmt: skip
 _OF_MODELS: Mapping[str, Callable[[str], object]] = {
-    **_COMMON, "backend": choice(tuple(BACKENDS)), "ring": whole, "micro-batch-size": whole, "score-batch-size": whole,
+    **_COMMON, "backend": choice(tuple(backends.variants())), "ring": whole, "micro-batch-size": whole,
+    "score-batch-size": whole,
     "checkpointing": switch, "offload": choice(OFFLOADS), "head": choice(HEADS),
 }  # fmt: skip
 _OF_ENGINES: Mapping[str, Callable[[str], object]] = {**_COMMON, "share": _share}
@@ -94,7 +95,8 @@ def job(given: Sequence[Role], common: Request, resolve: Callable[[str], ModelFa
 
 def _part(name: str, said: Mapping[str, object], common: Request, resolve: Callable[[str], ModelFacts]) -> Part:
     trains = name in TRAINS
-    backend, stage = BACKENDS[str(said.get("backend", "fsdp2"))]
+    variant = backends.variants()[str(said.get("backend", "fsdp2"))]
+    backend, stage = str(variant["backend"]), variant.get("zero_stage")
     offload = said.get("offload")
     changes = {
         "gpus": said.get("gpus"), "seq_len": said.get("seq-len"), "micro_batch_size": said.get("micro-batch-size"),

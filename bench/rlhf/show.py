@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.predict.planning import variant_name
 from bench.rlhf import command, frameworks
 from bench.rlhf.job import GENERATE, Job, Moment, moments, problems
 from rules.models import ModelError, ModelFacts, find, resolve
@@ -93,7 +94,7 @@ def _models_text(job: Job) -> list[str]:
     rows: list[tuple[str, ...]] = [("model", "", "GPUs", "split", "micro-batch", "weights GB", "optimizer GB")]
     for part in job.parts:
         layout = part.layout
-        backend = f"zero-{layout.zero_stage}" if layout.backend == "deepspeed" else layout.backend
+        backend = variant_name(layout.backend, layout.zero_stage)
         split = f"{backend} dp {layout.dp} tp {layout.tp} ring {layout.ring}"
         micro = f"{layout.micro_batch_size} x {layout.seq_len}" if part.trains else f"{part.score_tokens:,.0f} tokens"
         sizes = [f"{size / 1e9:.1f}" for size in (part.weights, part.optimizer)]

@@ -7,6 +7,7 @@ import re
 import shutil
 from importlib import metadata
 
+from bench import backends
 from bench.configuration import Configuration, compiles
 
 INSTALL = {
@@ -36,9 +37,7 @@ def installed(name: str) -> bool:
 
 
 def _modules(configuration: Configuration) -> list[str]:
-    needed = ["torch", "transformers"]
-    if configuration.backend == "deepspeed":
-        needed.append("deepspeed")
+    needed = ["torch", "transformers", *backends.find(configuration.backend).needs]
     if configuration.attn == "flash_attention_2":
         needed.append("flash_attn")
     if configuration.attn in DISTRIBUTIONS:
@@ -63,7 +62,8 @@ def loss_problem(name: str) -> str | None:
 def _overlaps(configuration: Configuration) -> bool:
     """Whether there are tensor-parallel collectives beside products in a compiled graph."""
     compiled = configuration.compile in ("blocks", "full")
-    return configuration.backend == "fsdp2" and configuration.tp > 1 and configuration.sequence_parallel and compiled
+    split = configuration.tp > 1 and configuration.sequence_parallel
+    return backends.find(configuration.backend).overlaps_tp and split and compiled
 
 
 def lacking(configuration: Configuration, gpus: int) -> str | None:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.configuration import SETTINGS, Configuration, ConfigurationError, hash_inputs, parse
+from bench import backends
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.debug.sharding import effective
+from bench.inputs import sources
 from bench.sweep import availability
 
 if sys.version_info >= (3, 11):
@@ -66,7 +68,7 @@ def expand(settings: dict[str, Any], gpus: int) -> list[Configuration]:
             raise ConfigurationError(f"--{name.replace('_', '-')} is about recorded batches: give --inputs")
     if (rows := math.prod(map(len, lists.values()))) > MOST_ROWS:
         raise ConfigurationError(f"the lists make {rows} rows; at most {MOST_ROWS} are run at once")
-    hashes = {text: _hashed(text) for text in lists.get("inputs", ()) if text}
+    hashes = {text: sources.of(parse({"inputs": text}).inputs).digest(text) for text in lists.get("inputs", ()) if text}
     names = sorted(lists, key=ORDER.index)
     cells = itertools.product(*(lists[name] for name in names))
     found = [_configured(dict(zip(names, values, strict=True)), hashes) for values in cells]
@@ -86,28 +88,21 @@ def _defaults_beside(settings: dict[str, Any], gpus: int) -> dict[str, Any]:
     return found
 
 
-def _hashed(inputs: Any) -> str:
-    """The hash of recorded inputs, which takes the time to read them all."""
-    path = Path(parse({"inputs": inputs}).inputs or "")
-    if not path.exists():
-        raise ConfigurationError(f"--inputs {path}: no such file or directory")
-    return hash_inputs(path)
-
-
 def _configured(cell: dict[str, Any], hashes: Mapping[str, str]) -> Configuration:
     """The configuration of one combination; `hashes` are those of the inputs."""
     configuration = parse(cell)
     if configuration.inputs:
-        path = str(Path(configuration.inputs).resolve())
-        configuration = replace(configuration, inputs=path, input_hash=hashes[configuration.inputs])
-    if configuration.backend != "deepspeed":
+        path = Path(configuration.inputs)
+        found = str(path.resolve()) if path.exists() else configuration.inputs
+        configuration = replace(configuration, inputs=found, input_hash=hashes[configuration.inputs])
+    if not backends.find(configuration.backend).stages:
         configuration = replace(configuration, zero_stage=Configuration.zero_stage)
     return effective(configuration)
 
 
 def check_names(configurations: Iterable[Configuration]) -> None:
     """Raises `ConfigurationError` for a backend or loss that there cannot be."""
-    known = ("deepspeed", "fsdp2", "ddp")
+    known = backends.names()
     for configuration in configurations:
         if configuration.backend not in known and not CLASS.fullmatch(configuration.backend):
             raise ConfigurationError(

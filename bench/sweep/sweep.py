@@ -10,8 +10,9 @@ from typing import Any
 
 from bench import trackers
 from bench.attention.choice import resolve
-from bench.configuration import Configuration, compiles, graph_mode, model_facts, store
+from bench.configuration import Configuration, compiles, model_facts, store
 from bench.launch.engine import Launcher
+from bench.predict import sizes
 from bench.predict.capacity import impossible
 from bench.predict.domination import dominates
 from bench.process import gpu_memory, supervise
@@ -25,7 +26,6 @@ from bench.sweep.agreement import mismatches
 from bench.sweep.availability import lacking
 from bench.sweep.labels import labels
 from bench.trackers import Tracker
-from rules.constraints import Quantities, check
 from rules.models import ModelError
 
 
@@ -46,27 +46,10 @@ def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple
         facts = model_facts(configuration.model, configuration.num_layers)
     except ModelError as error:
         return str(error), "--model"
-    known: dict[str, Any] = {
-        "backend": configuration.backend if ":" not in configuration.backend else None,
-        "world_size": configuration.num_gpus, "tp": configuration.tp, "ring": configuration.ring,
-        "device": "cuda" if on_gpu else "cpu", "dtype": configuration.dtype,
-        "attn": "sdpa" if configuration.attn.startswith("sdpa_") else configuration.attn,
-        "packing": configuration.packing,
-        "compile": graph_mode(configuration.backend, configuration.zero_stage, configuration.compile),
-        "sequence_parallel": configuration.sequence_parallel, "offload_optimizer": configuration.cpu_offload,
-        "zero_stage": configuration.zero_stage if configuration.backend == "deepspeed" else None,
-        "train_batch_size": configuration.batch, "micro_batch_size": configuration.rows,
-        "pads_sequence": True, "dynamic_batch": False, "max_length_type": "int",
-    }  # fmt: skip
-    if configuration.ring > 1:
-        known |= {"ring_impl": "zigzag" if on_gpu else "sdpa", "ring_import_shim": True, "ring_hf_adapter": False}
-    for package, version in environment.versions().items():
-        name = f"{package.replace('-', '_')}_version"
-        if name in Quantities.__dataclass_fields__:
-            known[name] = version
-    merged = {**facts.quantities(), **{k: v for k, v in known.items() if v is not None}}
-    for violation in check(Quantities.of(**merged).with_unit_sizes()).errors:
-        return f"{violation.message} [{violation.constraint.id}]", violation.help()
+    refused = sizes.refusal(configuration, "cuda" if on_gpu else "cpu", facts.quantities())
+    if refused is not None:
+        constraint, message, help_ = refused
+        return f"{message} [{constraint}]", help_
     missing = lacking(configuration, gpus)
     if missing is not None:
         return missing, ""

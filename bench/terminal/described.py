@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from bench import backends
 from bench.configuration import SETTINGS
 
 
@@ -25,11 +26,10 @@ def describe(parser: argparse.ArgumentParser, gpus: Mapping[str, Any], cpu: Mapp
 
 def told(name: str) -> str:
     """What the help of a flag says of the setting of its name; "" for one that is none."""
-    from bench.strategies import BACKENDS
-
     setting = SETTINGS.get(name)
-    values = {"choices": ", ".join(map(str, setting.choices)), "backends": ", ".join(BACKENDS)} if setting else {}
-    return setting.text.format(**values) if setting else ""
+    if setting is None:
+        return ""
+    return setting.text.format(choices=", ".join(map(str, setting.choices)), backends=", ".join(backends.names()))
 
 
 def _same_as(action: argparse.Action) -> str:

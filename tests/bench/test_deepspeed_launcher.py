@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.commands.run import main
 from bench.configuration import Configuration
-from bench.launch.deepspeed_runner import DeepSpeed, included, slots
+from bench.launchers.deepspeed import DeepSpeed, included, slots
 from bench.process import supervise
 from bench.sweep.sweep import Sweep
 from tests.bench.light_sweep import TINY

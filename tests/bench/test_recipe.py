@@ -11,7 +11,8 @@ import pytest
 
 from bench.cli import main as bench
 from bench.predict.layout import Layout
-from bench.predict.memory import CONSTANTS, estimate
+from bench.predict.memory import estimate
+from bench.predict.moments import CONSTANTS
 from bench.rlhf import command
 from bench.rlhf.job import ASLEEP, Engine, Job, Part, moments, problems
 from rules.models import resolve

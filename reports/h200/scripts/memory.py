@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from bench.predict.memory import CONSTANTS
+from bench.predict.moments import CONSTANTS
 from bench.report.memory_fit import CHOICES, Peak, fit, peaks, spread
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from bench import launchers
+from bench.configuration import ConfigurationError, parse
+from bench.results import environment
 
 
 @dataclass(frozen=True)
@@ -52,3 +58,39 @@ def included(text: str, ranks: int) -> list[str]:
     if left:
         raise ValueError(f"{ranks} ranks need {ranks} slots, the hostfile has {ranks - left}")
     return [f"--include={'@'.join(parts)}"]
+
+
+class Where(launchers.Where):
+    name = "deepspeed"
+    text = "its own launcher"
+
+    def add(self, group: Any) -> None:
+        group.add_argument("--hostfile", type=Path, help="of deepspeed: lines of a host and slots=N, reached by ssh")
+
+    def check(self, options: argparse.Namespace, settings: Mapping[str, Any]) -> None:
+        if options.hostfile is None:
+            return
+        said = settings.get("num_gpus", 0)
+        numbers = [parse({"num_gpus": number}).num_gpus for number in (said if isinstance(said, list) else [said])]
+        wanted, there = max(numbers, default=0), _all_slots(options.hostfile)
+        if wanted > there:
+            words = f"{wanted} ranks need as many slots, it has {there}"
+            raise ConfigurationError(f"--hostfile {options.hostfile}: {words}")
+
+    def gpus(self, options: argparse.Namespace) -> int:
+        if options.hostfile is None:
+            return len(environment.gpus())
+        return 0 if options.device == "cpu" else _all_slots(options.hostfile)
+
+    def engine(self, options: argparse.Namespace) -> DeepSpeed:
+        return DeepSpeed(options.hostfile)
+
+
+def _all_slots(hostfile: Path) -> int:
+    try:
+        return sum(slots(hostfile.read_text(encoding="utf-8")).values())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"--hostfile {hostfile}: {error}") from None
+
+
+WHERE = Where()
