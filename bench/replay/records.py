@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from bench.results.results import PHASES
+from bench.metrics.times import PHASES
 from bench.terminal.text import grid
 
 FILE = "inputs.jsonl"

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import Configuration
+from bench.metrics.times import PHASES
 from bench.report.claims import answers
-from bench.report.columns import COLUMNS
+from bench.report.columns import columns
 from bench.report.glance import works
 from bench.report.matrices import HEADINGS
 from bench.report.predicted import memory_errors
 from bench.report.rows import Collection, Row
 from bench.report.scaling import TARGET, fits
 from bench.report.series import chart_data
-from bench.results.results import PHASES
 from bench.terminal.text import valid_json
 
 
@@ -39,11 +39,11 @@ def render(found: Collection, title: str) -> str:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.get_template("page.html.jinja")
-    columns = [column for column in COLUMNS if any(column.value(row) is not None for row in found.rows)]
+    shown = [column for column in columns() if any(column.value(row) is not None for row in found.rows)]
     done = works(found.rows)
     data = chart_data(found, done)
     return template.render(
-        title=title, rows=found.rows, columns=columns, sort_key=sort_key, notes=found.passed_over, target=TARGET,
+        title=title, rows=found.rows, columns=shown, sort_key=sort_key, notes=found.passed_over, target=TARGET,
         works=done, ident=id, numbers={id(row): number for number, row in enumerate(found.rows)},
         filters=filters(found.rows),
         library=LIBRARY.read_text(encoding="utf-8") if any(data.values()) else "", data=embedded(data),
@@ -81,7 +81,7 @@ def embedded(value: Any) -> str:
 def filters(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
     """Key, title and the values of each column that rows can be filtered by."""
     found = []
-    for column in COLUMNS:
+    for column in columns():
         values = sorted({column.text(row) for row in rows}, key=lambda text: (len(text), text))
         if column.key in FILTERED and len(values) > 1:
             found.append((column.key, column.title, values))

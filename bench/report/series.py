@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import deciding, model_name
+from bench.metrics.times import PHASES
 from bench.report.glance import Work
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row
 from bench.report.scaling import line
 from bench.results.identity import processor
-from bench.results.results import PHASES
 from bench.settings import SPLIT, WAY, WORK
 from bench.sweep.labels import words
 

@@ -19,16 +19,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import statistics
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.configuration import SCHEMA, Configuration, model_facts
-from bench.predict.flops import per_token
+from bench import metrics
+from bench.configuration import SCHEMA, Configuration
+from bench.metrics.times import PHASES
 from bench.terminal.text import valid_json
 
-PHASES = ("forward", "backward", "optimizer")
 FILE = "result.json"
 SUITE = "benchmarks.json"
 
@@ -56,54 +55,11 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in files]
 
 
-def _values(runs: list[dict[str, Any]], phase: str) -> list[list[float]]:
-    """Seconds of one phase, a list of steps per process; only processes that have the phase."""
-    return [[step[phase] for step in run["times"]] for run in runs if phase in run["times"][0]]
-
-
 def summarise(configuration: Configuration, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over all steps, means per process, rates over all tokens and seconds of all processes.
-
-    Token rates are per GPU and second of forward and backward; `_with_optimizer` adds the optimizer. FLOP/s are
-    model FLOP/s (6 per weight and token, attention causal, recomputation left out); `peak_share` divides them
-    by the matrix product measured in the same processes.
-    """
-    summary: dict[str, Any] = {"processes": len(runs)}
-    for phase in PHASES:
-        values = _values(runs, phase)
-        if values:
-            flat = [v for run in values for v in run]
-            middle = statistics.median(flat)
-            deviation = statistics.median(abs(v - middle) for v in flat)
-            summary[phase] = {
-                "median": middle, "spread": deviation / middle if middle else 0.0,
-                "process_means": [statistics.fmean(run) for run in values],
-            }  # fmt: skip
-    summary |= _rates(configuration, runs)
-    summary["peak_memory"] = max(max(run["memory"]["allocated"].values()) for run in runs)
-    summary["peak_reserved"] = max(max(run["memory"]["reserved"].values()) for run in runs)
-    summary["first_loss"], summary["last_loss"] = runs[0]["losses"][0], runs[0]["losses"][-1]
-    summary["parameters"] = runs[0]["parameters"]
-    summary["effective"] = runs[0]["effective"]
-    return summary
-
-
-def _rates(configuration: Configuration, runs: list[dict[str, Any]]) -> dict[str, float]:
-    gpus = configuration.num_gpus
-    core = sum(step[p] for run in runs for step in run["times"] for p in ("forward", "backward") if p in step)
-    optimizer = sum(step.get("optimizer", 0.0) for run in runs for step in run["times"])
-    totals = {name: sum(run["tokens"][name] for run in runs) for name in ("real", "positions", "squares")}
-    context = totals["squares"] / totals["real"] if totals["real"] else 0.0
-    facts = model_facts(configuration.model, configuration.num_layers)
-    flops = per_token(facts, context).model * (1.0 if configuration.backward else 1.0 / 3.0)
-    achieved = flops * totals["real"] / core / gpus
-    peak = statistics.median(run["matmul_flops"] for run in runs)
+    """What every metric makes of the processes, with what was run in effect."""
     return {
-        "real_tokens_per_second": totals["real"] / core / gpus,
-        "padded_tokens_per_second": totals["positions"] / core / gpus,
-        "real_tokens_per_second_with_optimizer": totals["real"] / (core + optimizer) / gpus,
-        "padding_share": 1.0 - totals["real"] / totals["positions"],
-        "model_flops_per_second": achieved, "matmul_flops_per_second": peak, "peak_share": achieved / peak,
+        "processes": len(runs), **metrics.summarise(configuration, runs), "parameters": runs[0]["parameters"],
+        "effective": runs[0]["effective"],
     }  # fmt: skip
 
 

@@ -36,9 +36,9 @@ _COMMON: Mapping[str, Callable[[str], object]] = {
     "model": str, "gpus": whole, "tp": whole, "seq-len": whole, "sleep": switch, "on": str,
 }  # fmt: skip
 _OF_MODELS: Mapping[str, Callable[[str], object]] = {
-    **_COMMON, "backend": choice(tuple(backends.variants())), "ring": whole, "micro-batch-size": whole,
-    "score-batch-size": whole,
-    "checkpointing": switch, "offload": choice(OFFLOADS), "head": choice(HEADS),
+    **_COMMON, "backend": lambda text: choice(tuple(backends.variants()))(text), "ring": whole,
+    "micro-batch-size": whole, "score-batch-size": whole, "checkpointing": switch, "offload": choice(OFFLOADS),
+    "head": choice(HEADS),
 }  # fmt: skip
 _OF_ENGINES: Mapping[str, Callable[[str], object]] = {**_COMMON, "share": _share}
 HELP = (

@@ -9,11 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from bench import backends, launchers
+from bench import backends, launchers, metrics
 from bench.cli import main as bench
 from bench.configuration import Configuration
 from bench.inputs import formats, sources
 from bench.results.results import build_result, write_json
+from bench.results.table import render
 
 ROOT = Path(__file__).resolve().parents[2] / "bench"
 Add = Callable[[ModuleType, str, str], None]
@@ -22,7 +23,7 @@ Add = Callable[[ModuleType, str, str], None]
 @pytest.fixture
 def add(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Add]:
     """Puts a module of that name and text into a package, as a file beside its others would be."""
-    registries = [backends.every, launchers.every, sources.every, formats.readers]
+    registries = [backends.every, launchers.every, sources.every, formats.readers, metrics._modules]
 
     def put(package: ModuleType, name: str, text: str) -> None:
         folder = tmp_path_factory.mktemp("modules")
@@ -153,6 +154,34 @@ def test_a_format_of_data_sets_is_a_module(add: Add, tmp_path: Path) -> None:
     add(formats, "upper", FORMAT)
     (tmp_path / "x.upper").write_text("word")
     assert [tuple(one) for one in read_samples(str(tmp_path / "x.upper"), max_len=64, seed=0)] == [("a", "WORD")]
+
+
+METRIC = """
+from bench.metrics import Metric, summed
+
+def summarise(configuration, runs):
+    return {"energy": 4.5 * len(runs)}
+
+METRICS = (Metric("energy", "joules", summed("energy"), lambda value: f"{value:.1f} J", 55, tracked="energy"),)
+"""
+
+
+def test_a_metric_is_a_module(add: Add, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(metrics, "energy", METRIC)
+    run = {
+        "times": [{"forward": 1.0}], "losses": [1.0],
+        "memory": {"allocated": {"forward": 9}, "reserved": {"forward": 9}},
+        "tokens": {"real": 8.0, "positions": 8.0, "squares": 64.0}, "parameters": 3, "matmul_flops": 1e12,
+        "effective": {"communication_share": 0.0, "device": "cpu"},
+    }  # fmt: skip
+    result = build_result(Configuration(backend="ddp", num_layers=1), [run, run], status="ok")
+    assert result["summary"]["energy"] == 9.0
+    write_json(tmp_path / "result.json", result)
+    for form, told in (("text", "9.0 J"), ("markdown", "| joules"), ("csv", ",energy,"), ("json", '"energy": 9.0'),
+                       ("html", '<td data-value="9.0"'), ("bmf", '"energy"')):  # fmt: skip
+        assert bench(["report", str(tmp_path), "--format", form, "--wide"]) == 0
+        assert told in capsys.readouterr().out, form
+    assert "9.0 J" in render([result], wide=True)
 
 
 def test_no_module_decides_by_the_name_of_a_backend() -> None:
