@@ -22,6 +22,8 @@ FEW = 3
 """Files that are passed over for one reason and still named one by one."""
 IN_VARIANT = ("backend", "zero_stage", "tp", "ring")
 """Settings that `Row.variant` says."""
+GOOD = ("ok", "unsupported", "interrupted")
+"""Statuses from best to less good; all others are failures."""
 LOSSES = ("first_loss", "last_loss")
 """Metrics that may be anything."""
 MOST = 1e30
@@ -58,6 +60,8 @@ class Row:
     """Seconds by phase of the measured steps of the first process."""
     effective: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+    """Its place in the collection, from 0."""
     more: str = ""
     """Settings in which the rows beside it differ and that no column of its own shows."""
 
@@ -139,6 +143,8 @@ def collect(paths: Sequence[Path]) -> Collection:
 def name_apart(rows: Sequence[Row]) -> None:
     """Give rows labels that hold every setting in which they differ, and, where that is nothing, what they were
     measured with or where they lie."""
+    for number, row in enumerate(rows):
+        row.number = number
     named = labels(row.configuration for row in rows)
     by_label: dict[str, list[Row]] = {}
     for row in rows:

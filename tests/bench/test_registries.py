@@ -13,6 +13,7 @@ from bench import backends, launchers, metrics
 from bench.cli import main as bench
 from bench.configuration import Configuration
 from bench.inputs import formats, sources
+from bench.report import sections
 from bench.results.results import build_result, write_json
 from bench.results.table import render
 
@@ -23,7 +24,7 @@ Add = Callable[[ModuleType, str, str], None]
 @pytest.fixture
 def add(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Add]:
     """Puts a module of that name and text into a package, as a file beside its others would be."""
-    registries = [backends.every, launchers.every, sources.every, formats.readers, metrics._modules]
+    registries = [backends.every, launchers.every, sources.every, formats.readers, metrics._modules, sections._modules]
 
     def put(package: ModuleType, name: str, text: str) -> None:
         folder = tmp_path_factory.mktemp("modules")
@@ -182,6 +183,32 @@ def test_a_metric_is_a_module(add: Add, tmp_path: Path, capsys: pytest.CaptureFi
         assert bench(["report", str(tmp_path), "--format", form, "--wide"]) == 0
         assert told in capsys.readouterr().out, form
     assert "9.0 J" in render([result], wide=True)
+
+
+SECTION = """
+from bench.report.sections import Table
+
+PLACE, TITLE, KEY = 15, "Who ran it", "hosts"
+
+def content(found):
+    return sorted({row.environment.get("host", "") for row in found.rows})
+
+def table(hosts):
+    return Table(("host",), [[host] for host in hosts], "By name.")
+
+def data(hosts):
+    return hosts
+"""
+
+
+def test_a_section_of_the_report_is_a_module(add: Add, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(sections, "hosts", SECTION)
+    result = build_result(Configuration(), [], status="oom", message="m", environment={"host": "node7"})
+    write_json(tmp_path / "result.json", result)
+    for form, told in (("text", "Who ran it\n\nhost"), ("markdown", "## Who ran it"), ("json", '"hosts": [\n  "node7"'),
+                       ("html", '<h2 id="hosts">Who ran it</h2>')):  # fmt: skip
+        assert bench(["report", str(tmp_path), "--format", form]) == 0
+        assert told in capsys.readouterr().out, form
 
 
 def test_no_module_decides_by_the_name_of_a_backend() -> None:

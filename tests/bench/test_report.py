@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import shutil
 import subprocess
@@ -299,7 +300,7 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
     assert asked == [page_file.as_uri()]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), list(itertools.product((1400, 400), ("light", "dark"))))
 def test_the_page_draws_its_charts_at_any_width(page_file: Path, width: int, scheme: str, tmp_path: Path) -> None:
     """Every canvas has drawn something in the colours of the page, nothing is wider than the window."""
     if CHROMIUM is None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from bench.report.rows import Row
+from bench.report.rows import Collection, Row
+from bench.report.sections import Table
+
+PLACE, TITLE, KEY = 60, "Old statements about this shape", "statements"
 
 MODEL = "llama-3.1-8b"
 
@@ -37,6 +41,23 @@ class Answer:
     seen: str
     within: int
     rows: int
+
+
+def content(found: Collection) -> list[Answer]:
+    return answers(found.rows)
+
+
+def table(found: Sequence[Answer]) -> Table:
+    return Table(
+        ("quantity", "layers", "said", "seen", "rows that agree"),
+        [[a.claim.quantity, str(a.claim.layers), a.claim.said, a.seen, f"{a.within} of {a.rows}"] for a in found],
+        "The scripts that this harness replaces stated these without their conditions. Seen: all rows without tensor "
+        "parallelism; memory is the peak of a whole training step with AdamW.",
+    )
+
+
+def data(found: Sequence[Answer]) -> list[dict[str, Any]]:
+    return [asdict(answer) for answer in found]
 
 
 def answers(rows: Sequence[Row]) -> list[Answer]:
