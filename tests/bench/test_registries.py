@@ -157,18 +157,17 @@ def test_a_format_of_data_sets_is_a_module(add: Add, tmp_path: Path) -> None:
     assert [tuple(one) for one in read_samples(str(tmp_path / "x.upper"), max_len=64, seed=0)] == [("a", "WORD")]
 
 
-METRIC = """
-from bench.metrics import Metric, summed
-
-def summarise(configuration, runs):
-    return {"energy": 4.5 * len(runs)}
-
-METRICS = (Metric("energy", "joules", summed("energy"), lambda value: f"{value:.1f} J", 55, tracked="energy"),)
-"""
+METRIC = re.search(
+    r"<!-- tested: cost_of_loss.py -->\n```python\n(.*?)^```$",
+    (ROOT.parent / "CONTRIBUTING.md").read_text(),
+    re.M | re.S,
+)
+"""As the guide has it."""
 
 
 def test_a_metric_is_a_module(add: Add, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    add(metrics, "energy", METRIC)
+    assert METRIC is not None
+    add(metrics, "cost_of_loss", METRIC[1])
     run = {
         "times": [{"forward": 1.0}], "losses": [1.0],
         "memory": {"allocated": {"forward": 9}, "reserved": {"forward": 9}},
@@ -176,13 +175,13 @@ def test_a_metric_is_a_module(add: Add, tmp_path: Path, capsys: pytest.CaptureFi
         "effective": {"communication_share": 0.0, "device": "cpu"},
     }  # fmt: skip
     result = build_result(Configuration(backend="ddp", num_layers=1), [run, run], status="ok")
-    assert result["summary"]["energy"] == 9.0
+    assert result["summary"]["seconds_per_loss"] == 1.0
     write_json(tmp_path / "result.json", result)
-    for form, told in (("text", "9.0 J"), ("markdown", "| joules"), ("csv", ",energy,"), ("json", '"energy": 9.0'),
-                       ("html", '<td data-value="9.0"'), ("bmf", '"energy"')):  # fmt: skip
+    for form, told in (("text", "1.000"), ("markdown", "| s/loss"), ("csv", ",seconds_per_loss,"),
+                       ("json", '"seconds_per_loss": 1.0'), ("html", '<td data-value="1.0"')):  # fmt: skip
         assert bench(["report", str(tmp_path), "--format", form, "--wide"]) == 0
         assert told in capsys.readouterr().out, form
-    assert "9.0 J" in render([result], wide=True)
+    assert "s/loss" in render([result], wide=True)
 
 
 SECTION = """
