@@ -54,5 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps([asdict(check) for check in made], indent=1))
     else:
-        print(f"{len(made)} checks, {failures} failures, {warnings} warnings")
+        print(
+            f"{len(made)} checks, {failures} failure{'s' * (failures != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+        )
     return FAILED if failures else OK

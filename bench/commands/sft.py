@@ -17,6 +17,7 @@ from bench.results.table import render
 from bench.suite.flags import add_training, given, positive
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import attempts
+from bench.sweep.expansion import check_names
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal.described import told
 from bench.terminal.parsing import Parser
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
         cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
+        check_names([cell.configuration])
         refused = refusal(cell.configuration, gpus)
         if refused is not None:
             raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")

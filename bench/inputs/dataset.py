@@ -80,7 +80,8 @@ def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     except InputError:
         raise
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors, and so are wrong encodings
-        raise InputError(f"{path}: cannot be read: {str(error).strip().splitlines()[0]}") from None
+        reason = getattr(error, "strerror", None) or str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: cannot be read: {reason}") from None
 
 
 def _training_files(names: Iterable[str]) -> list[str]:

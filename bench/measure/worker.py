@@ -164,7 +164,7 @@ class Run:
             "matmul_flops": matmul_peak(strategy.device, DTYPES[self.configuration.dtype]),
             "effective": {
                 "attention": self.attention(), "device": str(strategy.device), "graphs": graph_report(),
-                "attention_kernels": [], "communication_share": 0.0, "warmup_steps": warm,
+                "attention_kernels": [], "warmup_steps": warm,
             },
         }  # fmt: skip
 

@@ -16,6 +16,7 @@ from bench.configuration import SETTINGS, Configuration, ConfigurationError, par
 from bench.debug.sharding import effective
 from bench.inputs import sources
 from bench.sweep import availability
+from bench.terminal.parsing import nearest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -105,9 +106,9 @@ def check_names(configurations: Iterable[Configuration]) -> None:
     known = backends.names()
     for configuration in configurations:
         if configuration.backend not in known and not CLASS.fullmatch(configuration.backend):
-            raise ConfigurationError(
-                f"--backend {configuration.backend}: use {', '.join(known)} or package.module:Class"
-            )
+            hint = nearest(configuration.backend, known)
+            words = f"use {', '.join(known)} or package.module:Class{hint}"
+            raise ConfigurationError(f"--backend {configuration.backend}: {words}")
         problem = availability.loss_problem(configuration.loss)
         if problem:
             raise ConfigurationError(problem)

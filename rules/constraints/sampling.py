@@ -24,7 +24,7 @@ def _cut(identifier: str, quantity: str, rule: str, off: tuple[float, ...], word
         holds=lambda q: getattr(q, quantity) in off,
         message=f"the engine samples with {words} {{{quantity}}} and gives probabilities among the tokens left, "
         "the trainer among all: their ratio is biased",
-        adjust=(quantity, "ratio_to_engine"),
+        adjust=(quantity,),
         candidates={quantity: off[:1]},
         severity="warning",
         sources=(_TRUNCATED, _PROCESSED),
@@ -56,7 +56,7 @@ TABLE: tuple[Constraint, ...] = (
         when=(_RATIO,),
         holds=lambda q: bool(q.engine_returns_logprobs),
         message="the ratio to the engine's probabilities is asked for, but the engine does not return them",
-        adjust=("engine_returns_logprobs", "ratio_to_engine"),
+        adjust=("engine_returns_logprobs",),
         sources=(
             "verl b178a3cd verl/trainer/ppo/rollout_corr_helper.py:1061",
             "https://github.com/verl-project/verl/pull/2953",

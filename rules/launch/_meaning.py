@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._configuration import Configuration
+from rules.launch._configuration import Configuration, Said
 from rules.launch._frameworks import Framework
 from validator.analysis.command_line import CommandLine
 from validator.analysis.launch import Launch
@@ -132,7 +132,7 @@ def _verl_ratio(given: Configuration, line: CommandLine) -> None:
     if given.open or line.last("--config-name", "--config-path", "--config-dir", "-cn", "-cp", "-cd") is not None:
         return  # what is not said may be no default
     if given.value("ratio_to_engine"):
-        given.implied["engine_returns_logprobs"] = False
+        given.said.setdefault("engine_returns_logprobs", Said(False, "actor_rollout_ref.rollout.calculate_log_probs"))
     for one, other in (("engine_dtype", "dtype"), ("dtype", "engine_dtype")):
         if one in given.said and other not in given.said:
             given.implied[other] = "bf16"

@@ -108,6 +108,14 @@ def test_an_error_of_the_fit_is_told(tmp_path: Path) -> None:
     assert fits(collect([tmp_path]).rows)[0].checks[0].error == pytest.approx(-0.5, abs=1e-3)
 
 
+def test_a_fit_of_noise_predicts_nothing(tmp_path: Path) -> None:
+    """From which a layer, or all that is no layer, would come out as cheaper than nothing."""
+    for head, sensible in ((0.02, True), (-0.009, False)):
+        for layers in (1, 2):
+            write_json(tmp_path / f"{head}" / str(layers) / "result.json", result(layers, head=head, per_layer=0.01))
+        assert fits(collect([tmp_path / f"{head}"]).rows)[0].sensible == sensible
+
+
 def test_memory_of_earlier_rows_is_taken_off() -> None:
     row = to_row(result(4) | {"left_allocated": 10**9}, Path("x.jsonl"))
     assert row.memory == 3e9

@@ -173,7 +173,10 @@ def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--backend", "fdsp2"], "--backend fdsp2: use ddp, deepspeed, fsdp2 or package.module:Class"),
+        (
+            ["--backend", "fdsp2"],
+            "--backend fdsp2: use ddp, deepspeed, fsdp2 or package.module:Class; did you mean fsdp2?",
+        ),
         (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
         (["--max-inputs", "3"], "--max-inputs is about recorded batches: give --inputs"),

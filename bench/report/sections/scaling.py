@@ -21,8 +21,8 @@ def table(found: Sequence[Fit]) -> Table:
         ("setting", "quantity", "depths", "head", "per layer", f"{TARGET} layers", "deeper: fit, measured, error"),
         [_row(fit) for fit in found],
         "Cost = head + cost per layer × layers, by least squares. Each depth from the third on is predicted from the "
-        "shallower ones; the error is that of the prediction. A cost per layer that is not positive means that "
-        "overheads or noise hide it: such a fit predicts nothing.",
+        "shallower ones; the error is that of the prediction. A cost per layer or a head that is not positive "
+        "means that overheads or noise hide it: such a fit predicts nothing.",
     )
 
 
