@@ -19,14 +19,12 @@ else:
     import tomli as tomllib
 
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
-from bench.terminal.parsing import nearest
+from bench.terminal.parsing import LARGEST, nearest
 from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
 SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
-LARGEST = 10**12
-"""Of all sizes: more is a slip, and arithmetic with it would leave the range of floats."""
 
 
 class ConfigurationError(ValueError):

@@ -5,12 +5,11 @@ A module here has `BACKEND`, a `Backend`. Its strategy, which needs torch, is im
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from bench import registry
 from bench.predict.layout import Layout
 from bench.predict.moments import Constants, Elements, Moments
 from rules.models import ModelFacts
@@ -93,8 +92,8 @@ class Backend:
 @cache
 def every() -> Mapping[str, Backend]:
     """All backends with a name, by it."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    return {module.BACKEND.name: module.BACKEND for module in modules if module.BACKEND.name}
+    found = [module.BACKEND for module in registry.modules(__name__, __path__).values()]
+    return {backend.name: backend for backend in found if backend.name}
 
 
 def names() -> tuple[str, ...]:

@@ -17,11 +17,10 @@ from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
 from bench.results import environment, results
-from bench.suite.flags import positive
 from bench.sweep import availability
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal import described
-from bench.terminal.parsing import WIDE, Parser
+from bench.terminal.parsing import WIDE, Parser, whole
 
 ON_GPU = {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
 ON_CPU = {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64, "steps": 3, "warmup": 1}
@@ -33,20 +32,20 @@ def parser() -> argparse.ArgumentParser:
     p = Parser(prog="bench matrix", description=__doc__)
     p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
     p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
-    p.add_argument("--max-cells", type=positive, default=MAX_CELLS, help="run so many at most")
+    p.add_argument("--max-cells", type=whole, default=MAX_CELLS, help="run so many at most")
     p.add_argument("--backend", default="ddp", help="of the eight rows; default ddp, which on one process is plain")
     p.add_argument("--compile-mode", choices=("blocks", "full"), default="blocks", help="of the eight rows")
     p.add_argument("--model", help="preset, config.json, directory or hub name")
-    p.add_argument("--num-layers", type=positive, help="of the eight rows; --full takes 2 and 4")
+    p.add_argument("--num-layers", type=whole, help="of the eight rows; --full takes 2 and 4")
     p.add_argument("--dtype", choices=("bf16", "fp32"))
-    p.add_argument("--seq-len", type=positive)
+    p.add_argument("--seq-len", type=whole)
     p.add_argument("--inputs", type=Path, help="recorded batches instead of synthetic ones")
-    p.add_argument("--max-inputs", type=positive)
+    p.add_argument("--max-inputs", type=whole)
     p.add_argument("--fold-tokens", action="store_true")
-    p.add_argument("--steps", type=positive)
-    p.add_argument("--warmup", type=positive)
+    p.add_argument("--steps", type=whole)
+    p.add_argument("--warmup", type=whole)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"))
-    p.add_argument("--lanes", type=positive, help="cells side by side; default: one per GPU")
+    p.add_argument("--lanes", type=whole, help="cells side by side; default: one per GPU")
     p.add_argument("--output", type=Path, default=Path("results/matrix"), help="default ./results/matrix")
     p.add_argument("--force", action="store_true", help="run again what is there already")
     p.add_argument("--retry-failed", action="store_true", help="run again what ended badly")

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench import backends
-from bench.configuration import LARGEST, presets
+from bench.configuration import presets
 from bench.predict.layout import HEADS
 from bench.predict.memory import GIB
 from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
 from bench.rlhf import roles
 from bench.terminal.fitting import chosen, terminal
-from bench.terminal.parsing import WIDE, Parser
+from bench.terminal.parsing import WIDE, Parser, whole
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
@@ -34,15 +34,6 @@ def memory_size(text: str) -> float:
     if not match or match[2].upper() not in _UNITS or float(match[1]) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no memory size: write 80GB or 141GiB")
     return float(match[1]) * _UNITS[match[2].upper()]
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 on. Raises argparse.ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit() or len(text) > 4000 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 on")
-    if int(text) > LARGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]} is larger than {LARGEST}")
-    return int(text)
 
 
 class _Parser(Parser):
@@ -63,19 +54,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
                    "or its command as one text")  # fmt: skip
     p.add_argument("--role", type=roles.role, action="append", metavar="ROLE[:KEY=VALUE,…]", help=roles.HELP)
-    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, help="GPUs altogether")
-    p.add_argument("--gpus-per-node", type=positive, default=8)
+    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=whole, help="GPUs altogether")
+    p.add_argument("--gpus-per-node", type=whole, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
-    p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
-    p.add_argument("--micro-batch-size", type=positive, default=1, help="samples per GPU and forward pass")
-    p.add_argument("--train-batch-size", type=positive, help="samples per step; default: no accumulation")
+    p.add_argument("--seq-len", type=whole, help="tokens per sample; default 4096, or the model's maximum")
+    p.add_argument("--micro-batch-size", type=whole, default=1, help="samples per GPU and forward pass")
+    p.add_argument("--train-batch-size", type=whole, help="samples per step; default: no accumulation")
     p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(backends.names())}")
     p.add_argument("--zero-stage", "--zero_stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
-    p.add_argument("--num-layers", "--num_layers", type=positive, help="cut the model to this many layers")
+    p.add_argument("--num-layers", "--num_layers", type=whole, help="cut the model to this many layers")
     p.add_argument(
-        "--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, help="only this tensor-parallel size"
+        "--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, help="only this tensor-parallel size"
     )
-    p.add_argument("--ring", "--ring-attn-size", "--ring_attn_size", type=positive, help="only this ring size")
+    p.add_argument("--ring", "--ring-attn-size", "--ring_attn_size", type=whole, help="only this ring size")
     p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16")
     p.add_argument("--master", choices=("fp32", "bf16"), default="fp32", help="type of the optimizer's copy")
     p.add_argument("--attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
@@ -95,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--offload-optimizer", action="store_true")
     p.add_argument("--offload-param", action="store_true")
     p.add_argument("--format", choices=tuple(FORMATS), default="text")
-    p.add_argument("--top", type=positive, help="show only the best rows")
+    p.add_argument("--top", type=whole, help="show only the best rows")
     p.add_argument("--wide", action="store_true", help=WIDE)
     return p
 

@@ -14,21 +14,21 @@ from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.process.ending import end
 from bench.results import environment, results
 from bench.results.table import render
-from bench.suite.flags import add_training, given, positive
+from bench.suite.flags import add_training, given
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import attempts
 from bench.sweep.expansion import check_names
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal.described import told
-from bench.terminal.parsing import Parser
+from bench.terminal.parsing import Parser, whole
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
     p = Parser(prog="bench sft", description=__doc__)
     p.add_argument("--backend", default="fsdp2", help=f"{told('backend')}; default fsdp2")
-    p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, default=1)
-    p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive, default=1)
+    p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, default=1)
+    p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=whole, default=1)
     add_training(p)
     return p
 

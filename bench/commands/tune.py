@@ -12,12 +12,12 @@ from typing import Any
 
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.commands.plan import memory_size, positive
+from bench.commands.plan import memory_size
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
-from bench.terminal.parsing import Parser
+from bench.terminal.parsing import Parser, whole
 from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
@@ -39,24 +39,24 @@ def _backends(text: str) -> list[str]:
 
 
 def _batches(text: str) -> list[int]:
-    return [positive(part.strip()) for part in text.split(",")]
+    return [whole(part.strip()) for part in text.split(",")]
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench tune`."""
     p = Parser(prog="bench tune", description=__doc__)
     p.add_argument("--model", help="preset, config.json, directory or hub name; default: as in bench run")
-    p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=positive, help="processes; default: one per GPU, or 2")
-    p.add_argument("--num-layers", type=positive, help="of the model, fewer than it has: rows take less time")
-    p.add_argument("--seq-len", type=positive, help="positions of a synthetic row")
-    p.add_argument("--tp", type=positive, default=1, help="tensor-parallel size, which is not varied; default 1")
-    p.add_argument("--ring", type=positive, default=1, help="ring size, which is not varied; default 1")
+    p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=whole, help="processes; default: one per GPU, or 2")
+    p.add_argument("--num-layers", type=whole, help="of the model, fewer than it has: rows take less time")
+    p.add_argument("--seq-len", type=whole, help="positions of a synthetic row")
+    p.add_argument("--tp", type=whole, default=1, help="tensor-parallel size, which is not varied; default 1")
+    p.add_argument("--ring", type=whole, default=1, help="ring size, which is not varied; default 1")
     p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
     p.add_argument("--backends", type=_backends, default=TRIED,
                    help=f"default {','.join(TRIED)}")  # fmt: skip
     p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")
     p.add_argument("--memory", type=memory_size, help="of one GPU, such as 80GB; default: what the smallest one has")
-    p.add_argument("--steps", type=positive, default=5, help="timed steps of a row; default 5")
+    p.add_argument("--steps", type=whole, default=5, help="timed steps of a row; default 5")
     p.add_argument(
         "--output", type=Path, default=Path("results"), help="default ./results; rows there are not run again"
     )

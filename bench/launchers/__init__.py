@@ -6,12 +6,11 @@ A module here has `WHERE`, a `Where`. What starts the ranks there is in `bench.l
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from bench import registry
 from bench.configuration import Configuration, ConfigurationError
 from bench.launch.engine import Launcher
 
@@ -60,7 +59,7 @@ class Where:
 @cache
 def every() -> Mapping[str, Where]:
     """All of them by name, this host first."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    modules = registry.modules(__name__, __path__).values()
     found = sorted((module.WHERE for module in modules), key=lambda where: where.name != DEFAULT)
     return {where.name: where for where in found}
 

@@ -6,13 +6,12 @@ A module here has `METRICS`, and may have `summarise(configuration, runs)`, whic
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from bench import registry
 from bench.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def share(value: float) -> str:
 
 @cache
 def _modules() -> tuple[Any, ...]:
-    return tuple(importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
+    return tuple(registry.modules(__name__, __path__).values())
 
 
 def every() -> list[Metric]:

@@ -4,15 +4,13 @@ constraints. No torch needed."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
 from bench import backends
 from bench.configuration import Configuration
 from bench.predict.layout import Layout
-from rules.constraints import Quantities, check
-
-VERSIONED = ("torch", "transformers", "deepspeed", "flash-attn", "ring-flash-attn")
+from bench.results import environment
+from rules.constraints import NAMES, Quantities, check
 
 
 def layout(c: Configuration, positions: float | None = None) -> Layout:
@@ -29,17 +27,6 @@ def layout(c: Configuration, positions: float | None = None) -> Layout:
         sequence_parallel=c.sequence_parallel, reshard=c.reshard_after_forward, offload_optimizer=c.cpu_offload,
         offload_param=c.cpu_offload and backends.find(c.backend).offloads_parameters,
     )  # fmt: skip
-
-
-def installed_versions() -> dict[str, str]:
-    """The versions of packages that constraints speak of, of those that are installed."""
-    found = {}
-    for package in VERSIONED:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def quantities(
@@ -60,9 +47,9 @@ def quantities(
     if c.ring > 1:
         known |= {"ring_impl": "zigzag" if device == "cuda" else "sdpa", "ring_import_shim": True}
         known["ring_hf_adapter"] = False
-    for package, version in (installed_versions() if versions is None else versions).items():
-        known[f"{package.replace('-', '_')}_version"] = version
-    return Quantities.of(**known).with_unit_sizes()
+    found = environment.versions() if versions is None else versions
+    known |= {f"{package.replace('-', '_')}_version": version for package, version in found.items()}
+    return Quantities.of(**{name: value for name, value in known.items() if name in NAMES}).with_unit_sizes()
 
 
 def refusal(c: Configuration, device: str, model: Mapping[str, Any] | None = None) -> tuple[str, str, str] | None:

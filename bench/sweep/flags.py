@@ -26,7 +26,7 @@ def add(p: argparse.ArgumentParser) -> None:
 
 def _add(group: Any, name: str) -> None:
     setting = SETTINGS[name]
-    flags = [f"--{name.replace('_', '-')}", *[f"--{name}"] * ("_" in name), *setting.others]
+    flags = _names(name)
     alone = True if bool in kinds()[name] else setting.alone
     more: dict[str, Any] = {"nargs": "?", "const": [alone]} if alone is not None else {}
     text = "; ".join(filter(None, (told(name), setting.unset)))  # `described` adds the default
@@ -34,6 +34,26 @@ def _add(group: Any, name: str) -> None:
     if bool in kinds()[name] and getattr(Configuration, name):
         negative = [flag.replace("--", "--no-", 1) for flag in flags[: 1 + ("_" in name)]]
         group.add_argument(*negative, *setting.off, dest=name, action="store_const", const=[False])
+
+
+def add_one(group: Any, *names: str, **more: Any) -> None:
+    """A flag for each setting that takes one value, None where it is not given; `more` goes to argparse."""
+    for name in names:
+        kind, setting = kinds()[name], SETTINGS[name]
+        if bool in kind:
+            how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        elif setting.choices:
+            how = {"choices": setting.choices, "type": int if int in kind else str}
+        else:
+            number = int if setting.any_number else whole if int in kind else str
+            how = {"type": float if float in kind else number}
+        if setting.alone is not None:
+            how |= {"nargs": "?", "const": setting.alone}
+        group.add_argument(*_names(name), dest=name, **{"help": told(name), **how, **more})
+
+
+def _names(name: str) -> list[str]:
+    return [f"--{name.replace('_', '-')}", *[f"--{name}"] * ("_" in name), *SETTINGS[name].others]
 
 
 def listed_value(name: str) -> Callable[[str], list[Any]]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 USAGE = 2
+LARGEST = 10**12
+"""Of all sizes: more is a slip, and arithmetic with it would leave the range of floats."""
 WIDE = "all columns, however wide the terminal is"
 
 
@@ -54,6 +56,8 @@ def whole(text: str) -> int:
     """A number from 1 on. Raises argparse.ArgumentTypeError."""
     if not text.isascii() or not text.isdigit() or len(text) > 4000 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 on")
+    if int(text) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is larger than {LARGEST}")
     return int(text)
 
 

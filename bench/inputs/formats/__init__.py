@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from bench import registry
 
 Rows = Callable[[Path], Iterator[Mapping[str, Any]]]
 
@@ -15,5 +15,5 @@ Rows = Callable[[Path], Iterator[Mapping[str, Any]]]
 @cache
 def readers() -> Mapping[str, Rows]:
     """What reads a file, by its suffix."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    modules = registry.modules(__name__, __path__).values()
     return {suffix: module.rows for module in modules for suffix in module.SUFFIXES}

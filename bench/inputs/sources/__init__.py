@@ -8,11 +8,11 @@ Modules import torch where they read, not where they are asked.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
+
+from bench import registry
 
 if TYPE_CHECKING:
     from bench.inputs.batch import Batch
@@ -29,8 +29,7 @@ class Source(Protocol):
 @cache
 def every() -> tuple[Any, ...]:
     """All kinds, in the order in which they are asked."""
-    found = [importlib.import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__)]
-    return tuple(sorted(found, key=lambda module: module.PLACE))
+    return tuple(sorted(registry.modules(__name__, __path__).values(), key=lambda module: module.PLACE))
 
 
 def of(inputs: str | None) -> Any:

@@ -7,13 +7,12 @@ table is not enough; `data(content)` for JSON, under `KEY`; and `TEMPLATE`, the 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import registry
 from bench.report.rows import Collection
 
 
@@ -48,8 +47,7 @@ class Section(NamedTuple):
 
 @cache
 def _modules() -> tuple[tuple[str, Any], ...]:
-    found = [(one.name, importlib.import_module(f"{__name__}.{one.name}")) for one in pkgutil.iter_modules(__path__)]
-    return tuple(sorted(found, key=lambda pair: pair[1].PLACE))
+    return tuple(sorted(registry.modules(__name__, __path__).items(), key=lambda pair: pair[1].PLACE))
 
 
 def of(found: Collection) -> list[Section]:
