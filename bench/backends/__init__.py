@@ -16,6 +16,7 @@ from rules.models import ModelFacts
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
+    from bench.strategies.protocol import Strategy
 
 
 class Backend:
@@ -23,8 +24,6 @@ class Backend:
     whole parameters on every rank and has no stages."""
 
     name = ""
-    strategy = ""
-    """`module:Class`."""
     needs: tuple[str, ...] = ()
     """Packages without which it cannot run, besides torch and transformers."""
     versioned: tuple[str, ...] = ()
@@ -49,6 +48,10 @@ class Backend:
     """Whether --async-tp has something to overlap."""
     offloads_parameters = False
     """Whether --cpu-offload keeps parameters on the host, too."""
+
+    def strategy(self, config: Configuration) -> Strategy:
+        """What runs on every rank. Imports torch and the backend."""
+        raise NotImplementedError
 
     def variants(self) -> Mapping[str, Mapping[str, Any]]:
         """By name: the settings of each way to run it."""

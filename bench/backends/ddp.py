@@ -11,12 +11,17 @@ from rules.models import ModelFacts
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
+    from bench.strategies.protocol import Strategy
 
 
 class DDP(Backend):
     name = "ddp"
-    strategy = "bench.strategies.ddp:DDPStrategy"
     tried = ("ddp",)
+
+    def strategy(self, config: Configuration) -> Strategy:
+        from bench.strategies.ddp import DDPStrategy
+
+        return DDPStrategy(config)
 
     def smaller(self, configuration: Configuration) -> str:
         return "--backend fsdp2 or deepspeed --zero-stage 3" if configuration.num_gpus > 1 else ""

@@ -12,17 +12,22 @@ from rules.models import ModelFacts
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
+    from bench.strategies.protocol import Strategy
 
 
 class DeepSpeed(Backend):
     name = "deepspeed"
-    strategy = "bench.strategies.deepspeed:DeepspeedStrategy"
     needs = ("deepspeed",)
     preload = ("bench.strategies.deepspeed", "deepspeed")
     stages = (0, 1, 2, 3)
     own = ("zero_stage",)
     tried = ("zero2", "zero3")
     splits_head = False
+
+    def strategy(self, config: Configuration) -> Strategy:
+        from bench.strategies.deepspeed import DeepspeedStrategy
+
+        return DeepspeedStrategy(config)
 
     def short(self, stage: int) -> str:
         return f"zero{stage}"

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.backends import Backend
 
+if TYPE_CHECKING:
+    from bench.configuration import Configuration
+    from bench.strategies.protocol import Strategy
+
 
 class External(Backend):
-    strategy = "bench.strategies.external:ExternalStrategy"
     versioned = ("deepspeed",)
     predicted = False
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def strategy(self, config: Configuration) -> Strategy:
+        from bench.strategies.external import ExternalStrategy
+
+        return ExternalStrategy(config)
 
     def short(self, stage: int) -> str:
         return self.name.rpartition(":")[2]

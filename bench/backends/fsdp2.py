@@ -3,21 +3,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bench.backends import Backend
 from bench.predict.layout import ITEM_SIZE, Layout
 from bench.predict.moments import Constants, Elements, Moments, resident
 from rules.models import ModelFacts
 
+if TYPE_CHECKING:
+    from bench.configuration import Configuration
+    from bench.strategies.protocol import Strategy
+
 
 class FSDP2(Backend):
     name = "fsdp2"
-    strategy = "bench.strategies.fsdp2:FSDP2Strategy"
     own = ("reshard_after_forward", "reduce_dtype")
     tried = ("fsdp2",)
     unsharded = "ddp"
     splits_vocabulary = True
     overlaps_tp = True
     offloads_parameters = True
+
+    def strategy(self, config: Configuration) -> Strategy:
+        from bench.strategies.fsdp2 import FSDP2Strategy
+
+        return FSDP2Strategy(config)
 
     def shards_parameters(self, stage: int) -> bool:
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 
 from bench import backends
@@ -22,6 +21,4 @@ def get_strategy(config: Configuration) -> Strategy:
     config = replace(config, backend=effective_backend(config.backend))
     if config.backend not in backends.names() and ":" not in config.backend:
         raise ValueError(f"unknown backend {config.backend!r}: use one of {', '.join(backends.names())}")
-    module, _, name = backends.find(config.backend).strategy.partition(":")
-    strategy: Strategy = getattr(importlib.import_module(module), name)(config)
-    return strategy
+    return backends.find(config.backend).strategy(config)

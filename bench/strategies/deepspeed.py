@@ -169,7 +169,7 @@ class DeepspeedStrategy:
 
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """Add the gradient of `loss`; the engine scales it so that the micro-batches of a step average."""
-        model.backward(loss)  # validator: ignore[MP501] warm-up goes on until all ranks agree (`Run._agree`)
+        model.backward(loss)
         self._micro_steps[optimizer] = self._micro_steps.get(optimizer, 0) + 1
 
     def optimizer_step(

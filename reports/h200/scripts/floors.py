@@ -34,7 +34,6 @@ from bench.measure.clock import Clock, graph_report, matmul_peak
 from bench.measure.model import attention_context, build_actor
 from bench.measure.profiler import profile_step
 from bench.measure.training import forward_loss, train_step
-from bench.measure.worker import strategy_config
 from bench.predict.flops import per_token
 from bench.strategies import fsdp2_groups, get_strategy
 from bench.strategies.compilation import apply_compile
@@ -83,7 +82,7 @@ class Plain:
 
 class Backend:
     def __init__(self, c: Configuration) -> None:
-        self.strategy = get_strategy(strategy_config(c))
+        self.strategy = get_strategy(c)
         self.strategy.setup_distributed()
         self.device = self.strategy.device
         actor = build_actor(
