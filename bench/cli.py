@@ -9,8 +9,8 @@ import select
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import stopping
-from bench.streams import printable
+from bench.process import stopping
+from bench.terminal.streams import printable
 
 COMMANDS = {
     "run": "measure configurations: forward, backward, optimizer, memory, loss (the default command)",

@@ -8,7 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -18,36 +18,22 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from bench.parsing import nearest
+from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
+from bench.terminal.parsing import LARGEST, nearest
 from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
-PRESETS = Path(__file__).with_name("presets.toml")
-CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "zero_stage": (0, 1, 2, 3),
-    "attn": (
-        "auto", "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2", "flash_attention_3",
-        "flash_attention_4", "flex",
-    ),
-    "compile": ("none", "blocks", "full", "deepcompile"),
-    "autotune": ("none", "max", "coordinate"),
-    "dtype": ("bf16", "fp16", "fp32"),
-    "reduce_dtype": ("fp32", "bf16", "fp16"),
-    "head": ("full", "chunked", "compiled", "liger"),
-    "optimizer": ("adamw", "sgd"),
-    "tp_plan": ("hf", "optimized", "llama"),
-    "device": ("auto", "cpu", "cuda"),
-}  # fmt: skip
-"""Settings that take one of few values."""
 SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
-ANY_WHOLE_NUMBER = ("random_seed",)
-LARGEST = 10**12
-"""Of all sizes: more is a slip, and arithmetic with it would leave the range of floats."""
 
 
 class ConfigurationError(ValueError):
     """A flag or setting that cannot be used; the message is one line for the user."""
+
+
+WHAT = "what runs; every setting takes a list, such as 1,2,4, and lists make a sweep"
+HOW, INPUTS, HOW_LONG = "how it trains", "inputs", "how long"
+"""Groups of flags."""
 
 
 @dataclass(frozen=True)
@@ -57,47 +43,132 @@ class Configuration:
     Sizes count processes, batches samples, `seq_len` tokens. None means: decided by the inputs or the machine.
     """
 
-    backend: str = "ddp"
-    num_gpus: int = 1
-    tp: int = 1
-    ring: int = 1
-    zero_stage: int = 2
-    model: str = "llama-tiny"
-    num_layers: int | None = None
-    attn: str = "sdpa"
-    compile: str = "none"
-    autotune: str = "none"
-    packing: bool = True
-    dtype: str = "bf16"
-    head: str = "chunked"
-    loss: str = "sft"
-    optimizer: str = "adamw"
-    lr: float = 1e-4
-    weight_decay: float = 0.0
-    max_norm: float = 1.0
-    backward: bool = True
-    gradient_checkpointing: bool = False
-    cpu_offload: bool = False
-    reshard_after_forward: bool = True
-    reduce_dtype: str = "fp32"
-    sequence_parallel: bool = False
-    tp_plan: str = "hf"
-    async_tp: bool = False
-    micro_batch_size: int | None = None
-    train_batch_size: int | None = None
-    seq_len: int = 2048
-    full_length: bool = False
-    inputs: str | None = None
-    input_hash: str | None = None
-    max_inputs: int | None = None
-    fold_tokens: bool = False
-    shuffle_inputs: bool = False
-    simulate_ranks: int = 1
-    random_seed: int = 42
-    warmup: int = 3
-    steps: int = 10
-    device: str = "auto"
-    trust_remote_code: bool = False
+    backend: str = setting("ddp", SPLIT, "{backends}, or package.module:Class", WHAT, word=str)
+    num_gpus: int = setting(1, WORK, "processes", WHAT, unset="default: one per GPU, without GPUs 2")
+    tp: int = setting(
+        1, SPLIT, "tensor-parallel size", WHAT,
+        others=("--tp-size", "--fsdp_tensor_parallel_size", "--ds_tensor_parallel_size"),
+    )  # fmt: skip
+    ring: int = setting(
+        1, SPLIT, "ring-attention size: ranks that share a sequence", WHAT, others=("--ring-size", "--ring_attn_size")
+    )
+    zero_stage: int = setting(2, SPLIT, "of deepspeed: {choices}", WHAT, choices=(0, 1, 2, 3))
+    model: str = setting(
+        "llama-tiny", WORK, "preset, config.json, directory or hub name", WHAT, others=("--pretrain",),
+        word=lambda value: model_name(value),
+    )  # fmt: skip
+    num_layers: int | None = setting(
+        None, WORK, "cut or extend the model to this many layers; where a model is named, all of its own", WHAT,
+        no_word="all-layers", memory=MORE,
+    )  # fmt: skip
+    attn: str = setting(
+        "sdpa", WAY, "implementation of attention: {choices}", WHAT,
+        word=lambda value: value.replace("flash_attention_", "fa"),
+        choices=(
+            "auto", "eager", "sdpa", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flash_attention_2",
+            "flash_attention_3", "flash_attention_4", "flex",
+        ),
+    )  # fmt: skip
+    compile: str = setting(
+        "none", WAY, "none, blocks (each layer; the meaning of --compile alone), full, deepcompile", WHAT,
+        choices=("none", "blocks", "full", "deepcompile"), alone="blocks",
+        word=lambda value: "eager" if value == "none" else value,
+    )  # fmt: skip
+    autotune: str = setting(
+        "none", WAY, "what the compiler tries out; max: kernels of matrix products, coordinate: block sizes of its own "
+        "ones", HOW, choices=("none", "max", "coordinate"), word="autotune-{}".format,
+    )  # fmt: skip
+    packing: bool = setting(
+        True, WAY, "pack samples without padding", WHAT, others=("--packing_samples",), off=("--no-packing_samples",),
+        word=lambda value: "packed" if value else "padded",
+    )  # fmt: skip
+    dtype: str = setting(
+        "bf16", WORK, "that the model computes in: {choices}", HOW, choices=("bf16", "fp16", "fp32"),
+        others=("--param_dtype",), word=str,
+    )  # fmt: skip
+    head: str = setting(
+        "chunked", WAY, "how logits are computed: {choices}; full: all at once in fp32", HOW,
+        choices=("full", "chunked", "compiled", "liger"), word="{}-head".format,
+    )  # fmt: skip
+    loss: str = setting("sft", WORK, "sft, ppo or module:function", HOW, word=str)
+    optimizer: str = setting(
+        "adamw",
+        WORK,
+        "the same of torch for all backends: {choices}",
+        HOW,
+        choices=("adamw", "sgd"),
+        word=str,
+    )
+    lr: float = setting(
+        1e-4, WORK, "learning rate", HOW, others=("--learning_rate",), word="lr{:g}".format, memory=NONE
+    )
+    weight_decay: float = setting(0.0, WORK, "of the optimizer", HOW, memory=NONE)
+    max_norm: float = setting(1.0, WORK, "gradients are clipped to this norm; 0: not at all", HOW, memory=NONE)
+    backward: bool = setting(True, WORK, "the backward pass and the optimizer's step as well", HOW)
+    gradient_checkpointing: bool = setting(
+        False, WAY, "compute activations again in the backward pass", HOW, memory=LESS
+    )
+    cpu_offload: bool = setting(
+        False, WAY, "optimizer states, and with FSDP2 parameters, on the CPU", HOW, others=("--adam_offload",),
+        memory=LESS,
+    )  # fmt: skip
+    reshard_after_forward: bool = setting(
+        True, SPLIT, "FSDP2 gives gathered parameters back between forward and backward", HOW, off=("--no-reshard",),
+        memory=LESS,
+    )  # fmt: skip
+    reduce_dtype: str = setting(
+        "fp32", SPLIT, "of FSDP2's gradients: {choices}", HOW, choices=("fp32", "bf16", "fp16"), word="reduce-{}".format
+    )
+    sequence_parallel: bool = setting(False, SPLIT, "split norms' activations over tp ranks", HOW, memory=LESS)
+    tp_plan: str = setting(
+        "hf", SPLIT, "whose plan of tensor parallelism: {choices}", HOW, choices=("hf", "optimized", "llama")
+    )
+    async_tp: bool = setting(
+        False, WAY, "overlap fsdp2's tensor-parallel collectives with products: GPUs, --sequence-parallel and "
+        "--compile", HOW,
+    )  # fmt: skip
+    micro_batch_size: int | None = setting(
+        None, WORK, "samples per rank and forward pass", HOW, unset="default 4, of recorded batches 1",
+        others=("--micro_train_batch_size",), word="mb{}".format, no_word="mb-default",
+    )  # fmt: skip
+    train_batch_size: int | None = setting(
+        None, WORK, "samples per step of all ranks", HOW, unset="default: a micro-batch each", word="batch{}".format,
+        no_word="batch-default",
+    )  # fmt: skip
+    seq_len: int = setting(2048, WORK, "positions of a synthetic row", WHAT, word="seq{}".format, memory=MORE)
+    full_length: bool = setting(False, WORK, "synthetic rows without padding", INPUTS)
+    inputs: str | None = setting(
+        None, PLACE, "recorded batches, a directory or file", INPUTS, unset="default: synthetic ones",
+        no_word="synthetic",
+    )  # fmt: skip
+    input_hash: str | None = setting(None, WORK, "", no_word="synthetic")
+    max_inputs: int | None = setting(
+        None, WORK, "the first so many; without it all of them", INPUTS, no_word="all-inputs", recorded=True
+    )
+    fold_tokens: bool = setting(False, WORK, "token ids modulo the vocabulary: for tiny models", INPUTS, recorded=True)
+    shuffle_inputs: bool = setting(
+        False, WORK, "every rank takes all inputs in its own order", INPUTS, recorded=True, memory=NONE
+    )
+    simulate_ranks: int = setting(1, WORK, "orders on one process, padded to the longest", INPUTS, recorded=True)
+    random_seed: int = setting(
+        42, WORK, "of weights, data and orders", INPUTS, others=("--seed",), word="seed{}".format, memory=NONE,
+        any_number=True,
+    )  # fmt: skip
+    warmup: int = setting(
+        3, LENGTH, "steps at least before the measured ones; they go on until three agree", HOW_LONG,
+        word="{}-warmup".format, memory=NONE,
+    )  # fmt: skip
+    steps: int = setting(
+        10, LENGTH, "measured steps of each process group", HOW_LONG, word="{}-steps".format, memory=NONE
+    )
+    device: str = setting(
+        "auto", PLACE, "auto: GPUs where there are some; one for all rows, since the launcher's GPUs follow from it",
+        choices=("auto", "cpu", "cuda"), word=str, single=True,
+    )  # fmt: skip
+    trust_remote_code: bool = setting(
+        False, PLACE, "run model code that a hub repository or directory holds: a permission, for all rows",
+        single=True,
+    )  # fmt: skip
 
     @property
     def dp(self) -> int:
@@ -113,6 +184,18 @@ class Configuration:
         """Samples of one optimizer step."""
         return self.train_batch_size or self.rows * self.dp
 
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches of one optimizer step on each data-parallel rank."""
+        return max(self.batch // (self.rows * self.dp), 1)
+
+    @property
+    def short_backend(self) -> str:
+        """What rows call the backend: `zero2`, `fsdp2`, the name of a class."""
+        from bench import backends
+
+        return backends.find(self.backend).short(self.zero_stage)
+
     def content_hash(self) -> str:
         """Twelve hexadecimal digits over all fields and the schema of results."""
         canonical = json.dumps([SCHEMA, asdict(self)], sort_keys=True, separators=(",", ":"))
@@ -120,8 +203,7 @@ class Configuration:
 
     def label(self) -> str:
         """A short name for people; not unique, the directory's name adds the hash."""
-        backend = f"zero{self.zero_stage}" if self.backend == "deepspeed" else self.backend.rpartition(":")[2]
-        parts = [backend, f"{self.num_gpus}x"]
+        parts = [self.short_backend, f"{self.num_gpus}x"]
         parts += [f"tp{self.tp}"] * (self.tp > 1) + [f"ring{self.ring}"] * (self.ring > 1)
         parts += [f"L{self.num_layers}"] * (self.num_layers is not None)
         parts += [self.attn.replace("flash_attention_", "fa")]
@@ -133,6 +215,17 @@ class Configuration:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+
+SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Configuration)}
+"""The description of each setting, in the order of the fields."""
+IN_LABEL = ("backend", "zero_stage", "num_gpus", "tp", "ring", "num_layers", "attn", "compile", "packing")
+"""What `Configuration.label` says of any row."""
+
+
+def deciding(*parts: str) -> tuple[str, ...]:
+    """The settings that decide one of these (`bench.settings.SPLIT`, …)."""
+    return tuple(name for name, one in SETTINGS.items() if one.decides in parts)
 
 
 def model_name(model: str) -> str:
@@ -152,15 +245,6 @@ def seed_folder(model: str, identity: str) -> str:
 def compiles(configuration: Configuration) -> bool:
     """Whether its first step compiles something."""
     return configuration.compile != "none" or configuration.head == "compiled"
-
-
-def graph_mode(backend: str, zero_stage: int, compile: str) -> str:
-    """The compile mode in the table's words.
-
-    The table rules out compiled blocks at ZeRO-3, because hooks on every module inside a layer break its graph.
-    `DeepspeedStrategy` makes each layer one leaf that is gathered whole and compiles what lies between its hooks.
-    """
-    return "none" if backend == "deepspeed" and zero_stage == 3 and compile == "blocks" else compile
 
 
 def store(configuration: Configuration, folder: Path) -> None:
@@ -197,8 +281,9 @@ def _problem(name: str, value: Any) -> str | None:
     allowed = kinds()[name]
     if value is None and type(None) in allowed:
         return None
-    if name in CHOICES and (isinstance(value, bool) or value not in CHOICES[name]):
-        return f"choose from {', '.join(map(str, CHOICES[name]))}"
+    choices = SETTINGS[name].choices
+    if choices and (isinstance(value, bool) or value not in choices):
+        return f"choose from {', '.join(map(str, choices))}"
     if bool in allowed:
         return None if isinstance(value, bool) else "neither true nor false"
     if str in allowed:
@@ -208,7 +293,7 @@ def _problem(name: str, value: Any) -> str | None:
         return None if number and math.isfinite(value) and value >= 0 else "not a number from 0 on"
     if isinstance(value, bool) or not isinstance(value, int):
         return "not a whole number"
-    if name in CHOICES or name in ANY_WHOLE_NUMBER:
+    if choices or SETTINGS[name].any_number:
         return None
     if value > LARGEST:
         return f"larger than {LARGEST}"
@@ -220,9 +305,17 @@ def parse_known(values: Mapping[str, Any]) -> Configuration:
 
     Raises `ConfigurationError` for values of another type, which no version writes.
     """
-    choices: dict[str, Any] = {k: value for k, value in values.items() if k in CHOICES and isinstance(value, str)}
+    choices: dict[str, Any] = {
+        k: value for k, value in values.items() if k in SETTINGS and SETTINGS[k].choices and isinstance(value, str)
+    }
     rest = {name: value for name, value in values.items() if name in kinds() and name not in choices}
     return replace(parse(rest), **choices)
+
+
+@cache
+def presets() -> Mapping[str, dict[str, Any]]:
+    """Shapes of our own, as a `config.json` would have them, by name."""
+    return tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
 
 
 def model_facts(model: str, num_layers: int | None) -> ModelFacts:
@@ -230,9 +323,7 @@ def model_facts(model: str, num_layers: int | None) -> ModelFacts:
 
     Raises `rules.models.ModelError`, a one-line message.
     """
-    with PRESETS.open("rb") as file:
-        presets = tomllib.load(file)
-    facts = from_config(presets[model], model) if model in presets else _resolved(model)
+    facts = from_config(presets()[model], model) if model in presets() else _resolved(model)
     return facts.with_layers(num_layers) if num_layers else facts
 
 

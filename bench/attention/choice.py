@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from bench import environment
 from bench.configuration import Configuration, model_facts
+from bench.results import environment
 from rules.models import ModelError
 
 PACKED = ("flash_attention_4", "flash_attention_3", "flash_attention_2", "sdpa")
@@ -51,6 +51,6 @@ def _head_size(configuration: Configuration) -> int:
 
 @cache
 def _runs(configuration: Configuration, gpus: int) -> bool:
-    from bench.sweep import refusal  # it asks for the choice, too
+    from bench.sweep.sweep import refusal  # it asks for the choice, too
 
     return refusal(configuration, max(gpus, configuration.num_gpus)) is None

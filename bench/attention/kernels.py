@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from bench.attention.shapes import Shape
-from bench.strategies import flash_attention_4
+from bench.parallel import flash_attention_4
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 Make = Callable[[Shape, torch.device], Attend]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.availability import DISTRIBUTIONS, INSTALL, installed
+from bench.sweep.availability import DISTRIBUTIONS, INSTALL, installed
 
 NAMES = (
     "eager", "sdpa", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "sdpa_by_document",

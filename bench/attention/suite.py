@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.attention.shapes import Shape
-from bench.results import write_json
-from bench.text import MARKDOWN, grid
+from bench.results.results import write_json
+from bench.terminal.text import MARKDOWN, grid
 
 PHASES = {"forward": 1.0, "backward": 2.5}
 """Their work, in units of the forward pass's."""

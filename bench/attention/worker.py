@@ -12,7 +12,7 @@ import torch
 
 from bench.attention.kernels import KERNELS, Attend, UnsupportedError
 from bench.attention.shapes import Shape
-from bench.measure import Clock, matmul_peak
+from bench.measure.clock import Clock, matmul_peak
 from bench.pickles import one_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

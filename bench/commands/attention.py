@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import availability, environment
 from bench.attention import needs, suite
 from bench.attention.shapes import Heads, Shape
 from bench.cli import FAILED, OK, USAGE
 from bench.launch import local
-from bench.parsing import Parser
 from bench.pickles import one_line
+from bench.results import environment
+from bench.sweep import availability
+from bench.terminal.parsing import Parser
 
 SECONDS = 900
 """Of one kernel on all shapes, its compilation included."""

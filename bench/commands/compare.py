@@ -19,8 +19,8 @@ from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
 from bench.compare.series import InputError, Run
 from bench.compare.sources import read
-from bench.parsing import Parser
-from bench.text import valid_json
+from bench.terminal.parsing import Parser
+from bench.terminal.text import valid_json
 
 
 def share(text: str) -> float:

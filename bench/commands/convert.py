@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.parsing import Parser
+from bench.terminal.parsing import Parser
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import OK, USAGE
-from bench.parsing import Parser
-from bench.suite.flags import positive
+from bench.terminal.parsing import Parser, whole
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     p.add_argument("--tag", help="which checkpoint of SOURCE; default: the latest")
     p.add_argument("--model", help="where SOURCE does not say which model it is of: config.json, directory or preset")
-    p.add_argument("--num-layers", type=positive, help="of that model")
+    p.add_argument("--num-layers", type=whole, help="of that model")
     p.add_argument("--dtype", choices=("fp32", "bf16", "fp16"), default="fp32", help="of the safetensors; default fp32")
     p.add_argument("--bare", action="store_true", help="a checkpoint for a model that is in no bench actor")
     p.add_argument("--trust-pickle", action="store_true", help="read DeepSpeed's pickles, which can run any code")
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    from bench import conversion
+    from bench.checkpoints import conversion
 
     _quieten_transformers()
     try:

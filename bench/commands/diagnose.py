@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bench.cli import FAILED, OK, USAGE
 from bench.diagnose import analysis, dumps, findings
-from bench.parsing import Parser
-from bench.stacks import Frame, Position, parse, position
+from bench.process.stacks import Frame, Position, parse, position
+from bench.process.verdict import ranges
+from bench.terminal.parsing import Parser
 from bench.validation import ValidatorError
-from bench.verdict import ranges
 
 SHOWN = 5
 

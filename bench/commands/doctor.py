@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import environment
 from bench.cli import FAILED, OK
 from bench.doctor import gpus, host, packages
 from bench.doctor.check import FAILURE, WARNING, Check
-from bench.parsing import Parser
+from bench.results import environment
+from bench.terminal.parsing import Parser
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,5 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps([asdict(check) for check in made], indent=1))
     else:
-        print(f"{len(made)} checks, {failures} failures, {warnings} warnings")
+        print(
+            f"{len(made)} checks, {failures} failure{'s' * (failures != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+        )
     return FAILED if failures else OK

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import availability, described, environment, results
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import ignored, sharding_disabled
@@ -16,9 +16,11 @@ from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
-from bench.parsing import WIDE, Parser
-from bench.suite.flags import positive
-from bench.sweep import Interrupted, refusal
+from bench.results import environment, results
+from bench.sweep import availability
+from bench.sweep.sweep import Interrupted, refusal
+from bench.terminal import described
+from bench.terminal.parsing import WIDE, Parser, whole
 
 ON_GPU = {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
 ON_CPU = {"model": "llama-tiny", "num_layers": 2, "dtype": "fp32", "seq_len": 64, "steps": 3, "warmup": 1}
@@ -30,25 +32,25 @@ def parser() -> argparse.ArgumentParser:
     p = Parser(prog="bench matrix", description=__doc__)
     p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
     p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
-    p.add_argument("--max-cells", type=positive, default=MAX_CELLS)
+    p.add_argument("--max-cells", type=whole, default=MAX_CELLS, help="run so many at most")
     p.add_argument("--backend", default="ddp", help="of the eight rows; default ddp, which on one process is plain")
     p.add_argument("--compile-mode", choices=("blocks", "full"), default="blocks", help="of the eight rows")
     p.add_argument("--model", help="preset, config.json, directory or hub name")
-    p.add_argument("--num-layers", type=positive, help="of the eight rows; --full takes 2 and 4")
+    p.add_argument("--num-layers", type=whole, help="of the eight rows; --full takes 2 and 4")
     p.add_argument("--dtype", choices=("bf16", "fp32"))
-    p.add_argument("--seq-len", type=positive)
+    p.add_argument("--seq-len", type=whole)
     p.add_argument("--inputs", type=Path, help="recorded batches instead of synthetic ones")
-    p.add_argument("--max-inputs", type=positive)
+    p.add_argument("--max-inputs", type=whole)
     p.add_argument("--fold-tokens", action="store_true")
-    p.add_argument("--steps", type=positive)
-    p.add_argument("--warmup", type=positive)
+    p.add_argument("--steps", type=whole)
+    p.add_argument("--warmup", type=whole)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"))
-    p.add_argument("--lanes", type=positive, help="cells side by side; default: one per GPU")
+    p.add_argument("--lanes", type=whole, help="cells side by side; default: one per GPU")
     p.add_argument("--output", type=Path, default=Path("results/matrix"), help="default ./results/matrix")
     p.add_argument("--force", action="store_true", help="run again what is there already")
-    p.add_argument("--retry-failed", action="store_true")
+    p.add_argument("--retry-failed", action="store_true", help="run again what ended badly")
     p.add_argument("--dry-run", action="store_true", help="show the cells, run none")
-    p.add_argument("--quiet", action="store_true")
+    p.add_argument("--quiet", action="store_true", help="no line per phase")
     p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
     described.describe(p, ON_GPU, ON_CPU)
@@ -99,8 +101,8 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
             raise ConfigurationError(f"--inputs {options.inputs}: no such file or directory")
         values |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
         values["fold_tokens"] = options.fold_tokens
-    if options.backend not in ("ddp", "fsdp2", "deepspeed"):
-        raise ConfigurationError(f"--backend {options.backend}: use ddp, fsdp2 or deepspeed")
+    if options.backend not in backends.names():
+        raise ConfigurationError(f"--backend {options.backend}: use {', '.join(backends.names())}")
     return parse(values)
 
 
@@ -112,7 +114,8 @@ def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tupl
         refused = refusal(configuration, gpus)
         return None if refused is None else refused[0]
 
-    axes = AXES if availability.installed("deepspeed") else {**AXES, "backend": ("ddp", "fsdp2")}
+    there = [one for one in backends.every().values() if all(map(availability.installed, one.needs))]
+    axes = {**AXES, "backend": tuple(name for one in there for name in one.variants())}
 
     def measured(cell: Cell) -> bool:
         old = None if options.force else results.read_result(cell.configuration.directory(options.output))

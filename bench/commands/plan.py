@@ -8,25 +8,19 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from bench.configuration import LARGEST
-from bench.fitting import chosen, terminal
-from bench.layout import HEADS
-from bench.memory import GIB
-from bench.parsing import WIDE, Parser
-from bench.planning import Plan, Refusal, Request, plan, variant_name
+from bench import backends
+from bench.configuration import presets
+from bench.predict.layout import HEADS
+from bench.predict.memory import GIB
+from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
+from bench.rlhf import roles
+from bench.terminal.fitting import chosen, terminal
+from bench.terminal.parsing import WIDE, Parser, whole
 from rules.models import ModelError, ModelFacts, find, from_config, resolve
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-BACKENDS = ("deepspeed", "fsdp2", "ddp")
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
-_PRESETS = Path(__file__).resolve().parent.parent / "presets.toml"
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
 
 
@@ -40,15 +34,6 @@ def memory_size(text: str) -> float:
     if not match or match[2].upper() not in _UNITS or float(match[1]) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no memory size: write 80GB or 141GiB")
     return float(match[1]) * _UNITS[match[2].upper()]
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 on. Raises argparse.ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit() or len(text) > 4000 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 on")
-    if int(text) > LARGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]} is larger than {LARGEST}")
-    return int(text)
 
 
 class _Parser(Parser):
@@ -68,19 +53,20 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--model", help="a known name, a config.json, a checkpoint directory; of a recipe ROLE=NAME,…")
     p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
                    "or its command as one text")  # fmt: skip
-    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=positive, help="GPUs altogether")
-    p.add_argument("--gpus-per-node", type=positive, default=8)
+    p.add_argument("--role", type=roles.role, action="append", metavar="ROLE[:KEY=VALUE,…]", help=roles.HELP)
+    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=whole, help="GPUs altogether")
+    p.add_argument("--gpus-per-node", type=whole, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
-    p.add_argument("--seq-len", type=positive, help="tokens per sample; default 4096, or the model's maximum")
-    p.add_argument("--micro-batch-size", type=positive, default=1, help="samples per GPU and forward pass")
-    p.add_argument("--train-batch-size", type=positive, help="samples per step; default: no accumulation")
-    p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(BACKENDS)}")
+    p.add_argument("--seq-len", type=whole, help="tokens per sample; default 4096, or the model's maximum")
+    p.add_argument("--micro-batch-size", type=whole, default=1, help="samples per GPU and forward pass")
+    p.add_argument("--train-batch-size", type=whole, help="samples per step; default: no accumulation")
+    p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(backends.names())}")
     p.add_argument("--zero-stage", "--zero_stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
-    p.add_argument("--num-layers", "--num_layers", type=positive, help="cut the model to this many layers")
+    p.add_argument("--num-layers", "--num_layers", type=whole, help="cut the model to this many layers")
     p.add_argument(
-        "--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, help="only this tensor-parallel size"
+        "--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, help="only this tensor-parallel size"
     )
-    p.add_argument("--ring", "--ring-attn-size", "--ring_attn_size", type=positive, help="only this ring size")
+    p.add_argument("--ring", "--ring-attn-size", "--ring_attn_size", type=whole, help="only this ring size")
     p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16")
     p.add_argument("--master", choices=("fp32", "bf16"), default="fp32", help="type of the optimizer's copy")
     p.add_argument("--attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
@@ -100,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--offload-optimizer", action="store_true")
     p.add_argument("--offload-param", action="store_true")
     p.add_argument("--format", choices=tuple(FORMATS), default="text")
-    p.add_argument("--top", type=positive, help="show only the best rows")
+    p.add_argument("--top", type=whole, help="show only the best rows")
     p.add_argument("--wide", action="store_true", help=WIDE)
     return p
 
@@ -108,8 +94,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
-    if options.recipe is not None:
-        return _recipe(options)
+    if options.recipe is not None or options.role:
+        return _whole_job(options)
     try:
         request = _request(options)
         legal, refused = plan(request)
@@ -131,12 +117,12 @@ def _request(options: argparse.Namespace) -> Request:
             f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
             f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
         )
-    facts = _preset(options.model) or resolve(options.model)
+    facts = _facts(options.model)
     if options.num_layers:
         facts = facts.with_layers(options.num_layers)
-    backends = _listed(options.backend, "--backend", BACKENDS)
+    named = _listed(options.backend, "--backend", backends.names())
     stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
-    variants = [(backend, stage) for backend in backends for stage in (stages if backend == "deepspeed" else [None])]
+    variants = [(name, stage) for name in named for stage in (stages if backends.find(name).stages else [None])]
     longest = facts.max_position_embeddings or 4096
     return Request(
         facts=facts, gpus=options.gpus, gpus_per_node=options.gpus_per_node, gpu_memory=options.gpu_memory,
@@ -150,12 +136,10 @@ def _request(options: argparse.Namespace) -> Request:
     )  # fmt: skip
 
 
-def _preset(name: str) -> ModelFacts | None:
-    """A shape of the harness's own that is no published checkpoint (`llama-tiny`), read without torch."""
-    if find(name) is not None or not _PRESETS.is_file():
-        return None
-    presets = tomllib.loads(_PRESETS.read_text(encoding="utf-8"))
-    return from_config(presets[name], name, str(presets[name].get("source", ""))) if name in presets else None
+def _facts(name: str) -> ModelFacts:
+    """The sizes of a model: of a published one, or of a shape of our own that is none (`llama-tiny`)."""
+    ours = presets().get(name) if find(name) is None else None
+    return resolve(name) if ours is None else from_config(ours, name, str(ours.get("source", "")))
 
 
 def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:
@@ -242,14 +226,19 @@ _NOTES = (
 )
 
 
-def _recipe(options: argparse.Namespace) -> int:
+def _whole_job(options: argparse.Namespace) -> int:
     """The memory of a whole RLHF job. Exit status 0 it fits, 1 it does not, 2 it cannot be read."""
     from bench.rlhf import show
     from bench.rlhf.job import problems
 
     try:
-        job = show.job_of(options.recipe, options.gpus, options.model)
-    except (show.RecipeError, ModelError) as error:
+        if options.recipe is not None and options.role:
+            raise UsageError("--recipe and --role each say a whole job: give one of them")
+        if options.role:
+            job = roles.job(options.role, _request(options), _facts)
+        else:
+            job = show.job_of(options.recipe, options.gpus, options.model)
+    except (ModelError, ValueError) as error:
         print(f"bench plan: {error}", file=sys.stderr)
         return 2
     if options.format == "json":
@@ -337,7 +326,7 @@ def _plan(one: Plan) -> dict[str, Any]:
     layout = one.layout
     return {
         "backend": layout.backend,
-        "zero_stage": layout.zero_stage if layout.backend == "deepspeed" else None,
+        "zero_stage": layout.zero_stage if backends.find(layout.backend).stages else None,
         "dp": layout.dp, "tp": layout.tp, "ring": layout.ring, "grad_accum": layout.grad_accum,
         "gradient_checkpointing": layout.checkpointing, "fits": one.fits,
         "memory": {**one.memory.__dict__, "allocated": one.memory.allocated, "reserved": one.reserved},

@@ -13,16 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import attempts, availability, environment, results, supervise
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import CHOICES, Configuration, ConfigurationError, hash_inputs, parse, store
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
-from bench.ending import end
-from bench.locks import Locks
-from bench.parsing import Parser
+from bench.process import supervise
+from bench.process.ending import end
+from bench.process.locks import Locks
 from bench.replay import records
-from bench.suite.flags import positive
-from bench.sweep import refusal
+from bench.results import environment, results
+from bench.sweep import attempts, availability
+from bench.sweep.flags import add_one
+from bench.sweep.sweep import refusal
+from bench.terminal.described import told
+from bench.terminal.parsing import Parser
 
 NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
 
@@ -32,44 +36,24 @@ def parser() -> argparse.ArgumentParser:
     p = Parser(prog="bench replay", description=__doc__)
     data = p.add_argument_group("inputs")
     data.add_argument("--inputs", type=Path, default=Path("input_dumps"), help="directory or file; ./input_dumps")
-    data.add_argument("--max-inputs", type=positive, help="the first so many; default: all of them")
-    data.add_argument("--shuffle-inputs", action="store_true", help="every rank takes all inputs in its own order")
-    data.add_argument("--simulate-ranks", type=positive, help="pad to the longest of so many shuffled orders")
-    data.add_argument("--random-seed", "--seed", type=int, help="of the order and the weights; default 42")
-    data.add_argument(
-        "--fold-tokens", action="store_true", default=None, help="token ids modulo the vocabulary: for tiny models"
-    )
+    add_one(data, "max_inputs", "shuffle_inputs", "simulate_ranks", "random_seed", "fold_tokens")
     what = p.add_argument_group("model")
-    what.add_argument(
-        "--model", "--pretrain",
-        help="preset, config.json, directory or hub name; default llama-3.1-8b, without GPUs llama-tiny with "
-        "--fold-tokens",
+    add_one(
+        what, "model", help="preset, config.json, directory or hub name; default llama-3.1-8b, without GPUs llama-tiny "
+        "with --fold-tokens",
     )  # fmt: skip
-    what.add_argument("--num-layers", "--num_layers", type=positive)
-    what.add_argument("--compile", nargs="?", const="blocks", choices=CHOICES["compile"])
+    add_one(what, "num_layers", "compile", "attn", "packing", "dtype", "gradient_checkpointing")
     what.add_argument("--deepcompile", action="store_true")
-    what.add_argument("--head", choices=CHOICES["head"], help="default: compiled on a GPU, chunked without one")
-    what.add_argument("--attn", choices=CHOICES["attn"])
+    add_one(what, "head", help="default: compiled on a GPU, chunked without one")
     what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
-    what.add_argument("--packing", "--packing_samples", action=argparse.BooleanOptionalAction, help="default: packed")
-    what.add_argument("--dtype", "--param_dtype", choices=CHOICES["dtype"])
-    what.add_argument("--gradient-checkpointing", "--gradient_checkpointing", action="store_true", default=None)
     how = p.add_argument_group("how it runs")
-    how.add_argument("--backend", help="deepspeed (default), fsdp2, ddp or package.module:Class")
-    how.add_argument("--zero-stage", "--zero_stage", type=int, choices=(0, 1, 2, 3), help="of deepspeed; default 1")
-    how.add_argument(
-        "--num-gpus", "--num_gpus", type=positive, help="processes; default 1; launchers say it themselves"
-    )
-    how.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", "--ds_tensor_parallel_size", type=positive)
-    how.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive)
-    how.add_argument("--tp-plan", choices=CHOICES["tp_plan"])
+    how.add_argument("--backend", help=f"{told('backend')}; default deepspeed")
+    add_one(how, "zero_stage", help="of deepspeed; default 1")
+    add_one(how, "num_gpus", help="processes; default 1; launchers say it themselves")
+    add_one(how, "tp", "ring", "tp_plan", "device", "backward")
     how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--loss", help="sft (default), ppo or module:function")
-    how.add_argument(
-        "--lr", "--learning_rate", type=float, help="learning rate; 0 leaves the weights as they are; default 1e-4"
-    )
-    how.add_argument("--no-backward", dest="backward", action="store_false", default=None)
-    how.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    add_one(how, "lr", help="learning rate; 0 leaves the weights as they are; default 1e-4")
     how.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
     how.add_argument("--quiet", action="store_true", help="the table at the end, no line per input")
     how.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
@@ -104,7 +88,7 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
         settings["num_gpus"] = launched
     settings |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
     made = parse(settings)
-    if made.backend != "deepspeed":
+    if not backends.find(made.backend).stages:
         made = replace(made, zero_stage=Configuration.zero_stage)
     made = effective(made)
     problem = availability.loss_problem(made.loss)
@@ -158,7 +142,7 @@ def _replayed(configuration: Configuration, directory: Path, quiet: bool) -> int
     folder = attempts.begin(directory)
     store(configuration, folder)
     on_cpu = configuration.device == "cpu" or not environment.gpus()
-    preload = ("bench.strategies.deepspeed", "deepspeed") if configuration.backend == "deepspeed" else ()
+    preload = backends.find(configuration.backend).preload
     job = supervise.Job("bench.replay.worker", fork=on_cpu, preload=preload)
     tail, total = records.Tail(folder / records.FILE), _total(configuration)
 

@@ -6,24 +6,19 @@ DIR holds result directories, .jsonl files of results and training logs, at any 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.cli import OK, USAGE
 from bench.compare.series import InputError
-from bench.parsing import WIDE, Parser
+from bench.report import sections
 from bench.report.bmf import as_bmf
-from bench.report.claims import answers
-from bench.report.columns import as_csv, as_json, problems, table
-from bench.report.matrices import HEADINGS
-from bench.report.predicted import memory_errors
+from bench.report.columns import as_csv, as_json
 from bench.report.rows import Collection, collect
-from bench.report.scaling import TARGET, Fit, fits
-from bench.text import grid
+from bench.terminal.parsing import WIDE, Parser
+from bench.terminal.text import grid
 
 FORMATS = ("text", "markdown", "csv", "json", "html", "bmf")
 SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", ".txt": "text"}
@@ -90,92 +85,20 @@ def _rendered(found: Collection, form: str, options: argparse.Namespace) -> str:
 
 
 def _text(found: Collection, style: str, title: str, wide: bool) -> str:
-    """Table, failures, fits, memory and old statements, in this order; parts without content are left out."""
+    """Every section that has text, in order."""
     mark = "## " if style == "github" else ""
-    parts = [f"# {title}", ""] if style == "github" else []
-    if found.rows:
-        parts += [table(found.rows, style, wide), ""]
-    bullet = "- " if style == "github" else ""
-    parts += [f"{bullet}{line}" for line in problems(found.rows, style)]
-    for heading, rows, headers in _sections(found):
-        if rows:
-            parts += ["", f"{mark}{heading}", "", grid(rows, headers, style)]
-    return "\n".join(parts)
-
-
-def _sections(found: Collection) -> list[tuple[str, list[list[str]], list[str]]]:
-    memory = [
-        [one.row.label, f"{one.measured / 1e9:.2f}", f"{one.predicted / 1e9:.2f}", f"{one.error:+.0%}"]
-        for one in memory_errors(found.rows)
-    ]
-    old = [
-        [a.claim.quantity, str(a.claim.layers), a.claim.said, a.seen, f"{a.within} of {a.rows}"]
-        for a in answers(found.rows)
-    ]
-    curves = [
-        [
-            run.name,
-            str(len(run.loss.values)),
-            *(f"{run.loss.values[step]:.5g}" for step in (min(run.loss.values), max(run.loss.values))),
-        ]
-        for run in found.curves
-        if run.loss
-    ]
-    crossed = [(f"Compatibility: {one.kind}", one.table(), list(HEADINGS)) for one in found.matrices]
-    return [
-        *crossed,
-        ("Training runs", curves, ["run", "steps", "first loss", "last loss"]),
-        ("Scaling with layers: cost = head + per layer × layers", [_fit_row(fit) for fit in fits(found.rows)],
-         ["setting", "quantity", "depths", "head", "per layer", f"{TARGET} layers", "deeper: fit, measured, error"]),
-        ("Memory, measured and predicted", memory, ["row", "measured GB", "predicted GB", "error"]),
-        ("Old statements about this shape", old, ["quantity", "layers", "said", "seen", "rows that agree"]),
-    ]  # fmt: skip
-
-
-def _fit_row(fit: Fit) -> list[str]:
-    scale = fit.quantity.scale
-    checks = [f"{c.layers}: {c.predicted * scale:.1f}, {c.measured * scale:.1f}, {c.error:+.0%}" for c in fit.checks]
-    return [
-        fit.name, f"{fit.quantity.name}, {fit.quantity.unit}", ", ".join(map(str, fit.layers)),
-        f"{fit.head * scale:.2f}", f"{fit.per_layer * scale:.3f}",
-        f"{fit.at(TARGET) * scale:.1f}" if fit.sensible else "-", "; ".join(checks),
-    ]  # fmt: skip
+    parts = [f"# {title}"] if style == "github" else []
+    for section in sections.of(found):
+        table = section.table
+        if hasattr(section.module, "text"):
+            parts.append(section.module.text(section.content, style, wide).strip("\n"))
+        elif table is not None:
+            parts.append("\n".join([f"{mark}{section.title}", "", grid(table.rows, list(table.headings), style)]))
+    return "\n\n".join(filter(None, parts))
 
 
 def _more(found: Collection) -> dict[str, Any]:
-    """What the other formats show besides the rows, as plain values."""
-    return {
-        "scaling": [
-            {
-                "setting": fit.name, "quantity": fit.quantity.name, "layers": list(fit.layers), "head": fit.head,
-                "per_layer": fit.per_layer,
-                "checks": [
-                    {"layers": c.layers, "predicted": c.predicted, "measured": c.measured, "error": c.error}
-                    for c in fit.checks
-                ],
-            }
-            for fit in fits(found.rows)
-        ],
-        "memory": [
-            {"label": one.row.label, "measured": one.measured, "predicted": one.predicted, "error": one.error}
-            for one in memory_errors(found.rows)
-        ],
-        "training": [
-            {"run": run.name, "losses": {step: _finite(loss) for step, loss in sorted(run.loss.values.items())}}
-            for run in found.curves
-            if run.loss
-        ],
-        "matrices": [
-            {
-                "kind": one.kind, "command": one.command, "stack": one.stack,
-                "cells": [{k: v for k, v in asdict(cell).items() if k != "log"} for cell in one.cells],
-            }
-            for one in found.matrices
-        ],
-        "statements": [asdict(answer) for answer in answers(found.rows)],
-    }  # fmt: skip
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no NaN."""
-    return value if math.isfinite(value) else None
+    """What the other formats show besides the rows, as plain values; empty lists of what is not there."""
+    made = {section.module.KEY: section.module.data(section.content)
+            for section in sections.of(found) if hasattr(section.module, "KEY")}  # fmt: skip
+    return {**{key: [] for key in sections.names()}, **made}

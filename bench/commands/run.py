@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -10,17 +11,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import described, environment, setting_flags, trackers
+from bench import launchers, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import CHOICES, Configuration, ConfigurationError
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import notice, sharding_disabled
-from bench.ending import end
-from bench.expansion import check_names, defaults, expand, read_file
-from bench.launch import flags as launch
-from bench.parsing import WIDE, Parser, whole
-from bench.text import grid
+from bench.process.ending import end
+from bench.results import environment
+from bench.sweep import flags as setting_flags
+from bench.sweep.expansion import check_names, defaults, expand, read_file
+from bench.terminal import described
+from bench.terminal.parsing import WIDE, Parser, whole
+from bench.terminal.text import grid
 
 if TYPE_CHECKING:
     from bench.matrix.lanes import LanedSweep
@@ -33,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     setting_flags.add(p)
     measuring = p.add_argument_group("measuring")
     measuring.add_argument("--processes", type=whole, default=None, help="process groups per row; default 2")
-    measuring.add_argument("--device", choices=CHOICES["device"])
+    measuring.add_argument("--device", choices=SETTINGS["device"].choices)
     measuring.add_argument("--output", type=Path, default=None, help="default ./results")
     measuring.add_argument("--config", type=Path, help="TOML file of settings, single or lists; flags win")
     measuring.add_argument("--force", action="store_true", help="measure again what is there already")
@@ -47,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         help="rows whose loss leaves that of the first row with the same weights and samples end as loss_mismatch",
     )  # fmt: skip
     measuring.add_argument(
-        "--deadline", dest="deadlines", type=launch.deadline, action="append", metavar="PHASE=SECONDS", default=[],
+        "--deadline", dest="deadlines", type=_deadline, action="append", metavar="PHASE=SECONDS", default=[],
         help="without progress a rank counts as hung: start=180, load=900, compile=1800, warmup=900, measure=900, "
         "report=600",
     )  # fmt: skip
@@ -55,13 +58,31 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--trace", action="store_true",
                            help="each rank writes a profiler trace of a step, <row>/traces/")  # fmt: skip
     measuring.add_argument("--tracker", choices=trackers.names(), help="send each measured row there")
-    measuring.add_argument("--quiet", action="store_true")
+    measuring.add_argument("--quiet", action="store_true", help="no line per phase")
     measuring.add_argument("--wide", action="store_true", help=WIDE)
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
-    launch.add(p)
+    launchers.add(p)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     described.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
     return p
+
+
+def _deadline(text: str) -> tuple[str, float]:
+    """`PHASE=SECONDS`. Raises argparse.ArgumentTypeError."""
+    from bench.process.supervise import DEADLINES
+
+    phase, _, seconds = text.partition("=")
+    if phase not in DEADLINES or not seconds.isascii() or not seconds.isdigit() or int(seconds) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: write PHASE=SECONDS, with a phase of {', '.join(DEADLINES)}")
+    return phase, float(seconds)
+
+
+def _cell(path: Path) -> Configuration:
+    """The configuration in a file of a job array. Raises `ConfigurationError`."""
+    try:
+        return parse(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"--cell {path}: {error}") from None
 
 
 def _add_debugging(p: argparse.ArgumentParser) -> None:
@@ -77,16 +98,12 @@ def _add_debugging(p: argparse.ArgumentParser) -> None:
 
 
 PROCESSES = 2
-NOT_SETTINGS = frozenset((
-    *launch.NOT_SETTINGS, "output", "config", "force", "retry_failed", "skip", "check_losses", "deadlines", "dry_run",
-    "quiet", "wide", "trace", "tracker", "local_rank", "processes", "flash_attn", "deepcompile", "stop", "log_shapes",
-))  # fmt: skip
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags say, the file's settings below them; aliases resolved. `--processes` and `--output` of the file
     go to the options."""
-    given = {k: v for k, v in vars(options).items() if v is not None and k not in NOT_SETTINGS}
+    given = {k: v for k, v in vars(options).items() if v is not None and k in SETTINGS}
     if options.flash_attn is not None and "attn" not in given:
         given["attn"] = ["flash_attention_2" if options.flash_attn else "sdpa"]
     if options.deepcompile:
@@ -113,9 +130,9 @@ def main(arguments: Sequence[str]) -> int:
         settings = _settings(options)
         if "RANK" in os.environ:
             return _one_rank(settings, options, len(environment.gpus()))
-        launch.check(options, settings)
-        gpus = launch.gpus(options)
-        configurations = expand(settings, gpus) if options.cell is None else [launch.cell(options.cell)]
+        launchers.check(options, settings)
+        gpus = launchers.of(options).gpus(options)
+        configurations = expand(settings, gpus) if options.cell is None else [_cell(options.cell)]
         check_names(configurations)
         orders = _orders(options)
         if orders is None and not options.dry_run:
@@ -143,7 +160,7 @@ def _orders(options: argparse.Namespace) -> Orders | None:
 
 
 def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
-    from bench.sweep import refusal
+    from bench.sweep.sweep import refusal
 
     refused = refusal(configuration, gpus)
     if refused is not None:
@@ -155,28 +172,29 @@ def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
 def _prepared(configurations: list[Configuration], options: argparse.Namespace, gpus: int) -> LanedSweep:
     from bench.matrix.lanes import LanedSweep
 
+    where = launchers.of(options)
     return LanedSweep(
         configurations, options.output, processes=options.processes, force=options.force,
         retry_failed=options.retry_failed, quiet=options.quiet or options.dry_run, skip=options.skip,
         deadlines=dict(options.deadlines), check_losses=options.check_losses, gpus=gpus,
-        launcher=launch.engine(options), lanes=launch.lanes(options, configurations), trace=options.trace,
+        launcher=where.engine(options), lanes=where.lanes(options, configurations), trace=options.trace,
         tracker=_tracker(options),
     )  # fmt: skip
 
 
 def _tracker(options: argparse.Namespace) -> trackers.Tracker | None:
     """What gets the rows; a sweep that only looks, or that is left to Slurm's tasks, sends none itself."""
-    if options.tracker is None or options.dry_run or launch.wants_array(options):
+    if options.tracker is None or options.dry_run or launchers.of(options).leaves(options):
         return None
     return trackers.connect(options.tracker, options.output)
 
 
 def _sweep(sweep: LanedSweep, options: argparse.Namespace) -> int:
-    from bench.sweep import Interrupted
-    from bench.table import render
+    from bench.results.table import render
+    from bench.sweep.sweep import Interrupted
 
-    if launch.wants_array(options):
-        return launch.leave_to_slurm(sweep, options)
+    if launchers.of(options).leaves(options):
+        return _left(sweep, options)
     try:
         rows = sweep.run()
     except Interrupted as stop:
@@ -192,10 +210,28 @@ def _sweep(sweep: LanedSweep, options: argparse.Namespace) -> int:
     return OK if "ok" in statuses <= {"ok", "unsupported"} else FAILED
 
 
+def _left(sweep: LanedSweep, options: argparse.Namespace) -> int:
+    """Leave what is to be measured to another program; show what is there."""
+    from bench.results.table import render
+
+    try:
+        left = sweep.outstanding()
+        launchers.of(options).leave(sweep, options)
+    except (OSError, ConfigurationError) as error:
+        print(f"bench run: {error}", file=sys.stderr)
+        return USAGE
+    if len(left) < len(sweep.configurations):
+        print(render(list(sweep.rows.values())))
+    if left:
+        print(f"{len(left)} to measure; when the jobs have ended, the same command shows all rows")
+    return OK
+
+
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
     """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
-    from bench import attempts, results
-    from bench.table import render
+    from bench.results import results
+    from bench.results.table import render
+    from bench.sweep import attempts
 
     world = int(os.environ.get("WORLD_SIZE", "1"))
     configurations = expand({**settings, "num_gpus": world}, gpus)
@@ -209,11 +245,11 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
         one_rank(configuration, orders)
     folder = configuration.directory(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    from bench.sweep import refusal
+    from bench.sweep.sweep import refusal
 
     refused = refusal(configuration, gpus and world)  # GPUs of other hosts are not seen from here
     if refused is None:
-        from bench.worker import work
+        from bench.measure.worker import work
 
         work(configuration, folder, 0)
     if int(os.environ["RANK"]) == 0:
@@ -231,16 +267,16 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
 def _dry_run(sweep: LanedSweep) -> int:
     """Every row, whether it would run, and its predicted memory per GPU; of CPUs, where the interpreter and its
     libraries weigh as much as a small model, there is no prediction."""
-    from bench import layout
     from bench.configuration import model_facts
-    from bench.memory import estimate
+    from bench.predict import sizes
+    from bench.predict.memory import estimate
 
     rows = []
     for c in sweep.configurations:
         words = sweep.foreseen(c)
         predicted = "-"
         if not words.startswith("unsupported") and c.device != "cpu" and sweep.gpus and ":" not in c.backend:
-            predicted = f"{estimate(model_facts(c.model, c.num_layers), layout.of(c)).allocated / 1e9:.2f}"
+            predicted = f"{estimate(model_facts(c.model, c.num_layers), sizes.layout(c)).allocated / 1e9:.2f}"
         rows.append([sweep.label(c), c.content_hash(), predicted, words])
     print(grid(rows, ["configuration", "hash", "predicted GB per GPU", ""]))
     return OK

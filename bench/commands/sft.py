@@ -8,24 +8,27 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench import attempts, environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
-from bench.ending import end
-from bench.parsing import Parser
-from bench.suite.flags import add_training, given, positive
+from bench.process.ending import end
+from bench.results import environment, results
+from bench.results.table import render
+from bench.suite.flags import add_training, given
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
-from bench.sweep import Interrupted, refusal
-from bench.table import render
+from bench.sweep import attempts
+from bench.sweep.expansion import check_names
+from bench.sweep.sweep import Interrupted, refusal
+from bench.terminal.described import told
+from bench.terminal.parsing import Parser, whole
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
     p = Parser(prog="bench sft", description=__doc__)
-    p.add_argument("--backend", default="fsdp2", help="deepspeed, fsdp2 (default), ddp, or package.module:Class")
-    p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=positive, default=1)
-    p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=positive, default=1)
+    p.add_argument("--backend", default="fsdp2", help=f"{told('backend')}; default fsdp2")
+    p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, default=1)
+    p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=whole, default=1)
     add_training(p)
     return p
 
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
         cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
+        check_names([cell.configuration])
         refused = refusal(cell.configuration, gpus)
         if refused is not None:
             raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")
@@ -64,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
-    from bench.progress import Progress
+    from bench.process.progress import Progress
     from bench.suite.sweep import TrainingSweep, log_path, with_data
 
     progress = Progress([False], options.quiet)

@@ -18,7 +18,7 @@ from bench import validation
 from bench.cli import FAILED, OK, USAGE
 from bench.launch import own_flags
 from bench.launch.script import Script
-from bench.parsing import Parser
+from bench.terminal.parsing import Parser
 
 SECONDS = 120
 

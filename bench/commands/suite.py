@@ -8,15 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import environment, results
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import ConfigurationError
 from bench.debug.sharding import ignored, sharding_disabled
-from bench.parsing import Parser
+from bench.results import environment, results
 from bench.suite.criteria import judge
 from bench.suite.flags import add_training, given, positives
 from bench.suite.settings import REORDERED, Settings, cells, from_environment, settle
 from bench.suite.show import as_json, render
+from bench.terminal.parsing import Parser
 
 THRESHOLD = 0.05
 
@@ -65,10 +65,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) -> int:
     from bench.inputs.batch import InputError
-    from bench.progress import Progress
+    from bench.process.progress import Progress
     from bench.suite.data import PreparationError
     from bench.suite.sweep import TrainingSweep, with_data
-    from bench.sweep import Interrupted
+    from bench.sweep.sweep import Interrupted
 
     progress = Progress([False], options.quiet)
     progress.begin(0, "seed checkpoint")

@@ -10,45 +10,53 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import environment
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.commands.plan import memory_size, positive
-from bench.configuration import CHOICES, Configuration, ConfigurationError, parse
-from bench.expansion import defaults as run_defaults
-from bench.parsing import Parser
-from bench.text import grid
-from bench.tuning import BACKENDS, NOT_RUN, Search, Trial, axes
+from bench.commands.plan import memory_size
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
+from bench.predict.tuning import NOT_RUN, Search, Trial, axes
+from bench.results import environment
+from bench.sweep.expansion import defaults as run_defaults
+from bench.terminal.parsing import Parser, whole
+from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
 BATCHES = (1, 2, 4, 8)
 
 
+TRIED = sorted(
+    (name for backend in backends.every().values() for name in backend.tried),
+    key=lambda name: name != run_defaults(1)["backend"],
+)
+"""Those that are tried, what `bench run` takes first."""
+
+
 def _backends(text: str) -> list[str]:
     names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names or any(name not in BACKENDS for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(BACKENDS)}")
+    if not names or any(name not in backends.variants() for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(backends.variants())}")
     return names
 
 
 def _batches(text: str) -> list[int]:
-    return [positive(part.strip()) for part in text.split(",")]
+    return [whole(part.strip()) for part in text.split(",")]
 
 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench tune`."""
     p = Parser(prog="bench tune", description=__doc__)
     p.add_argument("--model", help="preset, config.json, directory or hub name; default: as in bench run")
-    p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=positive, help="processes; default: one per GPU, or 2")
-    p.add_argument("--num-layers", type=positive, help="of the model, fewer than it has: rows take less time")
-    p.add_argument("--seq-len", type=positive, help="positions of a synthetic row")
-    p.add_argument("--tp", type=positive, default=1, help="tensor-parallel size, which is not varied; default 1")
-    p.add_argument("--ring", type=positive, default=1, help="ring size, which is not varied; default 1")
-    p.add_argument("--dtype", choices=CHOICES["dtype"], help="default: bf16, without a GPU fp32")
-    p.add_argument("--backends", type=_backends, default=["fsdp2", "zero2", "zero3", "ddp"],
-                   help="default fsdp2,zero2,zero3,ddp")  # fmt: skip
+    p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=whole, help="processes; default: one per GPU, or 2")
+    p.add_argument("--num-layers", type=whole, help="of the model, fewer than it has: rows take less time")
+    p.add_argument("--seq-len", type=whole, help="positions of a synthetic row")
+    p.add_argument("--tp", type=whole, default=1, help="tensor-parallel size, which is not varied; default 1")
+    p.add_argument("--ring", type=whole, default=1, help="ring size, which is not varied; default 1")
+    p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
+    p.add_argument("--backends", type=_backends, default=TRIED,
+                   help=f"default {','.join(TRIED)}")  # fmt: skip
     p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")
     p.add_argument("--memory", type=memory_size, help="of one GPU, such as 80GB; default: what the smallest one has")
-    p.add_argument("--steps", type=positive, default=5, help="timed steps of a row; default 5")
+    p.add_argument("--steps", type=whole, default=5, help="timed steps of a row; default 5")
     p.add_argument(
         "--output", type=Path, default=Path("results"), help="default ./results; rows there are not run again"
     )
@@ -74,7 +82,7 @@ def _start(options: argparse.Namespace, gpus: int) -> Configuration:
         if value is not None:
             settings[name] = value
     return parse({
-        **settings, **BACKENDS[options.backends[0]], "full_length": True, "warmup": 2,
+        **settings, **backends.variants()[options.backends[0]], "full_length": True, "warmup": 2,
         "micro_batch_size": options.micro_batch_sizes[0],
     })  # fmt: skip
 
@@ -109,7 +117,7 @@ def command_of(configuration: Configuration) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 with a best row, 1 where none ran, 2 wrong usage, 130 interrupted."""
-    from bench.sweep import Interrupted, Sweep, refusal
+    from bench.sweep.sweep import Interrupted, Sweep, refusal
 
     options = parser().parse_args(arguments)
     gpus = environment.gpus()

@@ -16,14 +16,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import sessions, supervise
 from bench.cli import USAGE
 from bench.commands.diagnose import diagnosis, read
 from bench.diagnose import findings
 from bench.diagnose.dumps import DumpError
 from bench.launch import flight
-from bench.parsing import Parser
-from bench.stacks import Frame
+from bench.process import sessions, supervise
+from bench.process.stacks import Frame
+from bench.terminal.parsing import Parser
 from bench.validation import ValidatorError
 from bench.watch import evidence
 from bench.watch.forwarding import forwarded

@@ -188,4 +188,6 @@ def findings(found: Mismatch, limit: float) -> list[tuple[bool, str]]:
         side = "higher" if found.bias > 0 else "lower"
         text = f"the second side is {side} nearly everywhere, by {abs(found.bias):.3g} in the mean"
         told.append((False, f"{text}: as with another temperature, or log-probabilities before it is applied"))
+    if any(fails for fails, _ in told):
+        told.append((False, "`meshproof --select MP705 PATH` looks for such settings in launch scripts"))
     return told

@@ -10,13 +10,10 @@ from bench.compare.learning import Fall, check_fall, check_first_norms, fall, fi
 from bench.compare.losses import Alignment, Finding, align
 from bench.compare.series import InputError, Run
 from bench.compare.significance import Change, change
-from bench.configuration import parse_known
+from bench.configuration import deciding, parse_known
+from bench.settings import WORK
 
-DECISIVE = (
-    "model", "num_layers", "random_seed", "input_hash", "max_inputs", "seq_len", "full_length", "packing",
-    "train_batch_size", "micro_batch_size", "lr", "loss", "optimizer", "weight_decay", "max_norm", "shuffle_inputs",
-    "fold_tokens", "simulate_ranks",
-)  # fmt: skip
+DECISIVE = (*(name for name in deciding(WORK) if name not in ("num_gpus", "dtype", "backward")), "packing")
 """Settings that change what is trained on what: runs that differ in them need not have equal losses."""
 
 

@@ -11,7 +11,7 @@ from bench.compare.logprobs import Mismatch
 from bench.compare.losses import Alignment, Finding
 from bench.compare.pairs import Pair
 from bench.compare.significance import Change
-from bench.text import grid, plain, valid_json
+from bench.terminal.text import grid, plain, valid_json
 
 QUANTITIES = (
     "run", "quantity", "steps", "common", "initial", "mean", "final", "max diff", "at step", "mean diff", "beyond from",

@@ -12,7 +12,8 @@ from typing import Any
 from bench.compare.logs import read_log
 from bench.compare.series import InputError, Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
-from bench.results import PHASES, read_result
+from bench.metrics.times import PHASES
+from bench.results.results import read_result
 
 
 def read(path: Path, loss: str | None = None) -> list[Run]:

@@ -10,10 +10,10 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench import supervise
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.configuration import Configuration, store
-from bench.results import PHASES
+from bench.metrics.times import PHASES
+from bench.process import supervise
 
 FILE = "debug.json"
 PLACES = tuple(f"{when}-{phase}" for phase in PHASES for when in ("before", "after"))

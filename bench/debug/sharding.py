@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bench import backends
 from bench.configuration import Configuration
 
 VARIABLE = "DEBUG_DISABLE_FSDP"
-SHARDED, WHOLE = "fsdp2", "ddp"
+SHARDED, WHOLE = next((name, one.unsharded) for name, one in backends.every().items() if one.unsharded)
+"""The backend that shards, and the one that then runs in its place."""
 
 
 def sharding_disabled(environment: Mapping[str, str] | None = None) -> bool:
@@ -18,7 +20,7 @@ def sharding_disabled(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def effective_backend(backend: str, environment: Mapping[str, str] | None = None) -> str:
-    """`ddp` in place of `fsdp2` where sharding is disabled."""
+    """`WHOLE` in place of `SHARDED` where sharding is disabled."""
     return WHOLE if backend == SHARDED and sharding_disabled(environment) else backend
 
 
@@ -30,7 +32,8 @@ def effective(configuration: Configuration, environment: Mapping[str, str] | Non
     backend = effective_backend(configuration.backend, environment)
     if backend == configuration.backend:
         return configuration
-    return replace(configuration, backend=backend, reshard_after_forward=True, reduce_dtype="fp32")
+    usual = {name: getattr(Configuration, name) for name in backends.find(configuration.backend).own}
+    return replace(configuration, backend=backend, **usual)
 
 
 def ignored(command: str) -> str:

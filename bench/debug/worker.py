@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bench import worker
 from bench.cli import OK
 from bench.configuration import Configuration, stored
 from bench.debug import pause
 from bench.debug.session import FILE, Orders
 from bench.debug.shapes import log_shapes
-from bench.ending import end
-from bench.heartbeat import Heartbeat
-from bench.training import Phase, StepResult, train_step
+from bench.measure import worker
+from bench.measure.training import Phase, StepResult, train_step
+from bench.process.ending import end
+from bench.process.heartbeat import Heartbeat
 
 
 class Debugged(worker.Run):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.diagnose.dumps import Dump, DumpError, Entry, read
-from bench.stacks import Frame, Position
-from bench.verdict import ranges
+from bench.process.stacks import Frame, Position
+from bench.process.verdict import ranges
 
 UNEVEN = ("all_to_all", "all_to_all_single", "alltoall", "alltoall_base", "gather", "scatter", "broadcast",
           "all_to_allv", "_broadcast_oop", "_reduce_oop")  # fmt: skip

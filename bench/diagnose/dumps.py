@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.pickles import RestrictedUnpickler, one_line
-from bench.stacks import LIBRARIES, Frame
+from bench.process.stacks import LIBRARIES, Frame
 
 MAX_BYTES = 512 * 2**20
 STACKS = re.compile(r"(?:^|\n)(?:Current thread|Thread) ")

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from bench import validation
-from bench.stacks import Frame
+from bench.process.stacks import Frame
 
 RULES = "MP5,MP4"
 """Codes of rules about ranks and groups."""

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bench.ending import end
-from bench.heartbeat import Heartbeat, reported, write_run
+from bench.process.ending import end
+from bench.process.heartbeat import Heartbeat, reported, write_run
 
 GPU_BYTES, CPU_BYTES = 256 * 2**20, 8 * 2**20
 WARM, REPEATS = 3, 10

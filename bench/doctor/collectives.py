@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench import supervise
 from bench.doctor.check import Check, failure, ok, warning
+from bench.process import supervise
 
 DEADLINES = {"start": 120.0, "load": 60.0, "measure": 60.0, "end": 30.0}
 SLOW = 0.7

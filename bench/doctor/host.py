@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.availability import COMPILERS
 from bench.doctor.check import Check, failure, ok, warning
+from bench.sweep.availability import COMPILERS
 
 GIB = 2**30
 DISK = 20 * GIB

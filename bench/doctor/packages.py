@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 
-from bench.availability import INSTALL
+from bench import backends
 from bench.doctor.check import Check, failure, ok, warning
+from bench.sweep.availability import INSTALL
 
+PLAIN = ", ".join(name for name, one in backends.every().items() if not one.needs)
 NEEDS = {
-    "ddp, fsdp2": ("torch", "transformers", "safetensors", "numpy"),
-    "deepspeed": ("torch", "transformers", "deepspeed"),
+    PLAIN: ("torch", "transformers", "safetensors", "numpy"),
+    **{name: ("torch", "transformers", *one.needs) for name, one in backends.every().items() if one.needs},
     "results": ("pyperf", "tabulate", "psutil"),
     "recorded inputs": ("pyarrow",),
     "flash_attention_2": ("flash-attn",),
@@ -19,7 +21,7 @@ NEEDS = {
 """Packages by what they are needed for."""
 
 ON_GPU = ("flash_attention_2", "ring attention on GPUs")
-ESSENTIAL = ("ddp, fsdp2", "results")
+ESSENTIAL = (PLAIN, "results")
 
 
 def specifiers(distribution: str = "meshproof") -> dict[str, str]:

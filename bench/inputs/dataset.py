@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,10 +12,10 @@ import torch
 from bench import hub
 from bench.inputs.batch import Batch, InputError
 from bench.inputs.embedded import embedded_samples
-from bench.text import plain
+from bench.inputs.formats import readers
+from bench.terminal.text import plain
 
 EMBEDDED = "embedded"
-SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 INPUT_KEYS = ("input", "question", "prompt", "instruction", "query")
 SHORTEST_EMBEDDED = 64
 _HALF = re.compile("[\ud800-\udfff]")
@@ -72,74 +71,29 @@ def find_tokenizer(name: str, model: str) -> Tokenizer:
     return loaded
 
 
-def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        if path.suffix == ".json" and file.read(1) == "[":
-            file.seek(0)
-            yield from _checked(json.load(file), path)
-            return
-        file.seek(0)
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise InputError(f"{path}:{number}: not JSON: {error}") from None
-                yield from _checked([row], path)
-
-
-def _checked(rows: Iterable[Any], path: Path) -> Iterator[Mapping[str, Any]]:
-    for row in rows:
-        if not isinstance(row, dict):
-            raise InputError(f"{path}: holds a {type(row).__name__}, expected an object with a prompt and an answer")
-        yield row
-
-
-def _parquet_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    import pyarrow.parquet
-
-    for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
-        yield from batch.to_pylist()
-
-
-def _arrow_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    import pyarrow
-
-    with pyarrow.memory_map(str(path)) as source:
-        try:
-            reader = pyarrow.ipc.open_stream(source)
-        except pyarrow.ArrowInvalid:
-            file = pyarrow.ipc.open_file(source)
-            reader = (file.get_batch(index) for index in range(file.num_record_batches))
-        for batch in reader:
-            yield from batch.to_pylist()
-
-
-_READERS = {".jsonl": _json_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".arrow": _arrow_rows}
-
-
 def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    reader = _READERS.get(path.suffix)
+    reader = readers().get(path.suffix)
     if reader is None:
-        raise InputError(f"{path}: a data set is one of {', '.join(SUFFIXES)}, or a directory of them")
+        raise InputError(f"{path}: a data set is one of {', '.join(readers())}, or a directory of them")
     try:
         yield from reader(path)
     except InputError:
         raise
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors, and so are wrong encodings
-        raise InputError(f"{path}: cannot be read: {str(error).strip().splitlines()[0]}") from None
+        reason = getattr(error, "strerror", None) or str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: cannot be read: {reason}") from None
 
 
 def _training_files(names: Iterable[str]) -> list[str]:
     """Data files in the order of their names; those of the split `train` alone where there is one."""
-    found = [n for n in sorted(names) if n.endswith(SUFFIXES) and n.rpartition("/")[2] not in _DESCRIPTIONS]
+    found = [n for n in sorted(names) if n.endswith(tuple(readers())) and n.rpartition("/")[2] not in _DESCRIPTIONS]
     return [n for n in found if "train" in n] or found
 
 
 def _directory_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     names = _training_files(f.relative_to(path).as_posix() for f in path.rglob("*") if f.is_file())
     if not names:
-        raise InputError(f"{path}: holds no {', '.join(SUFFIXES)} file")
+        raise InputError(f"{path}: holds no {', '.join(readers())} file")
     for name in names:
         yield from _file_rows(path / name)
 
@@ -152,7 +106,7 @@ def _hub_rows(name: str) -> Iterator[Mapping[str, Any]]:
     try:
         names = _training_files(HfApi().list_repo_files(name, repo_type="dataset"))
         if not names:
-            raise InputError(f"--dataset {name}: holds no {', '.join(SUFFIXES)} file")
+            raise InputError(f"--dataset {name}: holds no {', '.join(readers())} file")
         for file in names:
             yield from _file_rows(Path(hf_hub_download(name, file, repo_type="dataset")))
     except InputError:
@@ -210,7 +164,7 @@ def read_samples(
     path = Path(dataset)
     if path.is_dir():
         rows = _directory_rows(path)
-    elif path.exists() or path.suffix in SUFFIXES:
+    elif path.exists() or path.suffix in readers():
         rows = _file_rows(path)
     else:
         rows = _hub_rows(dataset)

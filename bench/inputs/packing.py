@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from bench.inputs.batch import Batch
-from bench.strategies.ring_attention import zigzag_indices
+from bench.parallel.ring_attention import zigzag_indices
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from bench.ending import end
 from bench.launch.exits import record
+from bench.process.ending import end
 
 
 def command(processes: int, module: str, arguments: Sequence[str]) -> list[str]:

@@ -17,8 +17,8 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from bench.ending import end
 from bench.launch import exits
+from bench.process.ending import end
 
 HEAVY = ("torch", "torch.distributed.fsdp", "transformers.models.llama.modeling_llama")
 """What every worker of bench that knows torch comes to import."""

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.ending import end
+from bench.process.ending import end
 
 SECONDS = 300.0
 POLL = 0.1

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.configuration import ConfigurationError
-from bench.ending import end
-from bench.heartbeat import SUPERVISOR, die_with_parent
 from bench.launch.exits import VARIABLE, record
+from bench.process.ending import end
+from bench.process.heartbeat import SUPERVISOR, die_with_parent
 
 CONNECT_SECONDS = 10.0
 POLL = 0.2

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from bench.heartbeat import die_with_parent
 from bench.launch.exits import record
+from bench.process.heartbeat import die_with_parent
 
 FAILED_TASKS = re.compile(r"^srun: error: \S+: tasks? (?P<tasks>[\d,\-\[\]]+): (?P<what>.+?)\s*$")
 EXIT_CODE = re.compile(r"Exited with exit code (\d+)")

@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from bench import backends
 from bench.configuration import Configuration
 
 MAX_CELLS = 64
 Setting = tuple[str, Any]
 
 AXES: Mapping[str, tuple[Any, ...]] = {
-    "backend": ("ddp", "fsdp2", "zero0", "zero1", "zero2", "zero3"),
+    "backend": tuple(backends.variants()),
     "attn": ("sdpa", "flash_attention_2", "flex"),
     "compile": ("none", "blocks", "full", "deepcompile"),
     "packing": (True, False),
     "num_layers": (2, 4),
 }
-"""The full matrix. `zeroN` is deepspeed with that stage."""
+"""The full matrix. Backends are named by their variants: `zeroN` is deepspeed with that stage."""
 
 
 class Cell(NamedTuple):
@@ -48,8 +49,7 @@ def configure(base: Configuration, values: Mapping[str, Any]) -> Cell:
     """The cell that has `values`, one per axis, and is otherwise like `base`."""
     changes = dict(values)
     backend = str(changes["backend"])
-    if backend.startswith("zero"):
-        changes |= {"backend": "deepspeed", "zero_stage": int(backend.removeprefix("zero"))}
+    changes |= backends.variants()[backend]
     attn = str(changes["attn"]).replace("flash_attention_", "fa")
     packed = "packed" if changes["packing"] else "padded"
     name = f"{backend} {attn} {changes['compile']} {packed} L{changes['num_layers']}"

@@ -8,9 +8,9 @@ import threading
 import time
 from typing import Any
 
-from bench import supervise
 from bench.configuration import Configuration
-from bench.sweep import Interrupted, Sweep
+from bench.process import supervise
+from bench.sweep.sweep import Interrupted, Sweep
 
 POLL = 0.2
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import ConfigurationError
-from bench.fitting import screen
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
-from bench.text import MARKDOWN, plain
+from bench.terminal.fitting import screen
+from bench.terminal.text import MARKDOWN, plain
 
 SCHEMA = 1
 SPEED_CHANGE = 0.1

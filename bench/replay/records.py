@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from bench.results import PHASES
-from bench.text import grid
+from bench.metrics.times import PHASES
+from bench.terminal.text import grid
 
 FILE = "inputs.jsonl"
 Record = dict[str, Any]

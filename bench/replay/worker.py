@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 
-from bench import measure
 from bench.configuration import Configuration, stored
-from bench.ending import end
-from bench.heartbeat import Heartbeat, reported, write_run
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import to_inputs
 from bench.losses import Loss
-from bench.model import attention_context
+from bench.measure.clock import Clock, Memory
+from bench.measure.model import attention_context
+from bench.measure.training import Phase
+from bench.measure.worker import Run
+from bench.process.ending import end
+from bench.process.heartbeat import Heartbeat, reported, write_run
 from bench.replay import records
 from bench.strategies import processes
-from bench.training import Phase
-from bench.worker import Run
 
 Show = Callable[[records.Record], None]
 
@@ -91,9 +91,9 @@ class Replay(Run):
     def replay(self) -> None:
         """All inputs. Ranks exchange what they measured after each step, outside its clock."""
         configuration, strategy = self.configuration, self.strategy
-        clock = measure.Clock(strategy.device)
+        clock = Clock(strategy.device)
         for number in range(configuration.steps):
-            memory = measure.Memory(strategy.device)
+            memory = Memory(strategy.device)
             started = time.perf_counter()
             self.step(_both(clock, memory))
             self.times.append(clock.take())
@@ -104,7 +104,7 @@ class Replay(Run):
         self.heartbeat.subject = ""
         self.peaks = {kind: strategy.all_reduce(by_phase, "max") for kind, by_phase in self.peaks.items()}
 
-    def _tell(self, memory: measure.Memory) -> None:
+    def _tell(self, memory: Memory) -> None:
         self.current["loss_sum"] = float(self._loss_sum) / self.configuration.tp
         self.current["peak_memory"] = max(memory.allocated.values())
         for kind, by_phase in (("allocated", memory.allocated), ("reserved", memory.reserved)):
@@ -118,7 +118,7 @@ class Replay(Run):
                 self.show(record)
 
 
-def _both(clock: measure.Clock, memory: measure.Memory) -> Phase:
+def _both(clock: Clock, memory: Memory) -> Phase:
     @contextmanager
     def phase(name: str) -> Iterator[None]:
         with memory.phase(name), clock.phase(name):

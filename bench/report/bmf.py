@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.metrics import Metric, every
 from bench.report.rows import Row
-from bench.text import valid_json
-
-Metric = dict[str, float]
+from bench.terminal.text import valid_json
 
 
 def as_bmf(rows: Sequence[Row]) -> str:
-    """Of each measured row: `latency` of a step and of its phases in nanoseconds, with the least and the largest mean
-    of a process as bounds; `throughput` in real tokens per second and GPU; `memory` in bytes per GPU."""
+    """Of each measured row every metric that is tracked: times in nanoseconds, with the least and the largest mean of a
+    process as bounds where there are several; rates per second and GPU, memory in bytes."""
     return valid_json({row.label: _measures(row) for row in rows if row.seconds}, indent=1, ensure_ascii=False)
 
 
-def _measures(row: Row) -> dict[str, Metric]:
-    found = {phase: _latency(row.seconds[phase], row.means.get(phase, [])) for phase in row.seconds}
-    by_phase = [row.means[phase] for phase in row.seconds if phase in row.means]
-    processes = [sum(parts) for parts in zip(*by_phase, strict=False)]
-    found["latency"] = _latency(sum(row.seconds.values()), processes)
-    if row.tokens:
-        found["throughput"] = {"value": row.tokens}
-    if row.memory:
-        found["memory"] = {"value": row.memory}
-    return found
+def _measures(row: Row) -> dict[str, dict[str, float]]:
+    tracked = [metric for metric in every() if metric.tracked]
+    return {metric.tracked: _measure(metric, float(v), row) for metric in tracked if (v := metric.value(row))}
 
 
-def _latency(seconds: float, means: Sequence[float]) -> Metric:
-    """Nanoseconds; bounds where there are several processes, and never within the value."""
-    bounds = {"lower_value": min([seconds, *means]) * 1e9, "upper_value": max([seconds, *means]) * 1e9}
-    return {"value": seconds * 1e9, **(bounds if len(means) > 1 else {})}
+def _measure(metric: Metric, value: float, row: Row) -> dict[str, float]:
+    means = metric.means(row) if metric.means is not None else ()
+    ends = [value, *means] if len(means) > 1 else []
+    bounds = {"lower_value": min(ends) * metric.scale, "upper_value": max(ends) * metric.scale} if ends else {}
+    return {"value": value * metric.scale, **bounds}

@@ -11,9 +11,9 @@ from typing import Any
 from bench.compare.pairs import DECISIVE, Limits, compare
 from bench.compare.plot import draw, plain
 from bench.compare.series import Run, Series
+from bench.metrics.times import PHASES
 from bench.report.rows import Collection, Row
 from bench.report.scaling import groups
-from bench.results import PHASES
 
 COLOURS = ("#2a78b5", "#d9711a", "#2f9e44", "#c92a2a", "#8558b8", "#8d6e63", "#d6569f", "#868e96", "#a5a11a", "#1299a8")
 MOST_LOSSES = 4

@@ -5,85 +5,49 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from bench.fitting import screen
-from bench.report.predicted import predicted
+from bench.metrics import Metric as Column
+from bench.metrics import Value, every
 from bench.report.rows import Row
-from bench.text import plain, valid_json
+from bench.terminal.fitting import screen
+from bench.terminal.text import plain, valid_json
 
-Value = float | int | str | None
-
-
-@dataclass(frozen=True)
-class Column:
-    """`value` is a plain number in base units (or a text), for CSV, JSON and sorting; `show` makes it readable."""
-
-    key: str
-    title: str
-    value: Callable[[Row], Value]
-    show: Callable[[Any], str] = str
-
-    def text(self, row: Row) -> str:
-        value = self.value(row)
-        return "-" if value is None else self.show(value)
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value * 1e3:.1f}"
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.0%}"
-
-
-def _gigabytes(value: float) -> str:
-    return f"{value / 1e9:.2f}"
-
-
-COLUMNS = (
-    Column("variant", "backend", lambda r: r.variant),
-    Column("model", "model", lambda r: r.model),
-    Column("gpus", "GPUs", lambda r: r.configuration.num_gpus),
-    Column("layers", "layers", lambda r: r.layers),
-    Column("setting", "attention, compile, packing", lambda r: r.setting),
-    Column("seq_len", "seq len", lambda r: r.configuration.seq_len if not r.configuration.inputs else None),
-    Column("more", "more", lambda r: r.more or None),
-    Column("status", "status", lambda r: r.status),
-    Column("forward", "forward ms", lambda r: r.seconds.get("forward"), _milliseconds),
-    Column("backward", "backward ms", lambda r: r.seconds.get("backward"), _milliseconds),
-    Column("optimizer", "optimizer ms", lambda r: r.seconds.get("optimizer"), _milliseconds),
-    Column("tokens", "tokens/s/GPU", lambda r: r.tokens, _count),
-    Column("with_optimizer", "with optimizer", lambda r: r.with_optimizer, _count),
-    Column("flops", "TFLOP/s", lambda r: r.flops, lambda v: f"{v / 1e12:.3g}"),
-    Column("peak_share", "of peak", lambda r: r.peak_share, _share),
-    Column("network", "network", lambda r: r.network, _share),
-    Column("memory", "peak GB", lambda r: r.memory, _gigabytes),
-    Column("predicted", "predicted GB", predicted, _gigabytes),
-    Column("first_loss", "first loss", lambda r: r.losses[0] if r.losses else None, lambda v: f"{v:.4f}"),
-    Column("last_loss", "last loss", lambda r: r.losses[-1] if r.losses else None, lambda v: f"{v:.4f}"),
-    Column("loss_steps", "after steps", lambda r: len(r.losses) or None),
-    Column("processes", "processes", lambda r: r.processes or None),
-)
-
-
-ORDER = (
-    "backend", "status", "tokens/s/GPU", "peak GB", "GPUs", "layers", "attention, compile, packing", "model", "more",
-    "last loss", "backward ms", "forward ms", "optimizer ms", "TFLOP/s", "of peak", "predicted GB", "seq len",
+LABEL = Column("label", "configuration", lambda row: row.label, place=0, rank=0)
+STATUS = Column("status", "status", lambda row: row.status, place=8, rank=0.5)
+MODEL = Column("model", "model", lambda row: row.model, place=2, rank=3.3)
+LAYERS = Column("layers", "layers", lambda row: row.layers, place=4, rank=3.1)
+SETTINGS = (
+    Column("variant", "backend", lambda row: row.variant, place=1, rank=0), MODEL,
+    Column("gpus", "GPUs", lambda row: row.configuration.num_gpus, place=3, rank=3), LAYERS,
+    Column("setting", "attention, compile, packing", lambda row: row.setting, place=5, rank=3.2),
+    Column(
+        "seq_len", "seq len", lambda row: row.configuration.seq_len if not row.configuration.inputs else None, place=6,
+        rank=11.5,
+    ),
+    Column("more", "more", lambda row: row.more or None, place=7, rank=3.4),
 )  # fmt: skip
-"""Titles, the most important first."""
+"""What was run, for rows of many sweeps."""
 
 
-def table(rows: Sequence[Row], style: str = "simple", wide: bool = True) -> str:
+def columns() -> tuple[Column, ...]:
+    """Every column of a report."""
+    return (*SETTINGS, STATUS, *every())
+
+
+def table(
+    rows: Sequence[Row], style: str = "simple", wide: bool = True, first: Callable[[], Sequence[Column]] = columns
+) -> str:
     """Rows for a terminal (`simple`) or Markdown (`github`); columns that no row fills are left out."""
-    shown = [column for column in COLUMNS if any(column.value(row) is not None for row in rows)]
+    shown = [column for column in first() if any(column.value(row) is not None for row in rows)]
     cells = [[column.text(row) for column in shown] for row in rows]
-    return screen(cells, [column.title for column in shown], ORDER, wide, style)
+    order = [column.title for column in sorted(shown, key=lambda column: column.rank)]
+    return screen(cells, [column.title for column in shown], order, wide, style)
+
+
+def of_a_sweep() -> tuple[Column, ...]:
+    """The columns at the end of a run, whose labels say every setting."""
+    return (LABEL, MODEL, LAYERS, STATUS, *every())
 
 
 def problems(rows: Sequence[Row], style: str = "simple") -> list[str]:
@@ -100,9 +64,9 @@ def as_csv(rows: Sequence[Row]) -> str:
     """Plain numbers in seconds, bytes and tokens per second; empty where nothing was measured."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["label", *(column.key for column in COLUMNS), "message"])
+    writer.writerow(["label", *(column.key for column in columns()), "message"])
     for row in rows:
-        values = [column.value(row) for column in COLUMNS]
+        values = [column.value(row) for column in columns()]
         writer.writerow([_no_formula(value) for value in (row.label, *values, row.message)])
     return out.getvalue()
 
@@ -115,7 +79,7 @@ def _no_formula(value: Value) -> Value:
 def as_json(rows: Sequence[Row], more: dict[str, Any]) -> str:
     """`{"version": 1, "rows": […], …}`; seconds, bytes, tokens per second; null where nothing was measured."""
     listed = [
-        {"label": row.label, **{column.key: column.value(row) for column in COLUMNS}, "message": row.message}
+        {"label": row.label, **{column.key: column.value(row) for column in columns()}, "message": row.message}
         for row in rows
     ]
     return valid_json({"version": 1, "rows": listed, **more}, indent=1, ensure_ascii=False)

@@ -3,28 +3,23 @@ train alike, and by how much."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from bench.compare.losses import align
-from bench.compare.series import Series
-from bench.configuration import Configuration, model_name
-from bench.identity import processor
-from bench.labels import words
-from bench.report.rows import Row
+from bench.configuration import deciding, model_name
+from bench.report.rows import IN_VARIANT, Row
+from bench.results.identity import processor
+from bench.settings import SPLIT, WAY, WORK
+from bench.sweep.labels import words
 
 THRESHOLD = 0.05
 """Relative difference of losses up to which rows train alike, as `bench compare` has it."""
 
-WAYS = (
-    "backend", "zero_stage", "tp", "ring", "attn", "compile", "packing", "head", "gradient_checkpointing",
-    "cpu_offload", "reshard_after_forward", "reduce_dtype", "sequence_parallel", "tp_plan", "autotune", "async_tp",
-)  # fmt: skip
+WAYS = deciding(SPLIT, WAY)
 """Settings that say how the work is done, not what it is."""
-NO_WORK = ("steps", "warmup", "device", "trust_remote_code", "inputs")
-WORK = tuple(f.name for f in fields(Configuration) if f.name not in (*WAYS, *NO_WORK))
 
 
 @dataclass
@@ -56,7 +51,7 @@ def works(rows: Sequence[Row]) -> list[Work]:
     """What rows have in common, those with the most rows first."""
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        key = *(getattr(row.configuration, name) for name in WORK), processor(row.environment)
+        key = *(getattr(row.configuration, name) for name in deciding(WORK)), processor(row.environment)
         found[key].append(row)
     names = _names([members[0] for members in found.values()])
     made = [_work(name, members) for name, members in zip(names, found.values(), strict=True)]
@@ -66,7 +61,7 @@ def works(rows: Sequence[Row]) -> list[Work]:
 def _names(firsts: Sequence[Row]) -> list[str]:
     """The work in words: model, layers, ranks and lengths, and what else tells one from another."""
     told = ("model", "num_layers", "num_gpus", "seq_len")
-    more = words([row.configuration for row in firsts], [name for name in WORK if name not in told])
+    more = words([row.configuration for row in firsts], [name for name in deciding(WORK) if name not in told])
     processors = [processor(row.environment) for row in firsts]
     found = []
     for row, rest, kind in zip(firsts, more, processors, strict=True):
@@ -80,7 +75,7 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 
 
 def _work(name: str, rows: list[Row]) -> Work:
-    more = words([row.configuration for row in rows], [n for n in WAYS if n not in ("zero_stage", "tp", "ring")][1:])
+    more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT])
     ways = {id(row): " ".join(filter(None, (row.variant, text))) for row, text in zip(rows, more, strict=True)}
     work = Work(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
     _speeds(work)
@@ -118,8 +113,15 @@ def _losses(work: Work) -> None:
 
 
 def _apart(rows: Sequence[Row]) -> list[float]:
-    """The largest relative difference of each row's losses from the first row's; what a policy's loss is apart near
-    zero, by a hundredth of its largest value, counts as none."""
-    reference = Series.of("loss", rows[0].losses)
-    atol = max(map(abs, rows[0].losses)) / 100
-    return [align(reference, Series.of("loss", row.losses), THRESHOLD, atol=atol).max_difference for row in rows]
+    """The largest relative difference of each row's losses from the first row's, step by step. A policy's loss crosses
+    zero: there a hundredth of its largest value counts as much as `THRESHOLD` elsewhere."""
+    first = rows[0].losses
+    least = max(map(abs, first)) / 100 / THRESHOLD
+    return [
+        max((_difference(a, b, least) for a, b in zip(first, row.losses, strict=False)), default=0.0) for row in rows
+    ]
+
+
+def _difference(a: float, b: float, least: float) -> float:
+    apart = abs(a - b)
+    return apart / (max(abs(a), least) or 1.0) if math.isfinite(apart) else math.inf

@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import median
 
 from bench.configuration import model_facts
-from bench.layout import Layout
-from bench.memory import CONSTANTS, Constants, by_moment
+from bench.predict.layout import Layout
+from bench.predict.memory import by_moment
+from bench.predict.moments import CONSTANTS, Constants
 from bench.report.predicted import layout, memory_errors
 from bench.report.rows import Row, collect
 from rules.models import ModelFacts, resolve
@@ -71,7 +72,7 @@ def peaks(results: Path) -> list[Peak]:
     for one in memory_errors(collect([results]).rows):
         row, c = one.row, one.row.configuration
         extra = [*["offload"] * c.cpu_offload, *["checkpointing"] * c.gradient_checkpointing]
-        extra += [*["no reshard"] * (c.backend == "fsdp2" and not c.reshard_after_forward), c.head]
+        extra += [*["no reshard"] * (not c.reshard_after_forward), c.head]
         name = f"{row.variant}, {c.num_gpus} GPU, {c.num_layers} layers, {row.setting}, {' '.join(extra)}"
         facts = model_facts(c.model, c.num_layers)
         found.append(Peak(f"{row.source.stem}: {name}", facts, layout(row), one.measured, fitted_to(row)))

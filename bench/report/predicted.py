@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bench import backends
 from bench.configuration import model_facts
-from bench.layout import Layout, of
-from bench.memory import Estimate, estimate
+from bench.predict import sizes
+from bench.predict.layout import Layout
+from bench.predict.memory import estimate
+from bench.predict.moments import Estimate
 from bench.report.rows import Row
 from rules.models import ModelError
 
@@ -32,7 +35,7 @@ class Prediction:
 
 def layout(row: Row) -> Layout:
     """The row's configuration as the memory model sees it, with the positions that its batches really had."""
-    found = of(row.configuration, row.positions)
+    found = sizes.layout(row.configuration, row.positions)
     # The setting of the reduction's type came with the embedding's own group.
     return replace(found, embedding_apart="reduce_dtype" in row.settings)
 
@@ -42,7 +45,7 @@ def expected(row: Row) -> Estimate | None:
     measurements without a backward pass, CPUs, unknown models."""
     c = row.configuration
     on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
-    if c.backend not in ("deepspeed", "fsdp2", "ddp") or not c.backward or on_cpu:
+    if not backends.find(c.backend).predicted or not c.backward or on_cpu:
         return None
     try:
         return estimate(model_facts(c.model, c.num_layers), layout(row))

@@ -8,16 +8,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench import attempts, identity
 from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
-from bench.labels import labels
+from bench.metrics import every
+from bench.metrics.times import PHASES
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
-from bench.results import PHASES
+from bench.results import identity
+from bench.sweep import attempts
+from bench.sweep.labels import labels
 
 FEW = 3
 """Files that are passed over for one reason and still named one by one."""
+IN_VARIANT = ("backend", "zero_stage", "tp", "ring")
+"""Settings that `Row.variant` says."""
+GOOD = ("ok", "unsupported", "interrupted")
+"""Statuses from best to less good; all others are failures."""
+LOSSES = ("first_loss", "last_loss")
+"""Metrics that may be anything."""
 MOST = 1e30
 """No measured number is as large; sums and axes of larger ones would leave the range of floats."""
 
@@ -35,16 +43,11 @@ class Row:
     hint: str = ""
     log: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    spread: dict[str, float] = field(default_factory=dict)
-    means: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds by phase: the mean of each process."""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """What the result keeps under this name; empty where nothing was measured."""
     processes: int = 0
     tokens: float | None = None
-    padded: float | None = None
     with_optimizer: float | None = None
-    flops: float | None = None
-    peak_share: float | None = None
-    network: float | None = None
     memory: float | None = None
     parameters: int | None = None
     positions: float | None = None
@@ -57,6 +60,8 @@ class Row:
     """Seconds by phase of the measured steps of the first process."""
     effective: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+    """Its place in the collection, from 0."""
     more: str = ""
     """Settings in which the rows beside it differ and that no column of its own shows."""
 
@@ -64,8 +69,7 @@ class Row:
     def variant(self) -> str:
         """Backend with its splits: `zero2`, `fsdp2 tp2 ring2`."""
         c = self.configuration
-        backend = f"zero{c.zero_stage}" if c.backend == "deepspeed" else c.backend.rpartition(":")[2]
-        return " ".join([backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
+        return " ".join([c.short_backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
 
     @property
     def setting(self) -> str:
@@ -139,6 +143,8 @@ def collect(paths: Sequence[Path]) -> Collection:
 def name_apart(rows: Sequence[Row]) -> None:
     """Give rows labels that hold every setting in which they differ, and, where that is nothing, what they were
     measured with or where they lie."""
+    for number, row in enumerate(rows):
+        row.number = number
     named = labels(row.configuration for row in rows)
     by_label: dict[str, list[Row]] = {}
     for row in rows:
@@ -278,25 +284,17 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
-        seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
-        spread={phase: float(entry["spread"]) for phase, entry in phases.items()},
-        means={phase: [float(mean) for mean in entry.get("process_means", ())] for phase, entry in phases.items()},
-        processes=int(summary["processes"]),
-        tokens=float(summary["real_tokens_per_second"]), padded=float(summary["padded_tokens_per_second"]),
+        summary=dict(summary), seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
+        processes=int(summary["processes"]), tokens=float(summary["real_tokens_per_second"]),
         with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
-        flops=float(summary["model_flops_per_second"]), peak_share=float(summary["peak_share"]),
-        network=summary["effective"].get("communication_share"),
         memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
         effective=dict(summary["effective"]),
     )  # fmt: skip
-    numbers = (
-        *measured.seconds.values(), *measured.spread.values(), measured.tokens, measured.padded,
-        measured.with_optimizer, measured.flops, measured.peak_share, measured.network, measured.memory,
-        measured.positions,
-    )  # fmt: skip
-    if any(number is not None and not abs(number) < MOST for number in numbers):
+    values = [metric.value(measured) for metric in every() if metric.key not in ("predicted", *LOSSES)]
+    numbers = [value for value in (*values, measured.positions) if value is not None]
+    if any(isinstance(number, str) or not abs(number) < MOST for number in numbers):
         raise ValueError("a time, rate or size is not finite")
     return measured
 

@@ -16,6 +16,8 @@ from bench.report.rows import Row
 _FIELDS = tuple(field for field in Configuration.__dataclass_fields__ if field != "input_hash")
 TARGET = 32
 """Layers of the whole model of the 8B shape."""
+NOISE = 0.05
+"""Share of the cost of the deepest rows by which the rest may come out below nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ class Fit:
 
     @property
     def sensible(self) -> bool:
-        """Whether a layer costs something: overheads and noise of tiny batches can hide it."""
-        return self.per_layer > 0
+        """Whether a layer costs something and the rest does, too: overheads and noise can hide either."""
+        return self.per_layer > 0 and self.head > -NOISE * self.at(max(self.layers))
 
     def at(self, layers: int) -> float:
         return self.head + self.per_layer * layers

@@ -5,31 +5,21 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
-from bench.configuration import Configuration, model_name
-from bench.identity import processor
-from bench.labels import words
+from bench.configuration import deciding, model_name
+from bench.metrics.times import PHASES
 from bench.report.glance import Work
 from bench.report.predicted import predicted
-from bench.report.rows import Collection, Row
+from bench.report.rows import IN_VARIANT, Collection, Row
 from bench.report.scaling import line
-from bench.results import PHASES
+from bench.results.identity import processor
+from bench.settings import SPLIT, WAY, WORK
+from bench.sweep.labels import words
 
-OF_A_LINE = (
-    "backend",
-    "zero_stage",
-    "tp",
-    "ring",
-    "reshard_after_forward",
-    "reduce_dtype",
-    "sequence_parallel",
-    "tp_plan",
-)
+OF_A_LINE = deciding(SPLIT)
 """Settings in which the lines of one chart may differ: backends and how they split a model."""
-FREE = (*OF_A_LINE, "num_layers", "steps", "warmup", "inputs", "device")
-EQUAL = tuple(f.name for f in fields(Configuration) if f.name not in FREE)
+EQUAL = tuple(name for name in deciding(WAY, WORK) if name != "num_layers")
 """Settings that are the same in all lines of a chart: sequence length and number of GPUs among them."""
 TOLD = ("model", "num_gpus", "seq_len", "attn", "compile", "packing")
 FAR_FROM_OTHERS, FAR_FROM_FIT = 0.1, 0.2
@@ -41,15 +31,14 @@ MOST_CHARTS = 40
 
 def chart_data(found: Collection, works: Sequence[Work]) -> dict[str, Any]:
     """`layers`, `phases`, `losses`: what each chart can show, best filled first. `row`: a row's number on the page."""
-    numbers = {id(row): number for number, row in enumerate(found.rows)}
     return {
-        "layers": _against_layers(found.rows, numbers)[:MOST_CHARTS],
-        "phases": [_phases(work, numbers) for work in works if any(row.seconds for row in work.rows)][:MOST_CHARTS],
+        "layers": _against_layers(found.rows)[:MOST_CHARTS],
+        "phases": [_phases(work) for work in works if any(row.seconds for row in work.rows)][:MOST_CHARTS],
         "losses": [*_curves(found), *(_losses(work) for work in works if work.compared > 1)][:MOST_CHARTS],
     }
 
 
-def _against_layers(rows: Sequence[Row], numbers: dict[int, int]) -> list[dict[str, Any]]:
+def _against_layers(rows: Sequence[Row]) -> list[dict[str, Any]]:
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if row.tokens and row.layers is not None:
@@ -57,7 +46,7 @@ def _against_layers(rows: Sequence[Row], numbers: dict[int, int]) -> list[dict[s
             groups[key].append(row)
     several = [members for members in groups.values() if len(members) > 1]
     names = _group_names([members[0] for members in several])
-    charts = [{"name": name, "lines": _lines(members, numbers)} for name, members in zip(names, several, strict=True)]
+    charts = [{"name": name, "lines": _lines(members)} for name, members in zip(names, several, strict=True)]
     return sorted(charts, key=lambda chart: -sum(len(one["points"]) for one in chart["lines"]))
 
 
@@ -73,28 +62,28 @@ def _group_names(firsts: Sequence[Row]) -> list[str]:
     return found
 
 
-def _lines(rows: Sequence[Row], numbers: dict[int, int]) -> list[dict[str, Any]]:
+def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         found[tuple(getattr(row.configuration, name) for name in OF_A_LINE)].append(row)
     firsts = [members[0] for members in found.values()]
-    more = words([row.configuration for row in firsts], OF_A_LINE[4:])
+    more = words([row.configuration for row in firsts], [name for name in OF_A_LINE if name not in IN_VARIANT])
     return [
         {
             "name": " ".join(filter(None, (first.variant, text))),
             "points": [
-                _point(row, members, numbers) for row in sorted(members, key=lambda row: (row.layers or 0, row.label))
+                _point(row, members) for row in sorted(members, key=lambda row: (row.layers or 0, row.label))
             ],
         }
         for first, text, members in zip(firsts, more, found.values(), strict=True)
     ]  # fmt: skip
 
 
-def _point(row: Row, members: Sequence[Row], numbers: dict[int, int]) -> dict[str, Any]:
+def _point(row: Row, members: Sequence[Row]) -> dict[str, Any]:
     expected = predicted(row)
     return {
         "layers": row.layers, "tokens": row.tokens, "memory": _gigabytes(row.memory), "predicted": _gigabytes(expected),
-        "outlier": outlier(row, members), "row": numbers[id(row)], "processes": row.processes,
+        "outlier": outlier(row, members), "row": row.number, "processes": row.processes,
     }  # fmt: skip
 
 
@@ -124,13 +113,13 @@ def outlier(row: Row, line_: Sequence[Row]) -> str:
     return f"outlier: {apart:+.0%} time against the line through the other depths" if abs(apart) > FAR_FROM_FIT else ""
 
 
-def _phases(work: Work, numbers: dict[int, int]) -> dict[str, Any]:
+def _phases(work: Work) -> dict[str, Any]:
     timed = sorted((row for row in work.rows if row.seconds), key=lambda row: sum(row.seconds.values()))
     return {
         "name": work.name,
         "bars": [
             {
-                "name": work.way(row), "row": numbers[id(row)],
+                "name": work.way(row), "row": row.number,
                 **{phase: row.seconds.get(phase, 0.0) * 1e3 for phase in PHASES},
             }
             for row in timed

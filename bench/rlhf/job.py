@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench.layout import Layout
-from bench.memory import CONSTANTS, estimate
+from bench import backends
+from bench.predict.layout import Layout
+from bench.predict.memory import estimate
+from bench.predict.moments import CONSTANTS
 from rules.models import ModelFacts
 
 ASLEEP = 1.5e9
@@ -83,7 +85,7 @@ class Part:
 
 
 def _sharded(layout: Layout) -> bool:
-    return layout.backend == "fsdp2" or (layout.backend == "deepspeed" and layout.zero_stage == 3)
+    return backends.find(layout.backend).shards_parameters(layout.zero_stage)
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ def _advice(job: Job, worst: Moment) -> str:
                 ({"checkpointing": True}, "gradient checkpointing"), ({"head": "chunked"}, "logits in chunks"),
                 ({"micro_batch_size": max(layout.micro_batch_size // 2, 1)}, "half the micro-batch"),
             )
-            if not (change.get("zero_stage") and layout.backend != "deepspeed")
+            if not (change.get("zero_stage") and not backends.find(layout.backend).stages)
         ]  # fmt: skip
     useful = [
         f"{words} (-{saved / 1e9:.0f} GB)" for saved, words in sorted(ways, key=lambda way: -way[0]) if saved > 1e9

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.predict.planning import variant_name
 from bench.rlhf import command, frameworks
-from bench.rlhf.job import GENERATE, Job, Moment, moments, problems
+from bench.rlhf.job import GENERATE, Job, moments, problems
+from bench.terminal.text import grid
 from rules.models import ModelError, ModelFacts, find, resolve
 
 ERROR = 0.08
 """Relative error of predicted peaks (`reports/h200/memory.md`)."""
-
-
-MOMENT = ("GPUs of", "moment", "working GB", "others GB", "engine GB", "overhead GB", "needed GB", "")
 
 
 class RecipeError(ValueError):
@@ -93,7 +93,7 @@ def _models_text(job: Job) -> list[str]:
     rows: list[tuple[str, ...]] = [("model", "", "GPUs", "split", "micro-batch", "weights GB", "optimizer GB")]
     for part in job.parts:
         layout = part.layout
-        backend = f"zero-{layout.zero_stage}" if layout.backend == "deepspeed" else layout.backend
+        backend = variant_name(layout.backend, layout.zero_stage)
         split = f"{backend} dp {layout.dp} tp {layout.tp} ring {layout.ring}"
         micro = f"{layout.micro_batch_size} x {layout.seq_len}" if part.trains else f"{part.score_tokens:,.0f} tokens"
         sizes = [f"{size / 1e9:.1f}" for size in (part.weights, part.optimizer)]
@@ -103,7 +103,7 @@ def _models_text(job: Job) -> list[str]:
         cached = f"{one.share:.0%} of a GPU{', sleeps' if one.sleeps else ''}"
         rows.append(("rollout", one.facts.name, str(one.gpus), f"{one.count} engines tp {one.tp}", cached,
                      f"{one.weights / 1e9:.1f}", "-"))  # fmt: skip
-    return [f"{job.framework}:", *_columns(rows)]
+    return [f"{job.framework}:", "", grid(rows[1:], rows[0])]
 
 
 def _moments_text(job: Job, gpu_memory: float) -> list[str]:
@@ -114,16 +114,11 @@ def _moments_text(job: Job, gpu_memory: float) -> list[str]:
         parts = (moment.working, moment.resident, moment.engine, moment.overhead, moment.needed)
         shown = [f"{size / 1e9:.1f}" for size in parts]
         rows.append((" + ".join(moment.group), moment.name, *shown, "" if moment.needed <= gpu_memory else "too much"))
-    lines = _columns(rows)
+    lines = [grid(rows[1:], rows[0])]
     if job.engine:
         tokens = job.engine.cache_tokens(gpu_memory)
         lines.append(f"the engine's cache holds {max(tokens, 0):,} tokens, a sequence at most {job.engine.length:,}")
     return lines
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def as_data(job: Job, gpu_memory: float) -> dict[str, Any]:
@@ -139,12 +134,5 @@ def as_data(job: Job, gpu_memory: float) -> dict[str, Any]:
             "gpus": engine.gpus, "tp": engine.tp, "share": engine.share, "sleeps": engine.sleeps,
             "weights": engine.weights, "cache_tokens": engine.cache_tokens(gpu_memory),
         },
-        "moments": [_moment(moment) for moment in moments(job, gpu_memory)],
-    }  # fmt: skip
-
-
-def _moment(moment: Moment) -> dict[str, Any]:
-    return {
-        "group": list(moment.group), "name": moment.name, "working": moment.working, "resident": moment.resident,
-        "engine": moment.engine, "overhead": moment.overhead, "needed": moment.needed,
+        "moments": [{**asdict(moment), "needed": moment.needed} for moment in moments(job, gpu_memory)],
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from bench.model import layers_of, network_of
+from bench.measure.model import layers_of, network_of
 
 
 def set_autotuning(what: str) -> None:

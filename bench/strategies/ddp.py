@@ -14,10 +14,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from bench.model import network_of
-from bench.strategies import collectives, limits, optimizers, processes, resume, ring_attention, weights
+from bench.checkpoints import resume, weights
+from bench.configuration import Configuration
+from bench.measure.model import network_of
+from bench.parallel import ring_attention
+from bench.strategies import collectives, limits, optimizers, processes
 from bench.strategies.compilation import apply_compile
-from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 from bench.strategies.master_weights import MasterWeights
@@ -35,7 +37,7 @@ class DDPStrategy:
     In 16 bits the model is 16-bit and the optimizer works on fp32 copies, as DeepSpeed's ZeRO-0 does.
     """
 
-    def __init__(self, config: StrategyConfig) -> None:
+    def __init__(self, config: Configuration) -> None:
         self.config = config
         self.device = torch.device("cpu")
         self.mesh: DeviceMesh | None = None
@@ -51,15 +53,15 @@ class DDPStrategy:
         config = self.config
         self.device = processes.pick_device(config.device)
         limits.require(config, self.device.type)
-        torch.manual_seed(config.seed)
-        if config.world_size > 1 or dist.is_initialized():
+        torch.manual_seed(config.random_seed)
+        if config.num_gpus > 1 or dist.is_initialized():
             self.world_size = processes.join(self.device, timeout)
             self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
             self.dp_rank = self.mesh["dp"].get_local_rank()
         elif self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.dp_size, self.tp_size = config.dp, config.tp
-        self.accumulated_gradient = config.accumulation()
+        self.accumulated_gradient = config.accumulation
         self.setup_ring_attn(self.mesh)
 
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
@@ -156,7 +158,7 @@ class DDPStrategy:
     ) -> ResumableLoader:
         """Batches of this data-parallel rank; ring neighbours read the same."""
         return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.seed,
+            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
             pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
             consumed_samples=consumed_samples,
         )  # fmt: skip
@@ -231,7 +233,13 @@ class DDPStrategy:
         self, model: nn.Module, optimizer: Optimizer | None, scheduler: Any | None, dataloader: ResumableLoader | None
     ) -> resume.Training:
         return resume.Training(
-            self._full_parameters(model), self.device, self.config.seed, optimizer, scheduler, dataloader, self.scaler
+            self._full_parameters(model),
+            self.device,
+            self.config.random_seed,
+            optimizer,
+            scheduler,
+            dataloader,
+            self.scaler,
         )
 
     def all_reduce(self, data: Any, op: str = "mean") -> Any:

@@ -14,11 +14,13 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Optimizer
 
-from bench.model import Actor, describe, layers_of, network_of
-from bench.strategies import collectives, limits, optimizers, processes, ring_attention, weights
-from bench.strategies import deepspeed_state as state
+from bench.checkpoints import deepspeed_state as state
+from bench.checkpoints import weights
+from bench.configuration import Configuration
+from bench.measure.model import Actor, describe, layers_of, network_of
+from bench.parallel import ring_attention
+from bench.strategies import collectives, limits, optimizers, processes
 from bench.strategies.compilation import compile_blocks
-from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 
 SMALL_BUCKET = 16_000_000
@@ -31,7 +33,7 @@ class DeepspeedStrategy:
     The optimizer is PyTorch's own AdamW (fused on GPUs): DeepSpeed's would be compiled on first use.
     """
 
-    def __init__(self, config: StrategyConfig) -> None:
+    def __init__(self, config: Configuration) -> None:
         self.config = config
         self.device = torch.device("cpu")
         self.mesh: DeviceMesh | None = None
@@ -48,7 +50,7 @@ class DeepspeedStrategy:
         config = self.config
         self.device = processes.pick_device(config.device)
         limits.require(config, self.device.type)
-        torch.manual_seed(config.seed)
+        torch.manual_seed(config.random_seed)
         # Without this, a CPU run compiles a shared-memory backend for a minute; gloo does the same work.
         __compatible_ops__["deepspeed_shm_comm"] = False
         self.world_size = processes.join(self.device, timeout)
@@ -57,7 +59,7 @@ class DeepspeedStrategy:
         self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
         self.dp_rank = self.mesh["dp"].get_local_rank()
         self.dp_size, self.tp_size = config.dp, config.tp
-        self.accumulated_gradient = config.accumulation()
+        self.accumulated_gradient = config.accumulation
         self.setup_ring_attn(self.mesh)
 
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
@@ -91,7 +93,7 @@ class DeepspeedStrategy:
         if config.cpu_offload:
             zero["offload_optimizer"] = {"device": "cpu", "pin_memory": self.device.type == "cuda"}
         result: dict[str, Any] = {
-            "train_micro_batch_size_per_gpu": config.micro_batch_size,
+            "train_micro_batch_size_per_gpu": config.rows,
             "gradient_accumulation_steps": self.accumulated_gradient,
             "gradient_clipping": 0.0 if self._clips_itself() else config.max_norm,
             "zero_optimization": zero,
@@ -138,7 +140,7 @@ class DeepspeedStrategy:
         import deepspeed
 
         if self.config.tp > 1:
-            limits.require(self.config, self.device.type, dict(describe(network_of(model).config)))
+            limits.require(self.config, self.device.type, describe(network_of(model).config))
             # The dtype can be given here only: DeepSpeed prints its configuration as JSON, which holds no dtypes.
             deepspeed.tp_model_init(model, tp_size=self.config.tp, dtype=state.DTYPES[self.config.dtype])
         if self.config.compile == "blocks":
@@ -167,7 +169,7 @@ class DeepspeedStrategy:
 
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """Add the gradient of `loss`; the engine scales it so that the micro-batches of a step average."""
-        model.backward(loss)  # validator: ignore[MP501] warm-up goes on until all ranks agree (`Run._agree`)
+        model.backward(loss)
         self._micro_steps[optimizer] = self._micro_steps.get(optimizer, 0) + 1
 
     def optimizer_step(
@@ -201,7 +203,7 @@ class DeepspeedStrategy:
     ) -> ResumableLoader:
         """Batches of this data-parallel rank; ring and tensor-parallel neighbours read the same."""
         return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.seed,
+            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
             pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
             consumed_samples=consumed_samples,
         )  # fmt: skip
@@ -235,7 +237,7 @@ class DeepspeedStrategy:
         dataloader: ResumableLoader | None = None,
     ) -> str:
         """Everything that exact resumption needs; `max_mem` in GiB over all checkpoints of the directory."""
-        parts = state.Parts(model, self.device, self.config.seed, optimizer, scheduler, dataloader)
+        parts = state.Parts(model, self.device, self.config.random_seed, optimizer, scheduler, dataloader)
         return state.save(parts, save_dir, tag, client_state, max_num=max_num, max_mem=max_mem, save_latest=save_latest)
 
     def load_ckpt(
@@ -252,7 +254,7 @@ class DeepspeedStrategy:
         dataloader: ResumableLoader | None = None,
     ) -> tuple[str, dict[str, Any]]:
         """Restore what `save_ckpt` of any backend and size wrote; returns its path and the `client_state`."""
-        parts = state.Parts(model, self.device, self.config.seed, optimizer, scheduler, dataloader)
+        parts = state.Parts(model, self.device, self.config.random_seed, optimizer, scheduler, dataloader)
         return state.load(
             parts, load_dir, tag, strict=load_module_strict, optimizer_states=load_optimizer_states,
             scheduler_states=load_lr_scheduler_states, module_only=load_module_only,

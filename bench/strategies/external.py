@@ -35,8 +35,8 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
+from bench.configuration import Configuration
 from bench.strategies import collectives, limits, optimizers, processes
-from bench.strategies.config import StrategyConfig
 from bench.strategies.data import ResumableLoader, build_loader
 
 HEAVY = (
@@ -106,7 +106,7 @@ def load_class(reference: str) -> tuple[type[Any], ModuleType]:
 class ExternalStrategy:
     """The adapter. Checkpoints and model files are written by the class itself, in its own format."""
 
-    def __init__(self, config: StrategyConfig) -> None:
+    def __init__(self, config: Configuration) -> None:
         self.config = config
         self.device = torch.device("cpu")
         self.mesh: DeviceMesh | None = None
@@ -140,10 +140,10 @@ class ExternalStrategy:
         self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
         self.dp_rank = self.mesh["dp"].get_local_rank()
         self.dp_size, self.tp_size = config.dp, config.tp
-        self.accumulated_gradient = config.accumulation()
+        self.accumulated_gradient = config.accumulation
         self.inner = cls(
-            seed=config.seed, full_determinism=False, max_norm=config.max_norm,
-            micro_train_batch_size=config.micro_batch_size, train_batch_size=config.train_batch_size,
+            seed=config.random_seed, full_determinism=False, max_norm=config.max_norm,
+            micro_train_batch_size=config.rows, train_batch_size=config.batch,
             zero_stage=config.zero_stage, args=self._arguments(),
         )  # fmt: skip
         self.inner.setup_distributed(timeout=timeout)
@@ -204,7 +204,7 @@ class ExternalStrategy:
     ) -> ResumableLoader:
         """The harness's own loader: what a rank reads must not depend on the backend."""
         return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.seed,
+            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
             pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
             consumed_samples=consumed_samples,
         )  # fmt: skip
@@ -267,7 +267,7 @@ class ExternalStrategy:
 
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients: through DeepSpeed's engine where there is one, else those of the parameters."""
-        from bench.strategies.deepspeed_state import full_gradients
+        from bench.checkpoints.deepspeed_state import full_gradients
 
         yield from full_gradients(model)
 

@@ -19,19 +19,21 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from bench.model import Actor, describe, network_of
-from bench.strategies import collectives, fsdp2_groups, limits, optimizers, processes, resume, ring_attention, weights
-from bench.strategies.compilation import apply_compile
-from bench.strategies.config import StrategyConfig
-from bench.strategies.data import ResumableLoader, build_loader
-from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
-from bench.strategies.tensor_parallel import (
+from bench.checkpoints import resume, weights
+from bench.configuration import Configuration
+from bench.measure.model import Actor, describe, network_of
+from bench.parallel import ring_attention
+from bench.parallel.tensor_parallel import (
     apply_tensor_parallel,
     choose_plan,
     overlap_collectives,
     split_head,
     vocabulary_shard,
 )
+from bench.strategies import collectives, fsdp2_groups, limits, optimizers, processes
+from bench.strategies.compilation import apply_compile
+from bench.strategies.data import ResumableLoader, build_loader
+from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 SHARD_DIM = "dp_ring"
@@ -45,7 +47,7 @@ class FSDP2Strategy:
     `MixedPrecisionPolicy` train like DeepSpeed's fp32 copies; 16-bit parameters do not.
     """
 
-    def __init__(self, config: StrategyConfig) -> None:
+    def __init__(self, config: Configuration) -> None:
         self.config = config
         self.device = torch.device("cpu")
         self.mesh: DeviceMesh | None = None
@@ -62,13 +64,13 @@ class FSDP2Strategy:
         config = self.config
         self.device = processes.pick_device(config.device)
         limits.require(config, self.device.type)
-        torch.manual_seed(config.seed)
+        torch.manual_seed(config.random_seed)
         self.world_size = processes.join(self.device, timeout)
         self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
         self.shard_mesh = self.mesh["dp", "ring"]._flatten(SHARD_DIM)
         self.dp_rank = self.mesh["dp"].get_local_rank()
         self.dp_size, self.tp_size = config.dp, config.tp
-        self.accumulated_gradient = config.accumulation()
+        self.accumulated_gradient = config.accumulation
         self.setup_ring_attn(self.mesh)
 
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
@@ -116,7 +118,7 @@ class FSDP2Strategy:
 
     def _split_layers(self, model: nn.Module, network: nn.Module, mesh: DeviceMesh) -> None:
         """Tensor parallelism. An actor takes logits that are split over the vocabulary; other models get whole ones."""
-        limits.require(self.config, self.device.type, dict(describe(network.config)))
+        limits.require(self.config, self.device.type, describe(network.config))
         plan, self.tp_plan_source = choose_plan(network, self.config.tp_plan, self.config.sequence_parallel)
         split = split_head(network, plan) if isinstance(model, Actor) and model.head != "liger" else None
         apply_tensor_parallel(network, mesh, split or plan)
@@ -185,7 +187,7 @@ class FSDP2Strategy:
     ) -> ResumableLoader:
         """Batches of this data-parallel rank; ring and tensor-parallel neighbours read the same."""
         return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.seed,
+            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
             pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
             consumed_samples=consumed_samples,
         )  # fmt: skip
@@ -252,7 +254,9 @@ class FSDP2Strategy:
     ) -> resume.Training:
         _drop_gathered(model)
         parameters: dict[str, torch.Tensor] = dict(model.named_parameters())
-        return resume.Training(parameters, self.device, self.config.seed, optimizer, scheduler, dataloader, self.scaler)
+        return resume.Training(
+            parameters, self.device, self.config.random_seed, optimizer, scheduler, dataloader, self.scaler
+        )
 
     def all_reduce(self, data: Any, op: str = "mean") -> Any:
         """Over all ranks, for tensors, numbers and dictionaries; `op` is mean, sum or max."""

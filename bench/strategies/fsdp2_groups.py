@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from bench.model import Actor, layers_of
+from bench.measure.model import Actor, layers_of
 
 
 class InPlaceReduction:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Optimizer
 
-from bench.strategies.config import StrategyConfig
+from bench.configuration import Configuration
 from bench.strategies.data import ResumableLoader
 
 
@@ -22,7 +22,7 @@ class Strategy(Protocol):
     `dp_size * ring_size` ranks that see different tokens, and over the micro-batches of a step.
     """
 
-    config: StrategyConfig
+    config: Configuration
     device: torch.device
     mesh: DeviceMesh | None
     world_size: int

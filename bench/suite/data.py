@@ -6,20 +6,14 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-from bench import supervise
-from bench.configuration import PRESETS, Configuration, ConfigurationError, seed_folder, store
-from bench.locks import Locks
+from bench.configuration import Configuration, ConfigurationError, presets, seed_folder, store
+from bench.process import supervise
+from bench.process.locks import Locks
 from bench.suite.settings import Settings
 
 READY = "ready.json"
@@ -137,8 +131,7 @@ def check_reachable(settings: Settings) -> None:
 
 def needs_seed(model: str, num_layers: int | None) -> bool:
     """Whether a model has no weights of its own, or not with this number of layers."""
-    presets = tomllib.loads(PRESETS.read_text(encoding="utf-8"))
-    return model in presets or model.endswith(".json") or num_layers is not None
+    return model in presets() or model.endswith(".json") or num_layers is not None
 
 
 def prepare_seed(configuration: Configuration, output: Path, progress: supervise.Progress) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from bench.checkpoints.weights import SAVED_DTYPES
 from bench.configuration import Configuration, stored
-from bench.ending import end
-from bench.heartbeat import Heartbeat, reported
-from bench.model import build_actor
+from bench.measure.model import build_actor
+from bench.process.ending import end
+from bench.process.heartbeat import Heartbeat, reported
 from bench.strategies import processes
-from bench.strategies.weights import SAVED_DTYPES
 
 
 def write_seed(configuration: Configuration, folder: Path) -> None:

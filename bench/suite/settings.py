@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.availability import installed
+from bench import backends
 from bench.configuration import Configuration, ConfigurationError, parse
+from bench.sweep.availability import installed
 
 MAX_GPUS = 8
 ANSWERS = "bench.losses:sft"
@@ -177,8 +178,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def one_cell(settings: Settings, backend: str, tp: int, ring: int) -> Cell:
     """The run of `bench sft`: one configuration."""
-    made = configuration(settings, backend=backend, tp=tp, ring=ring)
-    if backend == "deepspeed":
-        made = configuration(settings, backend=backend, tp=tp, ring=ring, zero_stage=settings.zero_stage)
+    stage = {"zero_stage": settings.zero_stage} if backends.find(backend).stages else {}
+    made = configuration(settings, backend=backend, tp=tp, ring=ring, **stage)
     name = backend.rpartition(":")[2] + f"_tp{tp}" * (tp > 1) + f"_ring{ring}" * (ring > 1)
     return Cell(name, made)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.suite.criteria import LEARNING, NOISE_FACTOR, Judgement
-from bench.text import grid
+from bench.terminal.text import grid
 
 HEADERS = (
     "run", "finishes", "loss falls", "aligned", "loss", "max diff", "mean diff", "seconds/step", "peak GB", "verdict",

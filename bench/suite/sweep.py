@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import supervise
+from bench import backends
 from bench.configuration import Configuration, hash_inputs
+from bench.process import supervise
 from bench.suite.data import check_reachable, prepare_data, prepare_seed, vocabulary_of
 from bench.suite.log import read_log, write_log
 from bench.suite.settings import REORDERED, Cell, Settings
-from bench.sweep import Sweep
+from bench.sweep.sweep import Sweep
 
 CHECKPOINTS = "checkpoints"
 STALE = ("result.json", "benchmarks.json", "run.*.json", "error.*.json", "heartbeat.*.json")
@@ -58,7 +59,7 @@ def job(configuration: Configuration, gpus: int) -> supervise.Job:
     """How the ranks are started: forked from one process where they run on CPUs."""
     on_cpu = configuration.device == "cpu" or (configuration.device == "auto" and not gpus)
     backend = configuration.backend
-    preload = ("bench.strategies.deepspeed", "deepspeed") if backend == "deepspeed" else ()
+    preload = backends.find(backend).preload
     return supervise.Job("bench.suite.worker", fork=on_cpu, preload=preload)
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import measure
 from bench.configuration import Configuration, stored
-from bench.ending import end
-from bench.heartbeat import Heartbeat, reported, write_run
-from bench.model import attention_context
+from bench.measure.clock import Clock, Memory
+from bench.measure.model import attention_context
+from bench.measure.worker import Run
+from bench.process.ending import end
+from bench.process.heartbeat import Heartbeat, reported, write_run
 from bench.strategies import processes
 from bench.suite.log import TrainingLog
-from bench.worker import Run
 
 CHECKPOINTS = "checkpoints"
 
@@ -58,7 +58,7 @@ class Training(Run):
         configuration, strategy = self.configuration, self.strategy
         first = self.resume()
         log.open(first)
-        clock, memory = measure.Clock(strategy.device), measure.Memory(strategy.device)
+        clock, memory = Clock(strategy.device), Memory(strategy.device)
 
         @contextmanager
         def both(name: str) -> Iterator[None]:
@@ -88,7 +88,7 @@ class Training(Run):
         self.peaks = dict(zip(("allocated", "reserved"), everywhere, strict=True))
 
     def results(self, log: TrainingLog) -> dict[str, Any]:
-        """The run in the form of `bench.worker.execute`; the first step of this process counts as its warm-up."""
+        """The run in the form of `worker.execute`; the first step of this process counts as its warm-up."""
         warm = min(self.configuration.warmup, len(self.times) - 1)
         norms = [r["grad_norm"] for r in log.records if r["grad_norm"] is not None]
         losses = [r["gpt_loss"] for r in log.records]

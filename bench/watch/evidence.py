@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import sessions, stacks
 from bench.launch import flight
+from bench.process import sessions, stacks
 from bench.watch import inject
 from bench.watch.ranks import Hang
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from bench.verdict import ranges
+from bench.process.verdict import ranges
 from bench.watch.ranks import Hang
 
 GROUPS = 3

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import sessions
-from bench.heartbeat import read_all
+from bench.process import sessions
+from bench.process.heartbeat import read_all
 
 GAP = 5.0
 """Seconds between two looks, beyond those asked for, after which this machine, or this process, has slept."""

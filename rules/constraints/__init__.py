@@ -13,7 +13,7 @@ known. Nothing here imports more than the standard library.
 
 from __future__ import annotations
 
-from rules.constraints import batches, engines, experts, kernels, model, rollout, sizes
+from rules.constraints import batches, engines, experts, kernels, model, rollout, sampling, sizes
 from rules.constraints.backends import BACKENDS, FRAMEWORKS, Backend
 from rules.constraints.core import (
     Condition,
@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[Constraint, ...]] = {
     "Kernels and compilation": kernels.TABLE,
     "Training engines": engines.TABLE,
     "Reinforcement learning": rollout.TABLE,
+    "Log-probabilities of trainer and engine": sampling.TABLE,
 }
 """The table by subject, as the reference page shows it."""
 

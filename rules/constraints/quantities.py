@@ -99,6 +99,15 @@ class Quantities:
     engine_sleep: bool | None = None
     partial_rollout: bool | None = None
     advantage: str | None = None
+    # how the engines sample, and whether the loss weighs tokens by the ratio of the trainer's probabilities to theirs
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    temperature: float | None = None
+    engine_dtype: str | None = None
+    engine_logprobs: str | None = None
+    engine_returns_logprobs: bool | None = None
+    ratio_to_engine: bool | None = None
     # versions, as the packages print them
     torch_version: str | None = None
     transformers_version: str | None = None
@@ -143,11 +152,14 @@ NAMES = frozenset(FIELDS)
 _SWITCHES = (
     "packing", "dynamic_batch", "sequence_parallel", "vocab_parallel", "offload_optimizer", "offload_param",
     "asynchronous", "engine_sleep", "partial_rollout", "ring_import_shim", "ring_hf_adapter", "fp16", "bf16",
+    "engine_returns_logprobs", "ratio_to_engine",
 )  # fmt: skip
 
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "zero_stage": (0, 1, 2, 3),
     "dtype": ("bf16", "fp16", "fp32"),
+    "engine_dtype": ("bf16", "fp16", "fp32"),
+    "engine_logprobs": ("processed", "raw"),
     "attn": ("flash_attention_2", "sdpa", "flex", "eager"),
     "compile": ("none", "blocks", "full", "deepcompile"),
     "device": ("cuda", "cpu"),
@@ -230,4 +242,6 @@ WORDS = {
     "ring_impl": "ring attention kernel",
     "engine_tp": "tensor-parallel size of the generation engines",
     "procs_per_node": "processes per node",
+    "engine_dtype": "type that the generation engines compute in",
+    "engine_returns_logprobs": "log-probabilities from the engines",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._configuration import Configuration
+from rules.launch._configuration import Configuration, Said
 from rules.launch._frameworks import Framework
 from validator.analysis.command_line import CommandLine
 from validator.analysis.launch import Launch
@@ -15,7 +15,7 @@ def refined(given: Configuration, framework: Framework, launch: Launch, line: Co
     if framework.name == "openrlhf":
         yield _openrlhf(given, framework, launch)
     elif framework.name == "verl":
-        yield from _verl(given)
+        yield from _verl(given, line)
     elif framework.backend == "megatron":
         yield _megatron(given, line)
     elif framework.backend == "torchtitan":
@@ -23,6 +23,8 @@ def refined(given: Configuration, framework: Framework, launch: Launch, line: Co
     else:
         if given.framework == "trl" or given.implied.get("backend") == "deepspeed":
             _units(given)
+        if given.framework == "trl":
+            _trl(given, line)
         yield given
 
 
@@ -80,7 +82,8 @@ def _openrlhf(given: Configuration, framework: Framework, launch: Launch) -> Con
     else:
         given.drop(
             "rollout_batch_size", "micro_rollout_batch_size", "samples_per_prompt", "generation_batch_size", "engines",
-            "engine_tp", "advantage", "actor_gpus", "ref_gpus", "critic_gpus", "reward_gpus", "asynchronous",
+            "engine_tp", "advantage", "actor_gpus", "ref_gpus", "critic_gpus", "reward_gpus", "asynchronous", "top_p",
+            "ratio_to_engine",
         )  # fmt: skip
     given.drop("kl_coefficient", "critic_model")
     return given
@@ -100,9 +103,43 @@ def _openrlhf_ppo(given: Configuration) -> None:
         given.drop("critic_gpus", "reward_gpus")
     if given.value("dynamic_batch"):
         given.drop("micro_batch_size")
+    if given.value("engines") and given.value("dtype") is not None:
+        given.implied["engine_dtype"] = "bf16"  # vLLM is started with it whatever the trainer computes in
 
 
-def _verl(given: Configuration) -> Iterator[Configuration]:
+def _trl(given: Configuration, line: CommandLine) -> None:
+    """With vLLM the ratio to its probabilities is taken unless that is switched off."""
+    if _switch(line, "--use_vllm", False) and _switch(line, "--vllm_importance_sampling_correction", True):
+        given.implied["ratio_to_engine"] = True
+
+
+def _switch(line: CommandLine, flag: str, default: bool) -> bool | None:
+    """A switch of transformers' parser: alone it means true, and it may have a value; None for one not known."""
+    found = line.last(flag)
+    if found is None:
+        return None if line.open else default
+    if not found.values:
+        return True
+    return found.values[0].text.lower() in ("true", "1", "yes") if found.values[0].known else None
+
+
+def _verl_ratio(given: Configuration, line: CommandLine) -> None:
+    """Whether verl's loss takes the ratio to the engine's probabilities, and the defaults beside that."""
+    for name in ("ratio_weights", "ratio_rejects", "ratio_bypass", "ratio_cap"):
+        said = given.said.pop(name, None)
+        if said is not None and said.value and (name != "ratio_cap" or said.value > 0):
+            given.said.setdefault("ratio_to_engine", said._replace(value=True))
+    if given.open or line.last("--config-name", "--config-path", "--config-dir", "-cn", "-cp", "-cd") is not None:
+        return  # what is not said may be no default
+    if given.value("ratio_to_engine"):
+        given.said.setdefault("engine_returns_logprobs", Said(False, "actor_rollout_ref.rollout.calculate_log_probs"))
+    for one, other in (("engine_dtype", "dtype"), ("dtype", "engine_dtype")):
+        if one in given.said and other not in given.said:
+            given.implied[other] = "bf16"
+
+
+def _verl(given: Configuration, line: CommandLine) -> Iterator[Configuration]:
+    _verl_ratio(given, line)
     strategy = given.value("backend")
     given.drop("backend")
     if strategy == "megatron":

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from bench.configuration import Configuration
 from bench.inputs.batch import Batch
 from bench.inputs.packing import pack_inputs
 from bench.inputs.synthetic import synthetic_batches
 from bench.losses import sft
-from bench.model import build_actor
-from bench.strategies import Strategy, StrategyConfig, get_strategy
-from bench.training import count_loss_tokens, forward_loss, train_step
+from bench.measure.model import build_actor
+from bench.measure.training import count_loss_tokens, forward_loss, train_step
+from bench.strategies import Strategy, get_strategy
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 LR = 1e-3
@@ -39,7 +40,7 @@ def micro_batches(strategy: Strategy, step: list[Batch], multiple: int = 1) -> l
     ]  # fmt: skip
 
 
-def start(config: StrategyConfig, model: str = "llama-tiny", schedule: str | None = None) -> tuple[Any, ...]:
+def start(config: Configuration, model: str = "llama-tiny", schedule: str | None = None) -> tuple[Any, ...]:
     strategy = get_strategy(config)
     strategy.setup_distributed()
     actor = build_actor(
@@ -80,7 +81,7 @@ def _gradients(strategy: Strategy, actor: Any, optimizer: Any, step: list[Any]) 
     return {name: gradient.cpu() for name, gradient in strategy.named_gradients(actor)}
 
 
-def train(config: StrategyConfig, model: str, steps: int, reference: str | None, save: str | None) -> dict[str, Any]:
+def train(config: Configuration, model: str, steps: int, reference: str | None, save: str | None) -> dict[str, Any]:
     """Losses, gradient norms, and each step's distance of the gradients from those in the file `reference`.
 
     With `save` the gradients are written there instead: that run is the reference.
@@ -115,7 +116,7 @@ def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) 
     return (difference / sum(float(g.double().square().sum()) for g in expected.values())) ** 0.5
 
 
-def resume(config: StrategyConfig, folder: str, write: bool, steps: tuple[int, int], schedule: str) -> dict[str, Any]:
+def resume(config: Configuration, folder: str, write: bool, steps: tuple[int, int], schedule: str) -> dict[str, Any]:
     """Train from step `steps[0]` to `steps[1]`, after loading or before saving a checkpoint in `folder`."""
     strategy, actor, optimizer, scheduler = start(config, schedule=schedule)
     first, last = steps
@@ -137,7 +138,7 @@ def resume(config: StrategyConfig, folder: str, write: bool, steps: tuple[int, i
     return {"losses": losses, "rates": rates, "client": state}
 
 
-def export(config: StrategyConfig, folder: str) -> float:
+def export(config: Configuration, folder: str) -> float:
     """Train a step, save as a Hugging Face directory, and give the loss of the next batch."""
     strategy, actor, optimizer, _ = start(config)
     per_step = config.train_batch_size // config.micro_batch_size
@@ -147,9 +148,9 @@ def export(config: StrategyConfig, folder: str) -> float:
     return evaluate(strategy, actor, second)
 
 
-def imported(config: StrategyConfig, folder: str) -> float:
+def imported(config: Configuration, folder: str) -> float:
     """The same batch's loss from weights that `load_model` read."""
-    strategy, actor, _, _ = start(replace(config, seed=config.seed + 1))
+    strategy, actor, _, _ = start(replace(config, random_seed=config.random_seed + 1))
     strategy.load_model(actor, folder)
     per_step = config.train_batch_size // config.micro_batch_size
     return evaluate(strategy, actor, batches(2, per_step, config.micro_batch_size)[1])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import supervise
 from bench.configuration import Configuration
 from bench.matrix.lanes import LanedSweep
-from bench.sweep import Sweep
+from bench.process import supervise
+from bench.sweep.sweep import Sweep
 from tests.bench.light_worker import FAULT
 
 TINY = Configuration(backend="ddp", num_gpus=2, device="cpu", dtype="fp32", seq_len=8)

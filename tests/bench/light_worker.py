@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.heartbeat import PHASES, Heartbeat, reported, write_run
+from bench.process.heartbeat import PHASES, Heartbeat, reported, write_run
 
 FAULT = "MESHPROOF_TEST_FAULT"
 STEPS = 2
@@ -114,7 +114,7 @@ def planned(rank: int) -> tuple[str, str]:
 
 
 def result(losses: list[float]) -> dict[str, object]:
-    """What `bench.worker.execute` returns, with invented times."""
+    """What `bench.measure.worker.execute` returns, with invented times."""
     times = [{"forward": 0.01, "backward": 0.02, "optimizer": 0.005} for _ in losses]
     return {
         "times": times, "warmups": times[:1], "losses": losses, "grad_norms": [1.0] * len(losses),

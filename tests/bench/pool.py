@@ -17,7 +17,8 @@ from typing import Any
 
 PRELOAD = [
     "torch", "torch.distributed.checkpoint", "torch.distributed.fsdp", "transformers.models.llama.modeling_llama",
-    "deepspeed", "bench.strategies.deepspeed", "bench.strategies.fsdp2", "bench.strategies.ddp", "bench.training",
+    "deepspeed", "bench.strategies.deepspeed", "bench.strategies.fsdp2", "bench.strategies.ddp",
+    "bench.measure.training",
 ]  # fmt: skip
 TIMEOUT = 120.0
 

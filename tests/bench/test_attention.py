@@ -12,12 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import environment
 from bench.attention import choice, kernels, needs, worker
 from bench.attention.shapes import Heads, Shape
 from bench.cli import main as bench
 from bench.configuration import Configuration
-from bench.sweep import refusal
+from bench.results import environment
+from bench.sweep.sweep import refusal
 
 CPU = torch.device("cpu")
 HEADS = Heads(4, 2, 16)
@@ -132,7 +132,7 @@ def test_the_fastest_kernel_that_fits_comes_first(
 
 def test_auto_takes_what_is_installed_and_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a Hopper GPU with FlashAttention-2 and -4: the latter, unless the table or the machine rules it out."""
-    from bench import availability
+    from bench.sweep import availability
 
     there = {"flash_attn", "flash-attn-4"}
     known = availability.installed

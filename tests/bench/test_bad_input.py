@@ -23,9 +23,9 @@ from bench.inputs.batch import InputError as DataError
 from bench.inputs.captured import write_batch
 from bench.inputs.dataset import read_samples
 from bench.losses import find_loss
-from bench.results import build_result, write_json
-from bench.streams import Visible, visible
-from bench.text import grid
+from bench.results.results import build_result, write_json
+from bench.terminal.streams import Visible, visible
+from bench.terminal.text import grid
 
 if TYPE_CHECKING:
     from bench.inputs.packing import ModelInputs

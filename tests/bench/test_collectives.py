@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from bench.strategies import StrategyConfig, get_strategy
+from bench.configuration import Configuration
+from bench.strategies import get_strategy
 from tests.bench.pool import run_group
 
-BASE = StrategyConfig(train_batch_size=4, micro_batch_size=1, device="cpu")
+BASE = Configuration(train_batch_size=4, micro_batch_size=1, dtype="fp32", device="cpu")
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def plain(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
 
 
-def collected(config: StrategyConfig) -> dict[str, Any]:
+def collected(config: Configuration) -> dict[str, Any]:
     """What this rank gets back for values that depend on its number."""
     strategy = get_strategy(config)
     strategy.setup_distributed()
@@ -35,7 +36,7 @@ def collected(config: StrategyConfig) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("backend", "world"), [("ddp", 1), ("ddp", 4), ("fsdp2", 2), ("deepspeed", 2)])
 def test_all_ranks_get_the_same_values_back(backend: str, world: int) -> None:
-    results = run_group(world, collected, replace(BASE, backend=backend, world_size=world))
+    results = run_group(world, collected, replace(BASE, backend=backend, num_gpus=world))
     total = sum(range(world))
     expected = {"mean": total / world, "sum": total, "max": world - 1}
     for number, found in enumerate(results):

@@ -24,7 +24,7 @@ from bench.compare.series import InputError, Run, Series
 from bench.compare.significance import change
 from bench.compare.sources import read
 from bench.configuration import Configuration
-from bench.results import build_result, write_json, write_suite
+from bench.results.results import build_result, write_json, write_suite
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "logs"
 LOSSES = st.lists(st.floats(0.01, 1e6), min_size=4, max_size=40)

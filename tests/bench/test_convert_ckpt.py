@@ -14,25 +14,25 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata
 
+from bench.checkpoints.checkpoint import CheckpointError
+from bench.checkpoints.conversion import TAG
 from bench.commands.convert_ckpt import main
-from bench.conversion import TAG
-from bench.model import build_actor, model_config
-from bench.strategies import StrategyConfig
-from bench.strategies.checkpoint import CheckpointError
+from bench.configuration import Configuration
+from bench.measure.model import build_actor, model_config
 from tests.bench import jobs
 from tests.bench.pool import run_group
 from tests.bench.test_inputs import payloads
 
-BASE = StrategyConfig(train_batch_size=4, micro_batch_size=1, device="cpu")
+BASE = Configuration(train_batch_size=4, micro_batch_size=1, dtype="fp32", device="cpu")
 CONFIGS = {
     "ddp": replace(BASE, backend="ddp"),
-    "fsdp4-tp2": replace(BASE, backend="fsdp2", world_size=4, tp=2),
-    "zero3": replace(BASE, backend="deepspeed", zero_stage=3, world_size=2),
+    "fsdp4-tp2": replace(BASE, backend="fsdp2", num_gpus=4, tp=2),
+    "zero3": replace(BASE, backend="deepspeed", zero_stage=3, num_gpus=2),
 }
 MODEL = ["--model", "llama-tiny", "--num-layers", "2"]
 
 
-def trained(config: StrategyConfig, folder: str) -> float:
+def trained(config: Configuration, folder: str) -> float:
     """Train a step and save a checkpoint; the loss of the next batch."""
     strategy, actor, optimizer, _ = jobs.start(config)
     first, second = jobs.batches(2, 4, 1)
@@ -41,9 +41,9 @@ def trained(config: StrategyConfig, folder: str) -> float:
     return jobs.evaluate(strategy, actor, second)
 
 
-def loaded(config: StrategyConfig, folder: str) -> tuple[float, str]:
+def loaded(config: Configuration, folder: str) -> tuple[float, str]:
     """The loss with a converted checkpoint's weights, and what loading its optimizer says."""
-    strategy, actor, optimizer, _ = jobs.start(replace(config, seed=config.seed + 1))
+    strategy, actor, optimizer, _ = jobs.start(replace(config, random_seed=config.random_seed + 1))
     strategy.load_ckpt(actor, folder, load_module_only=True)
     loss = jobs.evaluate(strategy, actor, jobs.batches(2, 4, 1)[1])
     try:
@@ -65,12 +65,12 @@ def loss_of(folder: Path) -> float:
 @pytest.mark.parametrize(("writer", "reader"), [("fsdp4-tp2", "zero3"), ("zero3", "fsdp4-tp2")])
 def test_weights_go_to_hugging_face_and_back(writer: str, reader: str, tmp_path: Path) -> None:
     theirs, back = tmp_path / "huggingface", tmp_path / "back"
-    expected = run_group(CONFIGS[writer].world_size, trained, CONFIGS[writer], str(tmp_path / "ours"))[0]
+    expected = run_group(CONFIGS[writer].num_gpus, trained, CONFIGS[writer], str(tmp_path / "ours"))[0]
     assert main([str(tmp_path / "ours"), str(theirs), *MODEL]) == 0
     (theirs / "tokenizer.json").write_text("{}")
     assert loss_of(theirs) == pytest.approx(expected, rel=1e-5)
     assert main([str(theirs), str(back)]) == 0
-    loss, message = run_group(CONFIGS[reader].world_size, loaded, CONFIGS[reader], str(back))[0]
+    loss, message = run_group(CONFIGS[reader].num_gpus, loaded, CONFIGS[reader], str(back))[0]
     assert loss == pytest.approx(expected, rel=1e-5)
     assert "holds weights only" in message
     again = tmp_path / "again"  # the way back needs no --model, and loses no bit and no tokenizer
@@ -81,7 +81,7 @@ def test_weights_go_to_hugging_face_and_back(writer: str, reader: str, tmp_path:
     assert (again / "tokenizer.json").read_text() == "{}"
 
 
-def native(config: StrategyConfig, folder: str) -> float:
+def native(config: Configuration, folder: str) -> float:
     """DeepSpeed's own checkpoint, as other programs write it."""
     strategy, actor, *_ = jobs.start(config)
     actor.save_checkpoint(folder, tag="global_step0")

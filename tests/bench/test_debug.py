@@ -26,7 +26,7 @@ from bench.debug.session import place_and_step
 from bench.debug.shapes import shape_of
 from bench.debug.sharding import effective
 from bench.launch import local
-from bench.strategies import StrategyConfig, get_strategy
+from bench.strategies import get_strategy
 from tests.bench import jobs
 from tests.bench.pool import run_group
 
@@ -119,7 +119,7 @@ def test_a_rank_that_is_elsewhere_is_named(tmp_path: Path) -> None:
     assert other == ""
 
 
-def logged(config: StrategyConfig) -> list[str]:
+def logged(config: Configuration) -> list[str]:
     strategy, actor, _, _ = jobs.start(config)
     step = jobs.micro_batches(strategy, jobs.batches(1, 2, 1)[0])
     lines: list[str] = []
@@ -131,7 +131,9 @@ def logged(config: StrategyConfig) -> list[str]:
 
 
 def test_shapes_are_logged_by_rank_before_and_after_a_forward_pass() -> None:
-    config = StrategyConfig(backend="fsdp2", world_size=2, train_batch_size=2, micro_batch_size=1, device="cpu")
+    config = Configuration(
+        backend="fsdp2", num_gpus=2, train_batch_size=2, micro_batch_size=1, dtype="fp32", device="cpu"
+    )
     for rank, lines in enumerate(run_group(2, logged, config)):
         before, after, parameter = lines
         assert before.startswith(f"[rank {rank}] before FSDPActor: input_ids=int64 (1, ")
@@ -173,7 +175,7 @@ def test_without_sharding_it_is_another_configuration(monkeypatch: pytest.Monkey
     monkeypatch.setenv("DEBUG_DISABLE_FSDP", "1")
     assert [c.backend for c in expand({"backend": ["fsdp2", "deepspeed", "ddp"]}, 0)] == ["ddp", "deepspeed"]
     assert "DEBUG_DISABLE_FSDP" not in local.environment(2)  # a suite's fsdp2 stays what it is called
-    assert type(get_strategy(StrategyConfig(backend="fsdp2"))).__name__ == "DDPStrategy"
+    assert type(get_strategy(Configuration(backend="fsdp2"))).__name__ == "DDPStrategy"
 
 
 def test_wrong_places_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

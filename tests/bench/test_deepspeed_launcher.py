@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import supervise
 from bench.commands.run import main
 from bench.configuration import Configuration
-from bench.launch.deepspeed_runner import DeepSpeed, included, slots
-from bench.sweep import Sweep
+from bench.launchers.deepspeed import DeepSpeed, included, slots
+from bench.process import supervise
+from bench.sweep.sweep import Sweep
 from tests.bench.light_sweep import TINY
 from tests.bench.light_worker import FAULT
 

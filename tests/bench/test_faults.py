@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import logs, supervise
 from bench.configuration import Configuration
-from bench.heartbeat import PHASES, SUPERVISOR
+from bench.process import logs, supervise
+from bench.process.heartbeat import PHASES, SUPERVISOR
 from tests.bench.light_sweep import TINY, LanedLightSweep
 from tests.bench.light_worker import BEFORE
 

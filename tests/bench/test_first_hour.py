@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.fitting import fitted
+from bench.terminal.fitting import fitted
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "import sys; sys.path[:] = [p for p in sys.path if p]; from bench.__main__ import script; sys.exit(script())"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from bench.strategies import flash_attention_4
-from bench.strategies.attention_blocks import Block, CpuFlash, Flash4, Plain, kernel_for
+from bench.parallel import flash_attention_4
+from bench.parallel.attention_blocks import Block, CpuFlash, Flash4, Plain, kernel_for
 from tests.bench.test_ring_attention import full_attention
 
 HEADS, KEY_HEADS, SIZE = 4, 2, 16

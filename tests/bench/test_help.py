@@ -8,6 +8,8 @@ import importlib
 import pytest
 
 from bench.commands import run
+from bench.configuration import SETTINGS
+from bench.terminal.described import told
 
 
 def texts(command: str) -> dict[str, str]:
@@ -32,6 +34,23 @@ def test_the_defaults_told_are_those_that_hold() -> None:
         name = flag[2:].replace("-", "_")
         assert told[flag].endswith(f"default {getattr(server, name)}, without GPUs {getattr(laptop, name)}"), flag
     assert told["--packing"].endswith("default on")
+
+
+def test_flags_of_a_run_are_made_from_the_settings() -> None:
+    """A setting is described in one place: its field. No flag is lacking, none takes what the setting does not."""
+    parser = run.parser()
+    flags = {action.dest: action for action in reversed(parser._actions)}
+    for name, setting in SETTINGS.items():
+        if not setting.text:
+            assert name not in flags  # the hash of the inputs, which nobody gives
+            continue
+        assert set(setting.others) < set(flags[name].option_strings) or not setting.others, name
+        assert str(flags[name].help).startswith(told(name)), name
+        if setting.choices and not setting.single:
+            for value in setting.choices:
+                assert vars(parser.parse_args([f"--{name.replace('_', '-')}", str(value)]))[name] == [value]
+            with pytest.raises(SystemExit):
+                parser.parse_args([f"--{name.replace('_', '-')}", "none-of-these"])
 
 
 def test_a_switch_for_a_value_of_another_flag_says_so() -> None:

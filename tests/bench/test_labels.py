@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.configuration import Configuration
-from bench.labels import labels
 from bench.report.rows import collect
-from bench.results import build_result, write_json
+from bench.results.results import build_result, write_json
+from bench.sweep.labels import labels
 from tests.bench.light_sweep import TINY, LightSweep
 
 BASE = Configuration(num_layers=2)

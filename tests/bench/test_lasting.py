@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from bench import attempts, environment, identity
 from bench.commands.run import main
 from bench.configuration import Configuration, parse
-from bench.results import build_result, read_result, write_json
-from bench.sweep import Interrupted
+from bench.results import environment, identity
+from bench.results.results import build_result, read_result, write_json
+from bench.sweep import attempts
+from bench.sweep.sweep import Interrupted
 from tests.bench.light_sweep import TINY, LightSweep
 from tests.bench.light_worker import result as measured
 

@@ -20,7 +20,7 @@ GAPS = st.lists(st.floats(-1, 1), min_size=1, max_size=40)
 
 def of_a_model(dtype: torch.dtype, temperature: float = 1.0, top_p: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, positions) of tiny Llama weights on fixed tokens, as an engine with these settings gives them; mask."""
-    from bench.model import build_actor
+    from bench.measure.model import build_actor
 
     actor = build_actor(model="llama-tiny", num_layers=2, attn="sdpa", device=torch.device("cpu"), dtype=dtype, seed=1)
     torch.manual_seed(0)
@@ -64,7 +64,9 @@ def test_precision_passes_and_temperature_and_top_p_are_told(
     ):
         other = written(tmp_path / name, *of_a_model(torch.float32, **changes))
         assert bench(["compare", "--logprobs", reference, other]) == 1
-        assert words in capsys.readouterr().out
+        told = capsys.readouterr().out
+        assert words in told
+        assert "meshproof --select MP705" in told
 
 
 def test_the_mask_decides_which_tokens_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

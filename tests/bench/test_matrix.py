@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from bench.availability import COMPILERS
 from bench.commands.matrix import main
 from bench.configuration import Configuration
 from bench.matrix.cells import AXES, Cell, cover, eight, never, product, reference
 from bench.matrix.classify import classify
 from bench.matrix.lanes import LanedSweep
 from bench.matrix.show import differences
-from bench.sweep import Interrupted
+from bench.sweep.availability import COMPILERS
+from bench.sweep.sweep import Interrupted
 
 BASE = Configuration(device="cpu", dtype="fp32", seq_len=64, steps=2, warmup=1)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.layout import Layout
-from bench.memory import CONSTANTS, by_moment, estimate
+from bench.predict.layout import Layout
+from bench.predict.memory import by_moment, estimate
+from bench.predict.moments import CONSTANTS
 from bench.report.memory_fit import Peak, fit, peaks, spread
 from rules.models import resolve
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from bench.strategies import StrategyConfig, fsdp2_groups
+from bench.configuration import Configuration
+from bench.strategies import fsdp2_groups
 from bench.strategies.deepspeed import DeepspeedStrategy
 from tests.bench.pool import run_group
 
@@ -49,9 +50,9 @@ def trained(reshard: bool) -> tuple[list[float], list[float], list[str], bool]:
     from safetensors import safe_open
 
     from bench.configuration import parse
-    from bench.heartbeat import Heartbeat
-    from bench.training import no_phase
-    from bench.worker import Run
+    from bench.measure.training import no_phase
+    from bench.measure.worker import Run
+    from bench.process.heartbeat import Heartbeat
 
     folder = Path(tempfile.mkdtemp())
     settings = {
@@ -82,7 +83,14 @@ def test_parameters_that_are_gathered_after_the_step_train_alike() -> None:
 @pytest.mark.parametrize(("stage", "bucket"), [(0, True), (1, True), (2, True), (3, False)])
 def test_zero_on_one_rank_reduces_without_copies(stage: int, bucket: bool) -> None:
     def options(world: int) -> dict[str, Any]:
-        config = StrategyConfig(backend="deepspeed", zero_stage=stage, world_size=world, train_batch_size=world)
+        config = Configuration(
+            backend="deepspeed",
+            zero_stage=stage,
+            num_gpus=world,
+            train_batch_size=world,
+            micro_batch_size=1,
+            dtype="fp32",
+        )
         strategy = DeepspeedStrategy(config)
         strategy.dp_size = config.dp
         found: dict[str, Any] = strategy._engine_config()["zero_optimization"]

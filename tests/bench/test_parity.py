@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.strategies import StrategyConfig
+from bench.configuration import Configuration
 from bench.strategies.limits import refusal
 from tests.bench import jobs
 from tests.bench.pool import run_group
 
 STEPS = 3
-BASE = StrategyConfig(train_batch_size=8, micro_batch_size=1, max_norm=1.0, device="cpu")
+BASE = Configuration(train_batch_size=8, micro_batch_size=1, max_norm=1.0, dtype="fp32", device="cpu")
 KINDS = {
     "ddp": {"backend": "ddp"},
     "fsdp2": {"backend": "fsdp2"},
@@ -28,9 +28,9 @@ SIZES = {
 }  # fmt: skip
 
 
-def make(kind: str, world: int, split: str) -> StrategyConfig:
+def make(kind: str, world: int, split: str) -> Configuration:
     tp, ring = SPLITS[split]
-    config = replace(BASE, world_size=world, tp=tp, ring=ring, **KINDS[kind])
+    config = replace(BASE, num_gpus=world, tp=tp, ring=ring, **KINDS[kind])
     # AutoTP takes bf16 only, so that cell is compared in bf16.
     return replace(config, dtype="bf16") if config.backend == "deepspeed" and tp > 1 else config
 
@@ -119,7 +119,7 @@ def test_gradients_that_skip_the_ring_are_caught(reference: tuple[dict[str, list
     assert max(results[0]["gradient_errors"]) > 0.05
 
 
-def unreduced_ring(config: StrategyConfig, path: str) -> dict[str, list[float]]:
+def unreduced_ring(config: Configuration, path: str) -> dict[str, list[float]]:
     from bench.strategies.fsdp2 import FSDP2Strategy
 
     original = FSDP2Strategy.setup_distributed
@@ -142,10 +142,10 @@ def test_zero_3_takes_ranks_with_different_numbers_of_head_chunks(
     assert results[0]["losses"] == pytest.approx(expected["losses"], rel=1e-4)
 
 
-def small_chunks(config: StrategyConfig) -> dict[str, list[float]]:
-    import bench.model
+def small_chunks(config: Configuration) -> dict[str, list[float]]:
+    import bench.measure.model
 
-    bench.model.HEAD_CHUNK = 20  # rows hold up to 48 tokens: one, two or three chunks
+    bench.measure.model.HEAD_CHUNK = 20  # rows hold up to 48 tokens: one, two or three chunks
     return jobs.train(config, "llama-tiny", STEPS, None, None)
 
 
@@ -158,7 +158,7 @@ def test_fsdp2_reduces_a_head_of_its_own(world: int, split: str, reference: tupl
     assert max(results[0]["gradient_errors"]) < 1e-4
 
 
-def full_head(config: StrategyConfig, path: str) -> dict[str, list[float]]:
+def full_head(config: Configuration, path: str) -> dict[str, list[float]]:
     from functools import partial
 
     jobs.build_actor = partial(jobs.build_actor, head="full")  # this process's own

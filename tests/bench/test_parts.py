@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import rules.models
 from bench.configuration import model_facts
 from bench.losses import find_loss, ppo
-from bench.measure import graph_report, is_steady
-from bench.model import HEAD_CHUNK, Head, ModelError, build_actor, check_for_ring, model_config
+from bench.measure.clock import graph_report, is_steady
+from bench.measure.model import HEAD_CHUNK, Head, ModelError, build_actor, check_for_ring, model_config
+from bench.parallel.tensor_parallel import choose_plan, get_hf_tp_plan
 from bench.strategies.data import ShardedSampler, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 from bench.strategies.master_weights import MasterWeights
 from bench.strategies.optimizers import build_optimizer, decay_groups, move_to_new_parameters, names_by_parameter
-from bench.strategies.tensor_parallel import choose_plan, get_hf_tp_plan
 from tests.bench import jobs
 
 

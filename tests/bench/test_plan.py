@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from bench.cli import main as bench
 from bench.commands.plan import main, memory_size
-from bench.flops import mean_context, per_token, traffic
-from bench.layout import Layout
-from bench.memory import GIB, estimate
-from bench.planning import Request, plan
+from bench.predict.flops import mean_context, per_token, traffic
+from bench.predict.layout import Layout
+from bench.predict.memory import GIB, estimate
+from bench.predict.planning import Request, plan
 from rules.models import ModelFacts, resolve, table
 
 ROOT = Path(__file__).resolve().parents[2]

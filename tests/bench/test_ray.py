@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import supervise
 from bench.commands.run import main
 from bench.launch.ray_cluster import Ray, lanes, variables
 from bench.matrix.lanes import LanedSweep
+from bench.process import supervise
 from tests.bench.light_sweep import TINY
 from tests.bench.light_worker import FAULT
 from tests.bench.test_faults import started_by

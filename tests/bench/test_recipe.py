@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from bench.cli import main as bench
-from bench.layout import Layout
-from bench.memory import CONSTANTS, estimate
+from bench.predict.layout import Layout
+from bench.predict.memory import estimate
+from bench.predict.moments import CONSTANTS
 from bench.rlhf import command
 from bench.rlhf.job import ASLEEP, Engine, Job, Part, moments, problems
 from rules.models import resolve
@@ -145,3 +148,84 @@ def test_trl_takes_the_stage_of_accelerates_file(tmp_path: Path, capsys: pytest.
     assert [part["role"] for part in found["parts"]] == ["actor"]  # type: ignore[attr-defined]
     assert found["parts"][0]["weights"] == pytest.approx(2 * FACTS.parameters / 8)  # type: ignore[index]
     assert found["engine"]["tp"] == 1  # type: ignore[index]
+
+
+REPORT = Path(__file__).resolve().parents[2] / "reports" / "rlhf"
+TABLED = re.findall(
+    r"^\| ([^|]+) \| `(\S+\.sh[^`]*)` \| (refused|tight|fits) \|", (REPORT / "README.md").read_text(), re.M
+)
+
+
+def test_the_published_table_names_every_script() -> None:
+    assert {row[1].split()[0] for row in TABLED} == {path.name for path in REPORT.glob("*.sh")}
+    refused = sum(row[2] == "refused" for row in TABLED)
+    assert f"Refused: {refused} of {len(TABLED)};" in (REPORT / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "line", "verdict"), TABLED, ids=[row[0] for row in TABLED])
+def test_the_published_verdicts_are_the_plans(
+    name: str, line: str, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, *flags = shlex.split(line)
+    status = bench(["plan", "--recipe", str(REPORT / script), *flags])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert (status, last.split(":")[0]) == ((1, "does not fit") if verdict == "refused" else (0, verdict))
+
+
+ROLES = ("actor", "critic:backend=zero3,offload=optimizer", "reference:sleep", "rollout:tp=2,share=0.5,sleep")
+
+
+def roles(capsys: pytest.CaptureFixture[str], *given: str, more: tuple[str, ...] = ()) -> dict[str, object]:
+    flags = [word for one in given for word in ("--role", one)]
+    bench(["plan", "--model", "llama-3.1-8b", "--gpus", "8", *flags, *more, "--format", "json"])
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def test_each_role_has_its_own_backend_offload_and_sleep(capsys: pytest.CaptureFixture[str]) -> None:
+    found = roles(capsys, *ROLES)
+    parts = {part["role"]: part for part in found["parts"]}  # type: ignore[attr-defined]
+    facts = resolve("llama-3.1-8b")
+    assert parts["critic"]["optimizer"] == 0.0
+    assert parts["actor"]["optimizer"] == pytest.approx(8 * facts.parameters / 8, rel=0.01)  # two fp32 states, 8 ways
+    assert parts["critic"]["weights"] == pytest.approx(2 * facts.parameters / 8, rel=0.01)
+    assert found["engine"]["share"] == 0.5  # type: ignore[index]
+    moments = {moment["name"]: moment for moment in found["moments"]}  # type: ignore[attr-defined]
+    train = moments["train: critic"]
+    assert train["engine"] == ASLEEP
+    asleep = train["resident"]
+    awake = {m["name"]: m for m in roles(capsys, *(r.replace(":sleep", "") for r in ROLES))["moments"]}  # type: ignore[attr-defined]
+    assert awake["train: critic"]["resident"] - asleep == pytest.approx(2 * facts.parameters / 8, rel=0.01)
+    apart = roles(capsys, "actor", "rollout:tp=4,gpus=16,on=others")
+    assert sorted(moment["group"] for moment in apart["moments"]) == [["actor"], ["actor"], ["rollout"]]  # type: ignore[attr-defined]
+
+
+def test_longer_sequences_of_one_role_are_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    short, long = (roles(capsys, f"actor:seq-len={n}", "critic")["moments"] for n in (2048, 8192))
+    for name, grows in (("train: actor", True), ("train: critic", False)):
+        needed = [next(m["needed"] for m in each if m["name"] == name) for each in (short, long)]  # type: ignore[attr-defined]
+        assert (needed[1] > needed[0] + 5e9) == grows
+    status = bench(["plan", "--model", "llama-3.1-70b", "--gpus", "8", "--role", "actor"])
+    assert (status, "does not fit: actor: train: actor" in capsys.readouterr().out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["aktor"], "no role 'aktor'; did you mean actor?"), (["actor:tp=3"], "actor: [world-divisible] world_size 8"),
+        (["actor:backed=ddp"], "no setting 'backed'; did you mean backend?"), (["rollout:share=2"], "no share"),
+        (["actor:gpus=4", "critic"], "actor 4, critic 8; say on=NAME"), (["actor", "actor"], "actor is given twice"),
+        (["actor:tp=none"], "actor: tp: 'none' is not a whole number"), (["rollout:tp=3"], "do not divide its 8 GPUs"),
+        (["actor:model=none-such"], "none-such"),
+    ],
+)  # fmt: skip
+def test_roles_that_cannot_be_are_one_line(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [word for one in given for word in ("--role", one)]
+    try:
+        status = bench(["plan", "--model", "llama-3.1-8b", "--gpus", "8", *flags])
+    except SystemExit as error:
+        status = int(error.code or 0)
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith("bench plan: ")
+    assert told in said
+    assert said.count("\n") == 1

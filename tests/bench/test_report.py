@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from bench.report.glance import works
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
 from bench.report.series import chart_data
-from bench.results import build_result, write_json
+from bench.results.results import build_result, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "reports" / "h200" / "results"
@@ -105,6 +106,14 @@ def test_an_error_of_the_fit_is_told(tmp_path: Path) -> None:
     for layers, per_layer in ((2, 0.01), (4, 0.01), (8, 0.02)):
         write_json(tmp_path / str(layers) / "result.json", result(layers, head=0.0, per_layer=per_layer))
     assert fits(collect([tmp_path]).rows)[0].checks[0].error == pytest.approx(-0.5, abs=1e-3)
+
+
+def test_a_fit_of_noise_predicts_nothing(tmp_path: Path) -> None:
+    """From which a layer, or all that is no layer, would come out as cheaper than nothing."""
+    for head, sensible in ((0.02, True), (-0.009, False)):
+        for layers in (1, 2):
+            write_json(tmp_path / f"{head}" / str(layers) / "result.json", result(layers, head=head, per_layer=0.01))
+        assert fits(collect([tmp_path / f"{head}"]).rows)[0].sensible == sensible
 
 
 def test_memory_of_earlier_rows_is_taken_off() -> None:
@@ -299,7 +308,7 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
     assert asked == [page_file.as_uri()]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), list(itertools.product((1400, 400), ("light", "dark"))))
 def test_the_page_draws_its_charts_at_any_width(page_file: Path, width: int, scheme: str, tmp_path: Path) -> None:
     """Every canvas has drawn something in the colours of the page, nothing is wider than the window."""
     if CHROMIUM is None:
@@ -361,6 +370,8 @@ def test_what_is_fastest_fits_and_trains_right_stands_first(tmp_path: Path) -> N
     assert bench(["report", str(tmp_path), "--output", str(page)]) == 0
     text = page.read_text()
     assert text.index("100.0% ahead of the next and 4.0 times the slowest") < text.index('<table id="rows">')
+    (tmp_path / "c" / "result.json").unlink()
+    assert works(collect([tmp_path]).rows)[0].worst == pytest.approx(0.01)  # small differences are told as they are
 
 
 def test_charts_never_join_unlike_rows_and_show_outliers(tmp_path: Path) -> None:

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.strategies import StrategyConfig
+from bench.configuration import Configuration
 from tests.bench import jobs
 from tests.bench.pool import run_group
 
-BASE = StrategyConfig(train_batch_size=4, micro_batch_size=1, device="cpu")
+BASE = Configuration(train_batch_size=4, micro_batch_size=1, dtype="fp32", device="cpu")
 CONFIGS = {
     "ddp1": replace(BASE, backend="ddp"),
-    "ddp2": replace(BASE, backend="ddp", world_size=2),
-    "fsdp2": replace(BASE, backend="fsdp2", world_size=2),
-    "fsdp4-tp2": replace(BASE, backend="fsdp2", world_size=4, tp=2),
-    "zero0": replace(BASE, backend="deepspeed", zero_stage=0, world_size=1),
-    "zero1": replace(BASE, backend="deepspeed", zero_stage=1, world_size=2),
-    "zero2": replace(BASE, backend="deepspeed", zero_stage=2, world_size=2),
-    "zero3": replace(BASE, backend="deepspeed", zero_stage=3, world_size=2),
-    "zero2-bf16": replace(BASE, backend="deepspeed", zero_stage=2, world_size=2, dtype="bf16"),
-    "zero0-bf16": replace(BASE, backend="deepspeed", zero_stage=0, world_size=2, dtype="bf16"),
-    "ddp-bf16": replace(BASE, backend="ddp", world_size=2, dtype="bf16"),
-    "zero1-tp2": replace(BASE, backend="deepspeed", zero_stage=1, world_size=2, tp=2, dtype="bf16"),
-    "zero3-tp2": replace(BASE, backend="deepspeed", zero_stage=3, world_size=4, tp=2, dtype="bf16"),
+    "ddp2": replace(BASE, backend="ddp", num_gpus=2),
+    "fsdp2": replace(BASE, backend="fsdp2", num_gpus=2),
+    "fsdp4-tp2": replace(BASE, backend="fsdp2", num_gpus=4, tp=2),
+    "zero0": replace(BASE, backend="deepspeed", zero_stage=0, num_gpus=1),
+    "zero1": replace(BASE, backend="deepspeed", zero_stage=1, num_gpus=2),
+    "zero2": replace(BASE, backend="deepspeed", zero_stage=2, num_gpus=2),
+    "zero3": replace(BASE, backend="deepspeed", zero_stage=3, num_gpus=2),
+    "zero2-bf16": replace(BASE, backend="deepspeed", zero_stage=2, num_gpus=2, dtype="bf16"),
+    "zero0-bf16": replace(BASE, backend="deepspeed", zero_stage=0, num_gpus=2, dtype="bf16"),
+    "ddp-bf16": replace(BASE, backend="ddp", num_gpus=2, dtype="bf16"),
+    "zero1-tp2": replace(BASE, backend="deepspeed", zero_stage=1, num_gpus=2, tp=2, dtype="bf16"),
+    "zero3-tp2": replace(BASE, backend="deepspeed", zero_stage=3, num_gpus=4, tp=2, dtype="bf16"),
 }
 SCHEDULES = ("lambda", "cosine", "sequential")
 
@@ -45,10 +45,10 @@ def rates(schedule: str, steps: int) -> list[float]:
 
 def resumed(name: str, folder: str, write: bool, steps: tuple[int, int], schedule: str) -> dict[str, list[float]]:
     config = CONFIGS[name]
-    return run_group(config.world_size, jobs.resume, config, folder, write, steps, schedule)[0]
+    return run_group(config.num_gpus, jobs.resume, config, folder, write, steps, schedule)[0]
 
 
-def uninterrupted(config: StrategyConfig, steps: int, schedule: str) -> list[float]:
+def uninterrupted(config: Configuration, steps: int, schedule: str) -> list[float]:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -127,9 +127,9 @@ def test_weights_can_be_saved_and_read_after_an_evaluation(tmp_path: Path) -> No
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", ["ddp1", "fsdp2", "zero2"])
 def test_schedulers_survive_wrapping_and_resumption(name: str, schedule: str, tmp_path: Path) -> None:
-    config = replace(CONFIGS[name], train_batch_size=CONFIGS[name].world_size)
-    first = run_group(config.world_size, jobs.resume, config, str(tmp_path), True, (0, 11), schedule)[0]
-    second = run_group(config.world_size, jobs.resume, config, str(tmp_path), False, (11, 20), schedule)[0]
+    config = replace(CONFIGS[name], train_batch_size=CONFIGS[name].num_gpus)
+    first = run_group(config.num_gpus, jobs.resume, config, str(tmp_path), True, (0, 11), schedule)[0]
+    second = run_group(config.num_gpus, jobs.resume, config, str(tmp_path), False, (11, 20), schedule)[0]
     assert first["rates"] + second["rates"] == pytest.approx(rates(schedule, 20), rel=1e-12)
 
 
@@ -137,16 +137,16 @@ def test_schedulers_survive_wrapping_and_resumption(name: str, schedule: str, tm
 def test_saved_models_are_what_from_pretrained_reads(writer: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "model")
     config = CONFIGS[writer]
-    expected = run_group(config.world_size, jobs.export, config, folder)[0]
+    expected = run_group(config.num_gpus, jobs.export, config, folder)[0]
     tolerance = 2e-3 if config.dtype == "bf16" else 1e-5
     assert run_group(1, from_hub_directory, folder)[0] == pytest.approx(expected, rel=tolerance)
     for reader in ("fsdp4-tp2", "zero3", "ddp2"):
-        found = run_group(CONFIGS[reader].world_size, jobs.imported, CONFIGS[reader], folder)[0]
+        found = run_group(CONFIGS[reader].num_gpus, jobs.imported, CONFIGS[reader], folder)[0]
         assert found == pytest.approx(expected, rel=tolerance), reader
 
 
 def from_hub_directory(folder: str) -> float:
-    from bench.model import build_actor
+    from bench.measure.model import build_actor
     from bench.strategies import get_strategy
 
     strategy = get_strategy(CONFIGS["ddp1"])
@@ -156,7 +156,7 @@ def from_hub_directory(folder: str) -> float:
 
 
 def test_a_checkpoint_stays_until_the_next_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.strategies import checkpoint
+    from bench.checkpoints import checkpoint
 
     def write(tag: str, max_num: int = 1) -> None:
         tensors = {"model.weight": torch.full((256,), 1.0)}
@@ -181,7 +181,7 @@ def test_a_checkpoint_stays_until_the_next_one_is_whole(tmp_path: Path, monkeypa
 
 
 def test_a_missing_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
-    from bench.strategies.checkpoint import CheckpointError, find
+    from bench.checkpoints.checkpoint import CheckpointError, find
 
     with pytest.raises(CheckpointError, match="holds no checkpoint marked as latest"):
         find(str(tmp_path), None)

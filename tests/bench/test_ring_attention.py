@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.strategies.attention_blocks import CpuFlash, Plain, merge_
-from bench.strategies.ring_attention import zigzag_chunks, zigzag_indices
+from bench.parallel.attention_blocks import CpuFlash, Plain, merge_
+from bench.parallel.ring_attention import zigzag_chunks, zigzag_indices
 from tests.bench.pool import run_group
 
 HEADS, KEY_HEADS, SIZE = 4, 2, 16
@@ -85,7 +85,7 @@ def ring_errors(rows: int, lengths: list[int], dtype: torch.dtype) -> list[float
     """Largest errors, relative to the largest value, of output and gradients on this rank."""
     import torch.distributed as dist
 
-    from bench.strategies.ring_attention import Ring, ring_attention, set_ring
+    from bench.parallel.ring_attention import Ring, ring_attention, set_ring
 
     ring = set_ring(dist.group.WORLD) if dist.is_initialized() else Ring(None, 0, 1)  # type: ignore[arg-type]
     assert ring is not None
@@ -117,7 +117,7 @@ def recorded_order() -> tuple[list[str], list[str]]:
     """What a rank does in the forward and backward pass, in order, and the kernels it says it used."""
     import torch.distributed as dist
 
-    from bench.strategies import ring_attention as rings
+    from bench.parallel import ring_attention as rings
 
     ring = rings.set_ring(dist.group.WORLD, "eager")
     assert ring is not None

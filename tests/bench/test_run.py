@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from bench import availability, cli, results, setting_flags, supervise
+from bench import cli
 from bench.commands import run as run_command
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse
-from bench.progress import Progress
-from bench.supervise import classify
-from bench.sweep import refusal
-from bench.table import render
+from bench.process import supervise
+from bench.process.progress import Progress
+from bench.process.supervise import classify
+from bench.results import results
+from bench.results.table import render
+from bench.sweep import availability
+from bench.sweep import flags as setting_flags
+from bench.sweep.sweep import refusal
 from tests.real.wheels import NotFetched, openrlhf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,7 +173,10 @@ def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--backend", "fdsp2"], "--backend fdsp2: use deepspeed, fsdp2, ddp"),
+        (
+            ["--backend", "fdsp2"],
+            "--backend fdsp2: use ddp, deepspeed, fsdp2 or package.module:Class; did you mean fsdp2?",
+        ),
         (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
         (["--max-inputs", "3"], "--max-inputs is about recorded batches: give --inputs"),
@@ -313,7 +320,7 @@ def test_a_terminal_gets_a_bar_and_others_a_line_per_phase(
 
     monkeypatch.setenv("COLUMNS", "90")
     clock = [0.0]
-    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bench.process.progress.time.monotonic", lambda: clock[0])
     bars = shown(terminal=True)
     assert [line.rpartition("left ")[2] for line in bars] == [
         *(f"[1/2] first: measure {count}/4" for count in (1, 2, 3)), "[2/2] second: measure 3/4"
@@ -325,7 +332,7 @@ def test_a_terminal_gets_a_bar_and_others_a_line_per_phase(
 
 def test_the_time_left_does_not_count_compilation_as_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bench.process.progress.time.monotonic", lambda: clock[0])
     progress = Progress([True, False, False, True], quiet=True)
     progress.begin(0, "compiled")
     for phase, seconds in (("load", 10), ("compile", 1000), ("warmup", 5), ("measure", 15)):
@@ -372,7 +379,7 @@ def test_a_package_that_the_base_install_lacks_is_one_line(
 def test_model_sizes_need_no_torch() -> None:
     facts = model_facts("llama-3.1-8b", 32)
     assert facts.parameters == 8_030_261_248
-    code = "import sys, bench.commands.run, bench.sweep; sys.exit('torch' in sys.modules)"
+    code = "import sys, bench.commands.run, bench.sweep.sweep; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
@@ -457,7 +464,7 @@ def test_wrong_flags_are_one_line_with_the_nearest_name(
 def test_what_cannot_exist_is_refused(
     changes: dict[str, object], gpus: int, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bench.capacity.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("bench.predict.capacity.os.cpu_count", lambda: 2)
     refused = refusal(parse(changes), gpus)
     assert refused is None if reason is None else str(refused and refused[0]).startswith(reason)
 

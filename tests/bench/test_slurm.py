@@ -83,9 +83,9 @@ def test_ranks_are_read_off_slurms_variables() -> None:
 
 
 def test_the_step_has_as_many_hosts_as_it_needs() -> None:
-    command = Slurm(8, gpus=True).command(12, "bench.worker", ["folder", "0"])
+    command = Slurm(8, gpus=True).command(12, "bench.measure.worker", ["folder", "0"])
     assert {"--ntasks=12", "--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8"} <= set(command)
-    assert command[-5:] == ["-m", "bench.launch.rank", "bench.worker", "folder", "0"]
+    assert command[-5:] == ["-m", "bench.launch.rank", "bench.measure.worker", "folder", "0"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,8 @@ def test_the_step_has_as_many_hosts_as_it_needs() -> None:
         (["--launcher", "slurm", "--device", "cpu"], "--launcher slurm needs --num-gpus"),
         (["--launcher", "slurm", "--num-gpus", "2"], "--launcher slurm needs --ranks-per-node"),
         (["--submit"], "--submit is for --launcher slurm"),
-        (["--cell", "/nowhere.json"], "--cell /nowhere.json"),
+        (["--cell", "/nowhere.json"], "--cell is for --launcher slurm"),
+        (["--launcher", "slurm", "--ranks-per-node", "1", "--cell", "/nowhere.json"], "--cell /nowhere.json"),
         ([*FLAGS, "--launcher", "slurm", "--ranks-per-node", "1", "--submit"], "sbatch"),
         ([*FLAGS, "--launcher", "slurm", "--ranks-per-node", "1", "--slurm=-C x\nrm -r ."], "a line of a script"),
     ],
@@ -153,9 +154,9 @@ IN_ALLOCATION = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from bench import supervise
+from bench.process import supervise
 from bench.launch.slurm import Slurm
-from bench.sweep import Sweep
+from bench.sweep.sweep import Sweep
 from tests.bench.light_sweep import TINY
 from tests.bench.light_worker import FAULT
 

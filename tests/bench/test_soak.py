@@ -18,9 +18,9 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import supervise
 from bench.configuration import Configuration
 from bench.matrix.lanes import LanedSweep
+from bench.process import supervise
 from tests.bench.light_sweep import TINY, job
 from tests.bench.light_worker import BEFORE
 from tests.bench.test_faults import CASES, DEADLINES, started_by

@@ -335,3 +335,16 @@ def test_a_suite_that_is_stopped_in_its_first_moments_says_how_to_go_on(number: 
     assert process.returncode == 130, errors
     assert "the same command goes on" in output + errors
     assert "Traceback" not in errors
+
+
+def test_a_backend_that_does_not_exist_is_told_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench.cli import main as bench
+
+    assert bench(["sft", "--backend", "dpd", "--device", "cpu", "--output-dir", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("bench sft: --backend dpd: use ")
+    assert "did you mean ddp?" in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()

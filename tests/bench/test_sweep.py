@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.commands.run import main
-from bench.domination import dominates
-from bench.gpu_memory import used, wait_until_free
-from bench.logs import CappedLog
-from bench.sessions import oom_kills
-from bench.stacks import Position, position
-from bench.supervise import DEADLINES
-from bench.verdict import Exit, hang, ranges, smaller, verdict_of
+from bench.predict.domination import dominates
+from bench.process.gpu_memory import used, wait_until_free
+from bench.process.logs import CappedLog
+from bench.process.sessions import oom_kills
+from bench.process.stacks import Position, position
+from bench.process.supervise import DEADLINES
+from bench.process.verdict import Exit, hang, ranges, smaller, verdict_of
 from tests.bench.light_sweep import TINY, LightSweep
 from tests.bench.test_faults import started_by
 
@@ -338,7 +338,7 @@ def test_kills_for_memory_are_counted(tmp_path: Path) -> None:
 
 def test_a_sweep_may_be_longer_than_the_limit_of_open_files(tmp_path: Path) -> None:
     program = (
-        "import resource, sys; from pathlib import Path; from bench.locks import Locks\n"
+        "import resource, sys; from pathlib import Path; from bench.process.locks import Locks\n"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
         "locks = Locks(Path(sys.argv[1]))\n"

@@ -19,8 +19,8 @@ def vocabulary_errors(vocabulary: int, with_entropy: bool) -> list[float]:
     """Of log-probabilities, entropies and this rank's part of the logits' gradient, against all logits in fp64."""
     import torch.distributed as dist
 
-    from bench.model import _score, _score_part
-    from bench.strategies.vocabulary import LocalScores, combine
+    from bench.measure.model import _score, _score_part
+    from bench.parallel.vocabulary import LocalScores, combine
 
     rank, size = dist.get_rank(), dist.get_world_size()
     generator = torch.Generator().manual_seed(3)
@@ -75,7 +75,7 @@ def block_errors(rows: int, bias: bool, named: bool) -> list[float]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from bench.strategies.sequence_parallel import FusedColumns, ScatteredRows
+    from bench.parallel.sequence_parallel import FusedColumns, ScatteredRows
 
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(5)

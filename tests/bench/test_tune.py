@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import environment, sweep
 from bench.cli import main as bench
 from bench.commands import run, tune
 from bench.configuration import Configuration
-from bench.tuning import GAIN, Search, Trial, axes, predicted_bytes
+from bench.predict.tuning import GAIN, Search, Trial, axes, predicted_bytes
+from bench.results import environment
+from bench.sweep import sweep
 
 START = Configuration(backend="fsdp2", model="llama-tiny", dtype="fp32", device="cpu", micro_batch_size=1, seq_len=64)
 AXES = axes(["fsdp2", "zero2"], [1, 2, 4], on_gpu=False)

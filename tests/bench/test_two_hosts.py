@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from bench.stacks import Position
-from bench.verdict import hang, verdict_of
+from bench.process.stacks import Position
+from bench.process.verdict import hang, verdict_of
 from tests.bench.two_hosts import FOUR, LONG, namespaces
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,16 +14,16 @@ import torch
 from torch import nn
 
 from bench.cli import main as bench
+from bench.configuration import Configuration
 from bench.inputs.synthetic import synthetic_batches
 from bench.losses import sft
-from bench.model import build_actor
-from bench.strategies import StrategyConfig
-from bench.training import train_step
+from bench.measure.model import build_actor
+from bench.measure.training import train_step
 from tests.bench import jobs
 from tests.bench.pool import run_group
 
-FSDP2 = StrategyConfig(
-    backend="fsdp2", world_size=2, train_batch_size=4, micro_batch_size=2, max_norm=1.0, device="cpu", dtype="bf16"
+FSDP2 = Configuration(
+    backend="fsdp2", num_gpus=2, train_batch_size=4, micro_batch_size=2, max_norm=1.0, device="cpu", dtype="bf16"
 )
 RING = replace(FSDP2, ring=2, dtype="fp32")
 STRICT = ["--threshold", "0.005", "--fall-threshold", "0.01", "--first-norm-threshold", "0.001"]
@@ -34,7 +34,7 @@ LR = {"bf16": 1e-4, "ring": 1e-3}
 the weights: it takes a usual, small rate to see."""
 
 
-def records(config: StrategyConfig, seed: int, lr: float, steps: int, fault: str) -> list[dict[str, float]]:
+def records(config: Configuration, seed: int, lr: float, steps: int, fault: str) -> list[dict[str, float]]:
     """The log of a training run from weights and on data of `seed`, by a strategy with one fault or none."""
     {"": lambda: None, "bf16": bf16_parameters, "ring": unreduced_ring}[fault]()
     jobs.LR = lr  # this process's own

@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench import supervise
 from bench.configuration import Configuration
-from bench.heartbeat import die_with_parent, read_all
 from bench.launch.exits import record
-from bench.sweep import Sweep
+from bench.process import supervise
+from bench.process.heartbeat import die_with_parent, read_all
+from bench.sweep.sweep import Sweep
 
 PROGRAMS = ("unshare", "nsenter", "ip")
 CABLE, ADDRESSES = "cable", ("10.77.0.1", "10.77.0.2")

@@ -43,12 +43,12 @@ import os
 import sys
 from pathlib import Path
 from bench.configuration import stored
-from bench.ending import end
-from bench.heartbeat import Heartbeat
-from bench.model import attention_context
+from bench.process.ending import end
+from bench.process.heartbeat import Heartbeat
+from bench.measure.model import attention_context
 from bench.strategies import processes
-from bench.training import no_phase
-from bench.worker import Run
+from bench.measure.training import no_phase
+from bench.measure.worker import Run
 folder = Path(sys.argv[1])
 run = Run(stored(folder), Heartbeat(folder, int(os.environ.get("RANK", "0"))))
 run.build()

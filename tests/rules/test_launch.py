@@ -243,6 +243,59 @@ def test_other_frameworks(text: str, wrong: tuple[str, str], constraint: str, tm
     assert constraint in violations(edited(text, wrong), tmp_path)
 
 
+TRL = """accelerate launch --num_processes 8 grpo.py --model_name_or_path Qwen/Qwen2.5-7B --num_generations 8 \\
+    --per_device_train_batch_size 8 --use_vllm --top_p 1.0 --vllm_importance_sampling_correction True
+"""
+RATIO = [
+    (
+        PPO.replace("--bf16", "--bf16 --top_p 1.0 --enable_vllm_is_correction"),
+        "--top_p 1.0",
+        "--top_p 0.9",
+        "ratio-top-p",
+    ),
+    (PPO.replace("--bf16", "--param_dtype bf16"), "--param_dtype bf16", "--param_dtype fp16", "engine-dtype"),
+    (TRL, "--top_p 1.0", "--top_p 0.95", "ratio-top-p"),
+    (TRL, "--top_p 1.0", "--top_k 50", "ratio-top-k"),
+    (TRL, "--top_p 1.0", "--min_p 0.1", "ratio-min-p"),
+]
+VERL_RATIO = """python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct \\
+    algorithm.rollout_correction.rollout_is=token actor_rollout_ref.rollout.calculate_log_probs=True \\
+    actor_rollout_ref.rollout.temperature=0.6 actor_rollout_ref.rollout.logprobs_mode=processed_logprobs \\
+    actor_rollout_ref.rollout.top_k=-1 actor_rollout_ref.rollout.top_p=1 actor_rollout_ref.rollout.dtype=bfloat16
+"""
+RATIO += [
+    (VERL_RATIO, *change)
+    for change in (
+        ("top_p=1", "top_p=0.7", "ratio-top-p"), ("top_k=-1", "top_k=20", "ratio-top-k"),
+        ("mode=processed", "mode=raw", "ratio-temperature"), ("dtype=bfloat16", "dtype=float16", "engine-dtype"),
+        ("log_probs=True", "log_probs=False", "ratio-needs-logprobs"),
+        ("actor_rollout_ref.rollout.calculate_log_probs=True", "", "ratio-needs-logprobs"),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "right", "wrong", "constraint"), RATIO)
+def test_settings_that_part_the_probabilities_of_trainer_and_engine(
+    text: str, right: str, wrong: str, constraint: str, tmp_path: Path
+) -> None:
+    assert violations(text, tmp_path) == {}
+    assert set(violations(edited(text, (right, wrong)), tmp_path)) == {constraint}
+
+
+def test_without_a_ratio_to_the_engine_its_sampling_is_nobodys_business(tmp_path: Path) -> None:
+    for text, ratio, none in (
+        (TRL, "correction True", "correction False"), (TRL, "--use_vllm ", ""),
+        (VERL_RATIO, "rollout_is=token", "rollout_is=null"), (VERL_RATIO, "rollout_is=token", "bypass_mode=False"),
+    ):  # fmt: skip
+        cut = (
+            text.replace("top_p 1.0", "top_p 0.9").replace("top_p=1", "top_p=0.9").replace("mode=processed", "mode=raw")
+        )
+        assert violations(cut, tmp_path) != {}
+        assert violations(cut.replace(ratio, none), tmp_path) == {}
+    elsewhere = VERL_RATIO.replace("actor_rollout_ref.rollout.calculate_log_probs=True", "--config-name mine")
+    assert violations(elsewhere, tmp_path) == {}
+
+
 @pytest.mark.parametrize(("tp", "fits"), [(4, True), (3, False)])
 def test_what_the_programs_file_says_beats_the_programs_default(tp: int, fits: bool, tmp_path: Path) -> None:
     files = {

@@ -6,11 +6,10 @@ A module has `starts(words) -> bool`, `MODELS` (the option that names the model 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
+from bench import registry
 from bench.rlhf.command import Command
 from bench.rlhf.job import Job
 from rules.models import ModelFacts
@@ -20,7 +19,7 @@ Models = Mapping[str, ModelFacts]
 
 def modules() -> list[Any]:
     """All frameworks."""
-    return [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    return list(registry.modules(__name__, __path__).values())
 
 
 def of(command: Command) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.layout import Layout
+from bench.predict.layout import Layout
 from bench.rlhf.command import Command
 from bench.rlhf.job import Engine, Job, Part
 from rules.models import ModelFacts

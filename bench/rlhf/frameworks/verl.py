@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench.layout import Layout
+from bench.predict.layout import Layout
 from bench.rlhf.command import Command
 from bench.rlhf.job import Engine, Job, Part
 from rules.models import ModelFacts

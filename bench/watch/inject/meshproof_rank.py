@@ -270,6 +270,6 @@ def _number(name: str) -> int:
 
 
 def _slurm_step() -> str:
-    """As `bench.heartbeat.slurm_step`."""
+    """As `bench.process.heartbeat.slurm_step`."""
     job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
     return f"{job}.{step}" if job and step and "SLURM_PROCID" in os.environ else ""

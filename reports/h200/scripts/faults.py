@@ -26,9 +26,10 @@ from typing import Any
 
 import psutil
 
-from bench import environment, gpu_memory
-from bench.heartbeat import SUPERVISOR
-from bench.logs import LIMIT
+from bench.process import gpu_memory
+from bench.process.heartbeat import SUPERVISOR
+from bench.process.logs import LIMIT
+from bench.results import environment
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]

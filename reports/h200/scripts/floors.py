@@ -27,19 +27,18 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bench import measure
 from bench.configuration import Configuration, model_facts, parse
-from bench.flops import per_token
 from bench.inputs.source import InputSource, to_inputs
 from bench.losses import sft
-from bench.model import attention_context, build_actor
-from bench.profiling import profile_step
+from bench.measure.clock import Clock, graph_report, matmul_peak
+from bench.measure.model import attention_context, build_actor
+from bench.measure.profiler import profile_step
+from bench.measure.training import forward_loss, train_step
+from bench.predict.flops import per_token
 from bench.strategies import fsdp2_groups, get_strategy
 from bench.strategies.compilation import apply_compile
 from bench.strategies.deepspeed import DeepspeedStrategy
 from bench.strategies.fsdp2 import FSDP2Strategy
-from bench.training import forward_loss, train_step
-from bench.worker import strategy_config
 
 BF16 = torch.bfloat16
 LEAD_IN_SECONDS = 0.03
@@ -51,7 +50,7 @@ class Plain:
             model=c.model, num_layers=c.num_layers, attn=c.attn, device=device, dtype=BF16, head=c.head
         ).to(BF16)
         apply_compile(self.actor, c.compile)
-        self.clock = measure.Clock(device)
+        self.clock = Clock(device)
 
     def step(self, inputs: Any) -> dict[str, float]:
         with self.clock.phase("forward"):
@@ -83,7 +82,7 @@ class Plain:
 
 class Backend:
     def __init__(self, c: Configuration) -> None:
-        self.strategy = get_strategy(strategy_config(c))
+        self.strategy = get_strategy(c)
         self.strategy.setup_distributed()
         self.device = self.strategy.device
         actor = build_actor(
@@ -91,7 +90,7 @@ class Backend:
         )
         optimizer = self.strategy.create_optimizer(actor)
         self.actor, self.optimizer, _ = self.strategy.prepare((actor, optimizer, None))
-        self.clock = measure.Clock(self.device)
+        self.clock = Clock(self.device)
 
     def step(self, inputs: Any) -> dict[str, float]:
         result = train_step(self.strategy, self.actor, self.optimizer, None, [inputs], sft, phase=self.clock.phase)
@@ -107,7 +106,7 @@ def casts(plain: Plain, device: torch.device) -> dict[str, float]:
     """Seconds to cast all parameters from fp32 to bf16, and all gradients back."""
     low = [p.detach() for p in plain.actor.parameters()]
     high = [p.float() for p in low]
-    clock = measure.Clock(device)
+    clock = Clock(device)
     times = []
     for _ in range(5):
         with clock.phase("parameters"):
@@ -194,7 +193,7 @@ def against(plain: Plain, c: Configuration, inputs: Any, peak: float, steps: int
     return {
         **theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"],
         "cast_seconds": profile_step(lambda: backend.step(inputs), backend.device).cast_seconds,
-        "graphs": measure.graph_report(), "kernels": kernels(lambda: backend.step(inputs)),
+        "graphs": graph_report(), "kernels": kernels(lambda: backend.step(inputs)),
     }  # fmt: skip
 
 
@@ -220,7 +219,7 @@ def main() -> None:
     options = parser.parse_args()
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1024
     device = torch.device("cuda", 0)
-    peak = measure.matmul_peak(device, BF16)
+    peak = matmul_peak(device, BF16)
     c = configure(options, "ddp", {})
     batch = next(InputSource(c, 128256, 0).micro_batches(1))[0]
     inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1).to(device)

@@ -21,14 +21,14 @@ from many import forget
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from bench import measure
 from bench.configuration import model_facts, parse
-from bench.flops import per_token
-from bench.heartbeat import Heartbeat
-from bench.model import attention_context
+from bench.measure.clock import graph_report, matmul_peak
+from bench.measure.model import attention_context
+from bench.measure.training import no_phase
+from bench.measure.worker import Run
+from bench.predict.flops import per_token
+from bench.process.heartbeat import Heartbeat
 from bench.strategies import processes
-from bench.training import no_phase
-from bench.worker import Run
 
 
 def busy(events: Any) -> float:
@@ -68,9 +68,9 @@ def measured(line: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     return {
         "settings": json.loads(line), "milliseconds": {k: 1e3 * v for k, v in phases.items()},
         "tflops_per_gpu": flops / seconds / world / 1e12, "attention": run.attention(),
-        "peak": measure.matmul_peak(run.strategy.device, torch.bfloat16) / 1e12,
+        "peak": matmul_peak(run.strategy.device, torch.bfloat16) / 1e12,
         "memory_gb": torch.cuda.max_memory_allocated() / 1e9, "losses": run.losses, "kernels": shown,
-        "graphs": measure.graph_report(),
+        "graphs": graph_report(),
     }  # fmt: skip
 
 

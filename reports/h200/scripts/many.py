@@ -21,12 +21,13 @@ from typing import Any
 
 import torch
 
-from bench import environment, results
 from bench.configuration import Configuration, parse
-from bench.heartbeat import Heartbeat
-from bench.strategies import processes, ring_attention
-from bench.sweep import refusal
-from bench.worker import execute
+from bench.measure.worker import execute
+from bench.parallel import ring_attention
+from bench.process.heartbeat import Heartbeat
+from bench.results import environment, results
+from bench.strategies import processes
+from bench.sweep.sweep import refusal
 
 
 def forget() -> None:

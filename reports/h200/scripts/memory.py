@@ -2,7 +2,8 @@
 
     python reports/h200/scripts/memory.py [--fit] > reports/h200/memory.md
 
-`--fit` fits the constants again, from the values that stand in `bench.memory.Constants`, and says where they differ.
+`--fit` fits the constants again, from the values that stand in `bench.predict.memory.Constants`, and says where they
+differ.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from bench.memory import CONSTANTS
+from bench.predict.moments import CONSTANTS
 from bench.report.memory_fit import CHOICES, Peak, fit, peaks, spread
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -21,12 +22,12 @@ HEADER = """# Peak memory: measured and predicted
 
 Made by `python reports/h200/scripts/memory.py --fit > reports/h200/memory.md`, from `results/*.jsonl`: the peak that
 torch's allocator handed out on the fullest GPU of a step (`max_memory_allocated`), less what earlier rows of the same
-process had left, against `bench.memory.estimate`, which `bench plan` prints.
+process had left, against `bench.predict.memory.estimate`, which `bench plan` prints.
 All rows have Llama 3.1 8B's shape but one, which has Gemma 3's.
 
-The terms are read off the code of torch, DeepSpeed, transformers and `bench` (`bench/memory.py`, `bench/activations.py`
-name it). Three constants are fitted, to {fitted} rows: 2, 4 and 8 layers on four GPUs, no tensor parallelism, no ring
-(`matrix.jsonl`), with the least mean absolute error: {constants}
+The terms are read off the code of torch, DeepSpeed, transformers and `bench` (`memory.py` and `activations.py` of
+`bench/predict` name it). Three constants are fitted, to {fitted} rows: 2, 4 and 8 layers on four GPUs, no tensor
+parallelism, no ring (`matrix.jsonl`), with the least mean absolute error: {constants}
 Least squares would choose 18, 3 and 0; the held-out errors would then be
 {squares}.
 The other {held} rows are held out: no constant was fitted to them. They are not unseen: which tensors exist at which
@@ -68,7 +69,7 @@ def main() -> None:
     best = fit(fitted) if options.fit else CONSTANTS
     texts = [f"`{name}` = {asdict(best)[name]:g}" for name in CHOICES]
     if best != CONSTANTS:
-        texts.append("**other than what bench/memory.py holds**")
+        texts.append("**other than what bench/predict/memory.py holds**")
     middle, worst = spread(held, replace(CONSTANTS, chunk_backward=18, zero_table_copies=3, fsdp_layers=0))
     squares = f"{100 * middle:.1f}% and {100 * worst:.1f}% (median, largest)"
     constants = "; ".join(texts) + "."

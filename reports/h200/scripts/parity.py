@@ -23,11 +23,12 @@ from typing import Any
 import torch
 
 from bench.configuration import Configuration, parse
-from bench.heartbeat import Heartbeat
-from bench.model import attention_context
-from bench.strategies import processes, ring_attention
-from bench.training import no_phase
-from bench.worker import Run
+from bench.measure.model import attention_context
+from bench.measure.training import no_phase
+from bench.measure.worker import Run
+from bench.parallel import ring_attention
+from bench.process.heartbeat import Heartbeat
+from bench.strategies import processes
 
 STEPS = 20
 COMMON = {

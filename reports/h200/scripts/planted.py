@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from bench.configuration import FILE, stored
-from bench.heartbeat import Heartbeat
 from bench.inputs.packing import ModelInputs
+from bench.process.heartbeat import Heartbeat
 
 VARIABLE = "PLANTED"
 MESSAGE = "a fault that was planted"

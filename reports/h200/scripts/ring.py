@@ -20,10 +20,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bench.availability import installed
-from bench.measure import Clock
-from bench.strategies import ring_attention as rings
-from bench.strategies.attention_blocks import CudaFlash, Cudnn, Flash4, Plain
+from bench.measure.clock import Clock
+from bench.parallel import ring_attention as rings
+from bench.parallel.attention_blocks import CudaFlash, Cudnn, Flash4, Plain
+from bench.sweep.availability import installed
 
 HEADS, KEY_HEADS, SIZE = 32, 8, 128
 SCALE = SIZE**-0.5

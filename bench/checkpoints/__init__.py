@@ -1,0 +1,1 @@
+"""What strategies save, and how any of them, or Hugging Face, reads it."""

@@ -1,0 +1,105 @@
+"""Saving and restoring a whole run, for backends whose optimizers hold one state per parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from bench.checkpoints import checkpoint
+from bench.strategies.data import ResumableLoader
+from bench.strategies.gradients import LossScaler
+
+DEFAULT_TAG = "step"
+
+
+@dataclass
+class Training:
+    """The parts of a run. `parameters` are the tensors that the optimizer steps, by the unwrapped model's names."""
+
+    parameters: dict[str, torch.Tensor]
+    device: torch.device
+    seed: int
+    optimizer: Optimizer | None = None
+    scheduler: Any | None = None
+    dataloader: ResumableLoader | None = None
+    scaler: LossScaler | None = None
+
+    def names(self) -> dict[int, str]:
+        return {id(parameter): name for name, parameter in self.parameters.items()}
+
+    def tensors(self, with_optimizer: bool) -> dict[str, torch.Tensor]:
+        found = {f"model.{name}": parameter.detach() for name, parameter in self.parameters.items()}
+        if with_optimizer and self.optimizer is not None:
+            found |= checkpoint.optimizer_names(self.optimizer, self.names())
+        return found
+
+    def record(self, client_state: dict[str, Any] | None) -> dict[str, Any]:
+        """What goes beside the tensors, as JSON values."""
+        names = self.names()
+        groups = None
+        if self.optimizer is not None:
+            groups = checkpoint.group_settings(self.optimizer, lambda p: names.get(id(p)))
+        return {
+            "client_state": client_state or {},
+            "groups": groups,
+            "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
+            "data": self.dataloader.state_dict() if self.dataloader is not None else None,
+            "scaler": self.scaler.state_dict() if self.scaler is not None else None,
+        }
+
+    def apply_record(self, path: Path, record: dict[str, Any], with_optimizer: bool, with_scheduler: bool) -> None:
+        """Restore groups, loss scale, scheduler, data position and random states."""
+        if with_optimizer and self.optimizer is not None:
+            if record["groups"] is None:
+                raise checkpoint.CheckpointError(f"{path}: holds weights only: load it with load_module_only=True")
+            checkpoint.restore_group_settings(self.optimizer, record["groups"])
+        if self.scaler is not None and record["scaler"]:
+            self.scaler.load_state_dict(record["scaler"])
+        if with_scheduler and self.scheduler is not None and record["scheduler"]:
+            self.scheduler.load_state_dict(record["scheduler"])
+        if self.dataloader is not None and record["data"]:
+            self.dataloader.load_state_dict(record["data"])
+        checkpoint.restore_random(path, self.device, self.seed)
+
+
+def save(
+    training: Training,
+    save_dir: str,
+    tag: str | None,
+    client_state: dict[str, Any] | None,
+    *,
+    max_num: int,
+    max_mem: int,
+    save_latest: bool,
+) -> str:
+    """Write a checkpoint; returns its path."""
+    return checkpoint.write(
+        save_dir, tag or DEFAULT_TAG, training.tensors(True), training.record(client_state), training.device,
+        max_num=max_num, max_mem=max_mem, save_latest=save_latest,
+    )  # fmt: skip
+
+
+def load(
+    training: Training,
+    load_dir: str,
+    tag: str | None,
+    *,
+    strict: bool,
+    optimizer_states: bool,
+    scheduler_states: bool,
+    module_only: bool,
+) -> tuple[str, dict[str, Any]]:
+    """Restore a checkpoint in place; returns its path and the caller's `client_state`."""
+    path = checkpoint.find(load_dir, tag)
+    record = checkpoint.read_record(path)
+    with_optimizer = training.optimizer is not None and optimizer_states and not module_only
+    if with_optimizer and training.optimizer is not None:
+        checkpoint.create_missing_state(training.optimizer, training.names(), checkpoint.stored_names(path))
+    checkpoint.read_into(path, training.tensors(with_optimizer), strict)
+    if not module_only:
+        training.apply_record(path, record, with_optimizer, scheduler_states)
+    return str(path), record["client_state"]

@@ -1,0 +1,1 @@
+"""What one rank does: build a model, train, and measure itself."""

@@ -1,0 +1,1 @@
+"""What a configuration should take of memory and time, before anything runs. No torch needed."""

@@ -1,0 +1,53 @@
+"""How a model is laid out over GPUs: all that decides memory and traffic besides its shape. No torch needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ITEM_SIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
+HEADS = ("full", "chunked", "compiled", "liger")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What decides memory besides the model. Sizes count processes, batches samples, `seq_len` tokens.
+
+    `master` is the type of the weights that the optimizer updates. FSDP2 keeps its (sharded) parameters in
+    it, the other backends keep a copy beside the parameters. `embedding_apart` says whether FSDP2 shards the
+    embedding as a group of its own; with the head in the root's group both are gathered and reduced at once.
+    """
+
+    backend: str = "fsdp2"
+    zero_stage: int = 2
+    dp: int = 1
+    tp: int = 1
+    ring: int = 1
+    micro_batch_size: int = 1
+    seq_len: int = 4096
+    grad_accum: int = 1
+    dtype: str = "bf16"
+    master: str = "fp32"
+    head: str = "chunked"
+    compiled: bool = False
+    eager_attention: bool = False
+    checkpointing: bool = False
+    sequence_parallel: bool = False
+    reshard: bool = True
+    embedding_apart: bool = True
+    offload_optimizer: bool = False
+    offload_param: bool = False
+
+    @property
+    def shards(self) -> int:
+        """Ranks over which states are sharded: gradients are reduced over data and ring ranks alike."""
+        return self.dp * self.ring
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of one micro-batch on one GPU."""
+        return self.micro_batch_size * self.seq_len / self.ring
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element of the training type."""
+        return ITEM_SIZE[self.dtype]

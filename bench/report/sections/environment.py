@@ -1,0 +1,36 @@
+"""What rows were measured on, and by which commands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bench.report.rows import Collection
+
+PLACE, TITLE, TEMPLATE = 100, "Environment and commands", "environment.html.jinja"
+
+
+def content(collection: Collection) -> list[tuple[str, list[str]]]:
+    """Each different environment once as JSON, with the commands that were run in it."""
+    found: dict[str, list[str]] = {}
+    for row in collection.rows:
+        rest = {key: value for key, value in row.environment.items() if key != "command"}
+        if not row.environment:
+            continue
+        commands = found.setdefault(json.dumps(_steady(rest), indent=1, sort_keys=True, ensure_ascii=False), [])
+        command = str(row.environment.get("command", ""))
+        if command and command not in commands:
+            commands.append(command)
+    return list(found.items())
+
+
+def _steady(environment: dict[str, Any]) -> dict[str, Any]:
+    """Without what a GPU shows at the moment: clocks, temperature and power differ from row to row."""
+    moment = ("clocks", "temperature", "power")
+    gpus = environment.get("gpus")
+    if not isinstance(gpus, list):
+        return environment
+    kept = [
+        {k: v for k, v in gpu.items() if not k.startswith(moment)} if isinstance(gpu, dict) else gpu for gpu in gpus
+    ]
+    return {**environment, "gpus": kept}

@@ -1,0 +1,38 @@
+"""Backends against settings: what works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bench.report.rows import GOOD, Collection
+
+PLACE, TITLE, TEMPLATE = 70, "What works", "grid.html.jinja"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One field of the compatibility grid: the worst status of its rows, and where its log is shown."""
+
+    status: str
+    title: str
+    anchor: str
+
+
+def content(found: Collection) -> dict[str, Any] | None:
+    """Backends against settings. Several rows in one field show the worst of them."""
+    rows = found.rows
+    variants = list(dict.fromkeys(row.variant for row in rows))
+    settings = sorted(dict.fromkeys(row.setting for row in rows))
+    cells: dict[tuple[str, str], Cell] = {}
+    for row in rows:
+        key = (row.variant, row.setting)
+        old = cells.get(key)
+        if old is None or _badness(row.status) > _badness(old.status):
+            text = row.message or f"{row.label}: {row.status}"
+            cells[key] = Cell(row.status, text, f"log-{row.number}")
+    return {"variants": variants, "settings": settings, "cells": cells} if rows else None
+
+
+def _badness(status: str) -> int:
+    return GOOD.index(status) if status in GOOD else len(GOOD)

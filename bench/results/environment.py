@@ -1,0 +1,113 @@
+"""What a result was measured on and by which command, for its metadata."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bench.configuration import Configuration
+from bench.results import identity
+
+PACKAGES = (
+    "meshproof",
+    "torch",
+    "transformers",
+    "deepspeed",
+    "flash-attn",
+    "flash-attn-3",
+    "flash-attn-4",
+    "ring-flash-attn",
+    "liger-kernel",
+    "pyperf",
+)
+GPU_FIELDS = (
+    "name", "driver_version", "clocks.sm", "clocks.mem", "clocks_event_reasons.active", "temperature.gpu",
+    "power.draw", "memory.total",
+)  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _output(*command: str) -> str | None:
+    """What a program prints, or None where it is absent or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _visible(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Those that CUDA_VISIBLE_DEVICES leaves to this process: nvidia-smi lists all of them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return rows
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    if all(name.isdigit() for name in names):
+        return [rows[int(name)] for name in names if int(name) < len(rows)]
+    return rows[: len(names)]  # named by UUID, which is not asked for; GPUs of one host are alike
+
+
+def gpus() -> list[dict[str, str]]:
+    """Name, driver, clocks, throttle reasons and so on of each GPU this process may use; empty without any."""
+    text = _output("nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits")
+    rows = [line.split(", ") for line in text.splitlines()] if text else []
+    return _visible([dict(zip(GPU_FIELDS, row, strict=False)) for row in rows])
+
+
+@cache
+def cpu() -> str:
+    """The name of this host's CPU; on hosts that tell none, its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def compute_capability() -> float | None:
+    """The least of the GPUs that this process may use, such as 9.0; None without any."""
+    text = _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    rows = _visible([{"compute_cap": line.strip()} for line in (text or "").splitlines()])
+    found = [row["compute_cap"] for row in rows]
+    return min((float(number) for number in found if number.replace(".", "", 1).isdigit()), default=None)
+
+
+def stack() -> dict[str, Any]:
+    """The part of `describe` that any row depends on."""
+    return {"versions": versions(), "gpus": gpus(), "cpu": cpu()}
+
+
+def describe(configuration: Configuration) -> dict[str, Any]:
+    """Plain values only; the time in UTC. The git revision is that of the working directory, where it is a checkout."""
+    return {
+        **stack(),
+        "sources": identity.sources(configuration),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "host": socket.gethostname(),
+        "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count() or 0,
+        "topology": _output("nvidia-smi", "topo", "-m") or "",
+        "git_revision": _output("git", "rev-parse", "HEAD") or "",
+        "seed": configuration.random_seed,
+    }

@@ -1,0 +1,130 @@
+"""One result directory per configuration: `result.json`, a pyperf file, logs.
+
+`result.json`, schema 1:
+
+    schema, hash, label      identity of the configuration
+    status, message, phase   one of `bench.process.verdict.STATUSES`, and why; the message is the first error line of
+                             the first failing rank
+    hint                     what to change
+    configuration            every field of `bench.configuration.Configuration`
+    environment              time, host, versions, GPUs, command, git revision, seed, see `bench.results.environment`
+    summary                  medians and rates, see `summarise`; absent where nothing was measured
+    runs                     one entry per process: times by step and phase in seconds, losses, memory in bytes; in
+                             `seconds` what its stages took, with the process time of the measured one
+    log                      name of the log of the run that decided the status
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench import metrics
+from bench.configuration import SCHEMA, Configuration
+from bench.metrics.times import PHASES
+from bench.terminal.text import valid_json
+
+FILE = "result.json"
+SUITE = "benchmarks.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(valid_json(value, indent=1, sort_keys=True), encoding="utf-8")
+    part.replace(path)
+
+
+def read_result(folder: Path, name: str = FILE) -> dict[str, Any] | None:
+    """The finished result in `folder`, or None where there is none that this version can read."""
+    try:
+        result: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return result if isinstance(result, dict) and result.get("schema") == SCHEMA else None
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """What the worker processes wrote, in order of their numbers."""
+    files = sorted(folder.glob("run.*.json"), key=lambda path: int(path.name.split(".")[1]))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files]
+
+
+def summarise(configuration: Configuration, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What every metric makes of the processes, with what was run in effect."""
+    return {
+        "processes": len(runs), **metrics.summarise(configuration, runs), "parameters": runs[0]["parameters"],
+        "effective": runs[0]["effective"],
+    }  # fmt: skip
+
+
+def build_result(
+    configuration: Configuration,
+    runs: list[dict[str, Any]],
+    *,
+    status: str,
+    message: str = "",
+    phase: str = "",
+    hint: str = "",
+    log: str = "",
+    environment: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The content of `result.json`; a loss that is not a number makes an ok run a `nan` one."""
+    result: dict[str, Any] = {
+        "schema": SCHEMA, "hash": configuration.content_hash(), "label": configuration.label(),
+        "status": status, "message": message, "phase": phase, "hint": hint, "log": log,
+        "configuration": asdict(configuration), "environment": environment or {}, "runs": runs,
+    }  # fmt: skip
+    if status == "ok":
+        bad = [n for run in runs for n, loss in enumerate(run["losses"]) if not math.isfinite(loss)]
+        if bad:
+            result |= {"status": "nan", "message": f"the loss of step {bad[0]} is not finite", "runs": []}
+            return result
+        result["summary"] = summarise(configuration, runs)
+    return result
+
+
+def write_suite(path: Path, result: dict[str, Any]) -> None:
+    """The measured values as a pyperf suite: seconds by phase, and bytes, one pyperf run per process."""
+    import pyperf
+
+    benchmarks = []
+    for phase in PHASES:
+        pairs = [(run["times"], run["warmups"]) for run in result["runs"] if phase in run["times"][0]]
+        made = [
+            pyperf.Run(
+                [step[phase] for step in times], warmups=[(1, step[phase]) for step in warmups if step.get(phase)],
+                metadata=_metadata(result, phase, "second"), collect_metadata=False,
+            )
+            for times, warmups in pairs
+        ]  # fmt: skip
+        if made:
+            benchmarks.append(pyperf.Benchmark(made))
+    peaks = [float(max(run["memory"]["allocated"].values())) for run in result["runs"]]
+    memory = _metadata(result, "peak_memory", "byte")
+    benchmarks.append(pyperf.Benchmark([pyperf.Run([p], metadata=memory, collect_metadata=False) for p in peaks]))
+    part = path.with_name(f".{path.name}.part")
+    pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
+    part.replace(path)
+
+
+def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
+    """pyperf takes texts and numbers only, and no empty ones. The name is that of the phase alone, by which
+    `compare_to` finds the same of another backend, setting or stack; what was measured stands beside it."""
+    environment = result["environment"]
+    found: dict[str, Any] = {"name": phase, "unit": unit, "configuration": result["label"], "hash": result["hash"]}
+    found |= {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
+    for gpu in environment.get("gpus", [])[:1]:
+        found |= {f"gpu_{k.replace('.', '_')}": v for k, v in gpu.items()}
+    for name in ("command", "platform", "python", "git_revision", "topology"):
+        found[name] = str(environment.get(name, "")).replace("\n", " | ")
+    found["seed"] = environment.get("seed", 0)
+    found["inputs"] = result["configuration"].get("input_hash") or "synthetic"
+    for name in ("real_tokens_per_second", "padded_tokens_per_second", "model_flops_per_second", "peak_share"):
+        found[name] = float(result.get("summary", {}).get(name, 0.0))
+    return {k: v for k, v in found.items() if v != ""}

@@ -1,0 +1,1 @@
+"""What people type and read: flags, tables that fit, texts without control characters."""

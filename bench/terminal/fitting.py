@@ -1,0 +1,66 @@
+"""Tables that fit a terminal: what is the same in all rows stands in one line, and the least important columns go."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+from bench.terminal.text import grid
+
+GAP, HEADER = 2, 2
+"""Spaces between columns, and what tabulate leaves beside a heading."""
+
+
+def screen(
+    rows: Sequence[Sequence[str]],
+    headers: Sequence[str],
+    order: Sequence[str],
+    wide: bool = False,
+    style: str = "simple",
+) -> str:
+    """A table for standard output: whole for a file, a pipe and with `wide`; for a terminal as wide as that, without
+    what is the same in all rows, and without the last columns of `order`, which names the most important first."""
+    width = None if wide or style != "simple" else terminal()
+    return grid(rows, headers, style) if width is None else fitted(rows, headers, order, width)
+
+
+def terminal() -> int | None:
+    """The columns of standard output where it is a terminal, else None."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(rows: Sequence[Sequence[str]], headers: Sequence[str], order: Sequence[str], width: int) -> str:
+    """The table in at most `width` columns of text, as far as the first column of `order` leaves room for others."""
+    kept, notes = chosen(rows, headers, order, width)
+    return "\n".join([grid([[row[n] for n in kept] for row in rows], [headers[n] for n in kept]), *notes])
+
+
+def chosen(
+    rows: Sequence[Sequence[str]], headers: Sequence[str], order: Sequence[str], width: int
+) -> tuple[list[int], list[str]]:
+    """The columns that are shown, by number, and lines on the others."""
+    same = [n for n, _ in enumerate(headers) if len(rows) > 1 and len({row[n] for row in rows}) == 1]
+    same = [n for n in same if headers[n] != order[0]]
+    kept = [n for n, _ in enumerate(headers) if n not in same]
+    ranks = {name: rank for rank, name in enumerate(order)}
+    dropped: list[int] = []
+    while len(kept) > 1 and _width(rows, headers, kept) > width:
+        last = max(kept, key=lambda n: (ranks.get(headers[n], len(ranks)), n))
+        kept.remove(last)
+        dropped.append(last)
+    told = [f"{headers[n]} {rows[0][n]}" for n in same if rows[0][n] != "-"]
+    notes = [_wrapped(f"in all rows: {', '.join(told)}", width)] * bool(told)
+    notes += [_wrapped(f"--wide shows {', '.join(headers[n] for n in sorted(dropped))} too", width)] * bool(dropped)
+    return kept, notes
+
+
+def _width(rows: Sequence[Sequence[str]], headers: Sequence[str], columns: Sequence[int]) -> int:
+    cells = [max(len(headers[n]) + HEADER, *(len(row[n]) for row in rows)) for n in columns]
+    return sum(cells) + GAP * (len(cells) - 1)
+
+
+def _wrapped(text: str, width: int) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, max(width, 20), subsequent_indent="  "))
