@@ -62,7 +62,9 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     carried = _carried(owner, result)
-    placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
+    placed = owner.state
+    if name == "module":  # what DDP wraps knows nothing of it
+        placed = frozenset(each for each in placed if each.rpartition("+")[2] != "ddp")
     state = inherited(result.state, placed)
     if (step := at.models.tensors["placing"].get(name)) is not None:
         state = after(state, step)

@@ -14,6 +14,7 @@ from validator.facts.model import Import
 from validator.flow.callers import Callers
 from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
+from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
@@ -113,6 +114,10 @@ class Unit:
     @cached_property
     def control(self) -> Control:
         return Control(self.code)
+
+    @cached_property
+    def class_tests(self) -> ClassTests:
+        return ClassTests(self)
 
     def managers(self, number: int) -> list[int]:
         """The context managers around a value, outermost first: values as they were entered."""
@@ -746,9 +751,11 @@ class Flow:
         return Val(value.objs, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
     def _under(self, unit: Unit) -> Val:
-        """On what it depends whether a unit runs at all: the branches around every call of it."""
+        """On what it depends whether a unit runs at all: the branches around every call of it but its own."""
         found = []
         for caller in self.callers(unit):
+            if caller is unit:
+                continue
             for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
                 around = self.close(Val(v=under), caller).v or self.get("under", caller).v
                 if not around:
