@@ -197,7 +197,7 @@ def _lacking(group: Given, number: int) -> _Wrong | None:
 
 def _is_part(o: Obj) -> bool:
     """Whether a group is one of several that fill the job."""
-    return bool(o[0] == "group" and o[2] == "several")
+    return bool(o[0] == "group" and o[2] in ("several", "every"))
 
 
 def _counted_inside(value: Val) -> Axes | None:

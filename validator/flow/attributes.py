@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method
-from validator.domains.axes import WHOLE, axes_of, of_dimension
+from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
-from validator.domains.spmd import NONE, Causes, only, rank, unsure
+from validator.domains.spmd import NONE, Causes, only, rank
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -269,11 +269,3 @@ def _of_mesh(o: Obj, name: str) -> Val:
     if name in ("mesh_dim_names", "ndim", "device_type"):
         return Val()
     return obj("mesh method", (o[1], o[2]), name)
-
-
-def of_group(name: str) -> frozenset[str]:
-    """The axes of the group that an expression's name speaks of; empty when it speaks of none."""
-    return axes_of(name)
-
-
-__all__ = ["attribute", "described", "member_of", "of_dimension", "unsure"]

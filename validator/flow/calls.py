@@ -759,7 +759,7 @@ class Calling:
             return group_of(WHOLE, None, named)
         ranks: object = _literal_ranks(given)
         if ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
-            ranks = "several"
+            ranks = "every" if self.at.is_range_or_turn(self.at.code.values[number].args[1]) else "several"
         return group_of(SOME, ranks, named)
 
     def _made_mesh(self, arguments: Arguments) -> Val:

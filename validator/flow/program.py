@@ -16,7 +16,7 @@ from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
-from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
+from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
@@ -707,7 +707,7 @@ class Flow:
             for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
                 if any(o[0] in _SELVES and _related(o, family, cls) for o in owner.each):
-                    found.append(self.close(value, unit))
+                    found.append(_on_all_ranks(self.close(value, unit)))
                 elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
                     found.append(self._perhaps(self.close(value, unit)))
         for owner in cls.mro:
@@ -816,7 +816,8 @@ class Flow:
         for unit in self.units_of(module).values():
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
-                found += [self.close(value, unit) for value in self.part(("unit", unit), ("globals", name))]
+                stores = self.part(("unit", unit), ("globals", name))
+                found += [_on_all_ranks(self.close(value, unit)) for value in stores]
         return join_ways(found) if stored else UNKNOWN
 
     def _global_stores(self, unit: Unit) -> list[Any]:
@@ -836,6 +837,14 @@ def _there_if_any(stores: list[Val], held: Val) -> Val:
     if not only(held.p, "rank", "member", "data") or held.may_be_none() or all(each.p for each in stores):
         return held
     return Val(held.objs, held.v, held.n, NONE, held.state)
+
+
+def _on_all_ranks(stored: Val) -> Val:
+    """What is stored: of groups that fill the job each rank has one, though it keeps only that to which it belongs."""
+    groups = stored.objs - {NONE_OBJ}
+    if not only(stored.p, "member") or not all(o[0] == "group" and o[2] == "every" for o in groups) or not groups:
+        return stored
+    return Val(stored.objs, stored.v, stored.n, stored.p - only(stored.p, "member"), stored.state)
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:

@@ -263,19 +263,19 @@ class Evaluation(Walk):
         loop = self.code.blocks[value.block].loop
         if value.op != "call" or len(value.args) < 2 or loop < 0 or not self.vals[stored].of("group"):
             return frozenset()
-        if not self._is_range_or_turn(value.args[1]):
+        if not self.is_range_or_turn(value.args[1]):
             return frozenset()
         first = self.code.loops[loop].header
         return frozenset(b for b in self.unit.control.deciding(block) if self._is_inside(b, first))
 
-    def _is_range_or_turn(self, number: int) -> bool:
+    def is_range_or_turn(self, number: int) -> bool:
         """Whether a list of ranks is what a loop goes through, a `range`, or holds just what a loop goes through."""
         value = self.code.values[self.root(number)]
         if value.op == "call":
-            called = {o[1] for o in self.vals[value.args[0]].of("ext")}
-            return "range" in called or "list" in called and any(map(self._is_range_or_turn, value.args[1:]))
+            called = self.code.values[value.args[0]].data
+            return called == "range" or called == "list" and any(map(self.is_range_or_turn, value.args[1:]))
         if value.op in ("unpack", "list", "tuple") and len(value.args) == 1:
-            return self._is_range_or_turn(value.args[0])
+            return self.is_range_or_turn(value.args[0])
         return value.op == "next"
 
     def _is_inside(self, block: int, header: int) -> bool:
@@ -438,7 +438,7 @@ class Evaluation(Walk):
             v |= data(sure=False)  # a column of a batch, whatever holds it
         n = result.n
         if self._selects(value.args[1]):
-            n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | _carried(owner.v | key.v)
+            n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | owner.v | key.v
         elif self.code.values[value.args[1]].op == "slice":
             n |= owner.n | self._cut(self.code.values[value.args[1]].args)
         return Val(result.objs, combined(result.v, v), n, result.p, inherited(result.state, owner.state))
@@ -519,7 +519,7 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
-            return Val(frozenset(objs), before.v | _carried(stored.v), before.n, before.p, before.state)
+            return Val(frozenset(objs), before.v | stored.v, before.n, before.p, before.state)
 
         self.after[number, 0] = change
         return BOTTOM
@@ -613,7 +613,7 @@ class Evaluation(Walk):
 
     def tuple_(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
-        v = frozenset().union(*(_carried(p.v) for p in parts)) if parts else NONE
+        v = frozenset().union(*(p.v for p in parts)) if parts else NONE
         if value.data:  # starred elements
             inner = join(elements(p) if i in value.data else p for i, p in enumerate(parts))
             n = frozenset().union(*(parts[i].n for i in value.data))
@@ -625,7 +625,7 @@ class Evaluation(Walk):
         parts = [self.vals[each] for each in value.args]
         texts = len(parts) > 1 and any(is_text(part) for part in parts)
         order = frozenset({unordered("set")}) if texts else NONE
-        return Val(sequence(join(parts)).objs | order, frozenset().union(*(_carried(p.v) for p in parts)))
+        return Val(sequence(join(parts)).objs | order, frozenset().union(*(p.v for p in parts)))
 
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
@@ -633,7 +633,7 @@ class Evaluation(Walk):
         v: Causes = NONE
         for key, number_of_value in zip(value.args[::2], value.args[1::2], strict=True):
             held = self.vals[number_of_value]
-            v |= _carried(held.v)
+            v |= held.v
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
                 for o in held.each:
@@ -663,7 +663,7 @@ class Evaluation(Walk):
     def element(self, iterable: Val) -> Val:
         """One element of what is iterated."""
         found = [elements(iterable)]
-        v = _carried(iterable.v)
+        v = iterable.v
         for o in iterable.each:
             if o[0] == "made" and self.models.library(o[1]).iterates == "data":
                 v |= data()
@@ -685,7 +685,7 @@ class Evaluation(Walk):
             n |= self.vals[each].n
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
-        v = frozenset().union(*(_carried(e.v) for e in elts))
+        v = frozenset().union(*(e.v for e in elts))
         over = [self.vals[each] for each in value.args[count : count + iterators]]
         order = frozenset().union(*(beside(each, "unordered") for each in over))
         if kind == "set":
@@ -707,7 +707,7 @@ class Evaluation(Walk):
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.each)
-        v = result.v if exact else result.v | _carried(owner.v)
+        v = result.v if exact else result.v | owner.v
         n = (
             result.n
             if any(o[0] in ("tuple", "seq", "dict") for o in owner.each)
@@ -999,11 +999,6 @@ def repeated(left: Val, right: Val) -> frozenset[Obj]:
     """`[None] * size`: as long as the group whose size it is."""
     single = any(len(o[1]) == 1 for o in left.of("tuple"))
     return as_long_as(right) if single else NONE
-
-
-def _carried(causes: Causes) -> Causes:
-    """What the parts of a value depend on where the whole does: a rank is no container."""
-    return causes
 
 
 _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
