@@ -812,6 +812,27 @@ def gather(rows, mine):
     if RING is not None:
         dist.all_gather_object(rows, mine)
 """,
+    # the test for the wrapper decides who takes the state dict
+    """
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def unwrap(model):
+    if isinstance(model, (FSDP, DDP)):
+        return model.module
+    return model
+
+def save(model, path):
+    state = None
+    if isinstance(model, FSDP):
+        state = model.state_dict()
+    if dist.get_rank() == 0:
+        if state is None:
+            state = unwrap(model).state_dict()
+        unwrap(model).save_pretrained(path, state_dict=state)
+    dist.barrier()
+""",
 ]
 
 

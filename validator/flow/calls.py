@@ -929,15 +929,23 @@ class Calling:
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
         if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
             operation = "forward"
-        gathers = name in ("state_dict", "full_state_dict") and mostly(receiver.state, "fsdp1")
+        wrapped = certainly(receiver.state, "fsdp1")
+        gathers = name in ("state_dict", "full_state_dict") and (
+            wrapped or mostly(receiver.state, "fsdp1") and self._is_for_ranks(value.block)
+        )
         if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
             operation = name
         if operation and not any(self._lets_ranks_differ(manager) for manager in self.at.unit.managers(number)):
             from validator.models import Row
 
-            sure = not gathers or certainly(receiver.state, "fsdp1")
+            sure = not gathers or wrapped
             row = Row(operation, collective=True)
             self._note(number, Site((), (Operation(operation, group_of(WHOLE), sure, row),)))
+
+    def _is_for_ranks(self, block: int) -> bool:
+        """Whether nothing but ranks decides over a block: another test may ask how the model is wrapped."""
+        deciding = self.at.unit.control.deciding(block)
+        return all(only(self.at.conditions(frozenset({each})), "rank", "member") for each in deciding)
 
     def _lets_ranks_differ(self, manager: int) -> bool:
         """Whether inside a context manager ranks may run a wrapped model unequally often: `model.join()`, `Join`."""
