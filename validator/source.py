@@ -83,10 +83,12 @@ class SourceFile:
         if self._lowered is None:
             from validator.ir.lower import lower
 
+            parsed = self._tree
             try:
-                self._lowered = lower(self.tree)
+                self._lowered = lower(self.tree, ":=" in self.text)
             except (SyntaxError, ValueError, RecursionError, OSError):
                 self._lowered = {}, 0
+            self._tree = parsed  # the trees of a whole project would be half of the memory
         return self._lowered
 
     @property

@@ -68,6 +68,25 @@ class Sender:
         for name, param in self.model.named_parameters():
             dist.broadcast(param.data, 0, group=group)  # error: MP527
 """,
+    # through a dictionary of one parameter
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+class Sender:
+    def __init__(self, model):
+        self.model = fully_shard(model)
+
+    def update(self, group):
+        state = self.model.state_dict()
+        for name in state:
+            self.send({name: state[name].to(torch.bfloat16)}, group)
+
+    def send(self, named, group):
+        for name, param in named.items():
+            dist.broadcast(param.data.contiguous(), 0, group=group)  # error: MP527
+""",
 ]
 
 CORRECT = [

@@ -134,7 +134,7 @@ def _wrong(call: Place, root: Given, group: Given | None, inside: bool) -> _Wron
     if value.of("size") and len(value.objs) == 1:
         return _Wrong("the number of ranks: the last one is one less")
     if inside:
-        job = bool(value.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in value.each)
+        job = bool(value.of("ordinal")) and all(o[:2] == ("ordinal", "job") for o in value.each if o[0] != "beyond")
         whole = group is None or group.spanned[0] == WHOLE
         return _Wrong("a rank of the job, where one inside the group is asked for") if job and not whole else None
     if group is None:
@@ -197,12 +197,12 @@ def _lacking(group: Given, number: int) -> _Wrong | None:
 
 def _is_part(o: Obj) -> bool:
     """Whether a group is one of several that fill the job."""
-    return bool(o[0] == "group" and o[2] == "several")
+    return bool(o[0] == "group" and o[2] in ("several", "every"))
 
 
 def _counted_inside(value: Val) -> Axes | None:
-    inside = [o[2] for o in value.each if o[:2] == ("ordinal", "group")]
-    return inside[0] if len(inside) == len(value.objs) == 1 else None
+    numbers = [o for o in value.each if o[0] != "beyond"]  # the last rank is also one less than there are
+    return numbers[0][2] if len(numbers) == 1 and numbers[0][:2] == ("ordinal", "group") else None
 
 
 def _text(call: Place) -> str:

@@ -59,8 +59,8 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
 
 
 def _is_of_job(index: Place) -> bool:
-    """Whether a number is the rank among all processes, and nothing else."""
-    objs = [o for o in index.closed.each if o[0] != "top"]
+    """Whether a number is the rank among all processes, and nothing else: a constant is that of a single process."""
+    objs = [o for o in index.closed.each if o[0] not in ("top", "const")]
     return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
 
 
@@ -79,6 +79,17 @@ def _finding(places: list[tuple[Place, Place]]) -> Finding:
 
 
 INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+class State:
+    def setup(self, alone):
+        self.index = 0 if alone else dist.get_rank()
+
+    def wait_for_everyone(self):
+        torch.distributed.barrier(device_ids=[self.index])  # error: MP536
+""",
     """
 import torch
 

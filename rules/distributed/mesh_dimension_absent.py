@@ -55,7 +55,7 @@ def _chosen(names: Place) -> bool:
     for number in (each.number for each in names.sources):
         value = code.values[number]
         if value.op == "mut" and value.data == -1 and names._replace(number=value.args[1]).method == "append":
-            for branch, way in names.unit.control.arms.get(code.values[value.args[1]].block, ()):
+            for branch, way in names.unit.control.settled(code.values[value.args[1]].block):
                 end = code.blocks[branch].end
                 if way == end[2] and _is_above_one(names._replace(number=end[1]).origin):
                     return True
@@ -81,15 +81,22 @@ def _keys(used: Place) -> list[str]:
 
 
 def _is_asked_for(used: Place, name: str) -> bool:
-    """Whether a condition or a handler around a place may be about a dimension."""
-    unit = used.unit
+    """Whether a place is only reached where a condition about a dimension holds, or under a handler."""
     if used.is_tried:
         return True
-    for block in unit.control.deciding(used.value.block):
-        test = used._replace(number=unit.code.blocks[block].end[1]).origin
-        if any(_speaks_of(source, name) for source in test.sources):
-            return True
-    return False
+    blocks, deciding = used.unit.code.blocks, used.unit.control.deciding(used.value.block)
+    seen, stack = {0}, [0]
+    while stack:
+        at = stack.pop()
+        end = blocks[at].end
+        ways = {*blocks[at].successors(), *blocks[at].handlers}
+        if at in deciding:
+            test = used._replace(number=end[1]).origin
+            if any(_speaks_of(source, name) for source in test.sources):
+                ways -= {end[2]} if _is_above_one(test) else {end[2], end[3]}
+        stack += ways - seen
+        seen |= ways
+    return used.value.block not in seen
 
 
 def _speaks_of(part: Place, name: str) -> bool:
@@ -101,6 +108,27 @@ def _speaks_of(part: Place, name: str) -> bool:
 
 
 INCORRECT = [
+    """
+from torch.distributed.device_mesh import init_device_mesh
+
+class Dims:
+    def build_mesh(self, kind):
+        dims, names = [], []
+        for d, name in zip([self.dp_replicate, self.dp_shard, self.cp], ["dp_replicate", "dp_shard", "cp"]):
+            if d > 1:
+                dims.append(d)
+                if name == "dp_shard" and self.dp_replicate == 1:
+                    names.append("dp")
+                else:
+                    names.append(name)
+        mesh = init_device_mesh(kind, dims, mesh_dim_names=tuple(names))
+        if self.cp > 1:
+            if self.dp_replicate > 1 and self.dp_shard > 1:
+                mesh["dp_replicate", "dp_shard", "cp"]._flatten(mesh_dim_name="dp_cp")
+            else:
+                mesh["dp", "cp"]._flatten(mesh_dim_name="dp_cp")  # error: MP540
+        return mesh
+""",
     """
 from torch.distributed.device_mesh import init_device_mesh
 

@@ -103,6 +103,19 @@ def collect(count):
     dist.all_gather(parts, mine)  # error: MP519
     return torch.cat(parts)
 """,
+    # arithmetic with a number leaves the layout as it is
+    """
+import torch
+import torch.distributed as dist
+
+def total():
+    rank = dist.get_rank()
+    mine = torch.ones(4) * rank + 1
+    if rank == 0:
+        mine = mine.double()
+    dist.all_reduce(mine)  # error: MP519
+    return mine
+""",
 ]
 
 CORRECT = [

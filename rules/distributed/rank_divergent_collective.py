@@ -421,6 +421,23 @@ class Trainer:
         if self.config.saves:
             dist.barrier()
 """,
+    # the test of its class says how a model may be wrapped
+    """
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def unwrap(model):
+    if isinstance(model, (FSDP, DDP)):
+        return model.module
+    return model
+
+def save(model, path):
+    inner = unwrap(model)
+    if dist.get_rank() == 0:
+        inner.save_pretrained(path, state_dict=inner.state_dict())  # error: MP501
+    dist.barrier()
+""",
 ]
 
 CORRECT = [
@@ -773,6 +790,48 @@ class Checkpointer:
 
 def regroup(checkpointer, ranks):
     checkpointer.other_group = dist.new_group(ranks)
+""",
+    # a function keeps the group to which the rank belongs: every rank has one
+    """
+import torch.distributed as dist
+
+RING = None
+
+def keep(group):
+    global RING
+    RING = group
+
+def setup(size):
+    for first in range(dist.get_world_size() // size):
+        ranks = list(range(first * size, (first + 1) * size))
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            keep(group)
+
+def gather(rows, mine):
+    if RING is not None:
+        dist.all_gather_object(rows, mine)
+""",
+    # the test for the wrapper decides who takes the state dict
+    """
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def unwrap(model):
+    if isinstance(model, (FSDP, DDP)):
+        return model.module
+    return model
+
+def save(model, path):
+    state = None
+    if isinstance(model, FSDP):
+        state = model.state_dict()
+    if dist.get_rank() == 0:
+        if state is None:
+            state = unwrap(model).state_dict()
+        unwrap(model).save_pretrained(path, state_dict=state)
+    dist.barrier()
 """,
 ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 
@@ -15,7 +14,6 @@ _ASIDE = frozenset({
     "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
     "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
 })  # fmt: skip
-_DEBUGGING = re.compile(r"debug|breakpoint|interactive|DEBUG|isatty|__main__", re.IGNORECASE)
 
 
 @cache
@@ -44,11 +42,6 @@ def every_guard(function: Method, guards: Iterable[Guard]) -> Iterator[Guard]:
     while scope is not None:
         yield from scope.facts.guards
         scope = scope.enclosing
-
-
-def is_for_debugging(function: Method, guards: Iterable[Guard]) -> bool:
-    """Whether a condition around a place says that it serves debugging."""
-    return any(_DEBUGGING.search(guard.text) for guard in every_guard(function, guards) if guard.kind == "if")
 
 
 def within(inner: At, outer: At) -> bool:

@@ -68,20 +68,3 @@ def words(function: Method) -> Iterator[str]:
     for row in function.facts.assigns:
         yield row.target
         yield row.value
-
-
-def reads_attribute(function: Method, name: str) -> bool:
-    """Whether a function reads the attribute of its own object, `getattr(self, "name", …)` included."""
-    own = self_name(function) or "self"
-    path = f"{own}.{name}"
-    if any(r.context == "load" and (r.path == path or r.path.startswith(path + ".")) for r in function.facts.refs):
-        return True
-    for call in function.facts.calls:
-        if (
-            call.target == "getattr"
-            and len(call.args) > 1
-            and call.args[0].value == own
-            and call.args[1].value.strip("'\"") == name
-        ):
-            return True
-    return False

@@ -36,7 +36,6 @@ from validator.source import SourceFile
 _STEPS = 4_000  # statements of one script, loops unrolled
 _PASSES = 8  # of a loop
 _DEPTH = 6  # of functions and sourced scripts
-_SKIPS = ("continue", "break")
 _ENDS = ("exit", "return", "break", "continue", "exec")
 _OPERATORS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>&1", "2>", "<", "&>", "&>>"})
 

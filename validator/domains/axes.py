@@ -8,7 +8,6 @@ them the same way. A name that no row knows is an axis of its own, of which noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 WORLD = "world"
@@ -67,10 +66,6 @@ def of_dimension(name: str) -> str:
     """The axis that one mesh dimension is; a name that the vocabulary lacks is its own."""
     found = axes_of(name)
     return next(iter(found)) if len(found) == 1 else name
-
-
-def of_dimensions(names: Iterable[str]) -> Axes:
-    return frozenset(axis for name in names for axis in (axes_of(name) or (name,)))
 
 
 _BUT = "world but "

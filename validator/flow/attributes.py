@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method
-from validator.domains.axes import WHOLE, axes_of, of_dimension
+from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
-from validator.domains.spmd import NONE, Causes, only, rank, unsure
+from validator.domains.spmd import NONE, Causes, only, rank
 from validator.flow.annotations import declared, objects_of
 from validator.flow.values import (
     ANYTHING,
@@ -63,7 +63,9 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
     carried = _carried(owner, result)
-    placed = owner.state - {"ddp"} if name == "module" else owner.state  # what DDP wraps knows nothing of it
+    placed = owner.state
+    if name == "module":  # what DDP wraps knows nothing of it
+        placed = frozenset(each for each in placed if each.rpartition("+")[2] != "ddp")
     state = inherited(result.state, placed)
     if (step := at.models.tensors["placing"].get(name)) is not None:
         state = after(state, step)
@@ -275,11 +277,3 @@ def _of_mesh(o: Obj, name: str) -> Val:
     if name in ("mesh_dim_names", "ndim", "device_type"):
         return Val()
     return obj("mesh method", (o[1], o[2]), name)
-
-
-def of_group(name: str) -> frozenset[str]:
-    """The axes of the group that an expression's name speaks of; empty when it speaks of none."""
-    return axes_of(name)
-
-
-__all__ = ["attribute", "described", "member_of", "of_dimension", "unsure"]

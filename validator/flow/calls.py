@@ -32,12 +32,14 @@ from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
+    COUNTED,
     MORE,
     NONE_OBJ,
     STRING,
     UNKNOWN,
     Obj,
     Val,
+    as_long_as,
     bare,
     beside,
     const,
@@ -70,7 +72,7 @@ _GATHERING = frozenset({
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
-_HELD = frozenset({"tuple", "seq", "dict", "unordered", "counted", "inst", "self"})
+_HELD = frozenset({"tuple", "seq", "dict", "unordered", "inst", "self", *COUNTED})
 _OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
 _SETS = frozenset({"set", "frozenset"})
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
@@ -102,7 +104,7 @@ def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
             plain.append(mapped(o, lambda part: instantiated(part, argument)))
     merged = join([Val(frozenset(plain)), *parts])
     v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
-    return Val(merged.objs, v, n, p, substituted(value.state, lambda position: argument(position).state))
+    return Val(merged.objs, v, n, p, substituted(value.state, lambda position: argument(position).held))
 
 
 def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
@@ -137,10 +139,11 @@ class Calling:
     def call(self, number: int, value: Instruction) -> Val:
         callee = self.at.vals[value.args[0]]
         shape = value.data.names
-        arguments: Arguments = [(name, self.at.vals[a]) for name, a in zip(shape, value.args[1:], strict=True)]
+        given = (self.at.known(each, value.block) for each in value.args[1:])
+        arguments: Arguments = list(zip(shape, given, strict=True))
         instruction = self.at.code.values[value.args[0]]
         name = instruction.data if instruction.op in ("attr", "name") else ""
-        receiver = self.at.vals[instruction.args[0]] if instruction.op == "attr" else BOTTOM
+        receiver = self.at.known(instruction.args[0], value.block) if instruction.op == "attr" else BOTTOM
         self._receiver = receiver
         objs = callee.each
         self._certain = not any(o[0] == "top" for o in objs)
@@ -469,9 +472,7 @@ class Calling:
             n = frozenset().union(*(p.n for p in parts))
             objs = self._iterates(dotted or name, arguments, receiver)
         if dotted == "range":
-            sizes = (
-                frozenset(("counted", o[1]) for o in arguments[0][1].of("size")) if len(arguments) == 1 else frozenset()
-            )
+            sizes = as_long_as(arguments[0][1]) if len(arguments) == 1 else frozenset()
             return Val(sequence(_index(sizes)).objs | sizes, NONE, v)
         if dotted in ("int", "str") and len(arguments) == 1:
             objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
@@ -529,7 +530,8 @@ class Calling:
         if name in ("copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"):
             return values[0].objs if values else receiver.objs
         if name in ("values", "items"):
-            found = [v for o in receiver.each if o[0] == "dict" for _, v in o[1]]
+            rows = receiver.of("dict")
+            found = [v for o in rows for v in (*(each for _, each in o[1]), o[2]) if v is not None]
             inner = join(found) if found else UNKNOWN
             keys = self.at.element(receiver) if receiver.of("seq") else UNKNOWN
             held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
@@ -551,10 +553,10 @@ class Calling:
     def _order(name: str, given: Val, element: Val) -> frozenset[Obj]:
         """What is known of the order and the length of a list that is made of another."""
         if name == "sorted":
-            return beside(given, "counted")
+            return beside(given, *COUNTED)
         if name in _SETS:
             return frozenset({unordered("set")}) if is_text(element) else frozenset()
-        return beside(given, "unordered", *(("counted",) if name in ("list", "tuple", "reversed") else ()))
+        return beside(given, "unordered", *(COUNTED if name in ("list", "tuple", "reversed") else ()))
 
     def _wrapped(self, dotted: str, function: Val) -> Val:
         """A decorator of a library: the function stays what it is."""
@@ -776,7 +778,7 @@ class Calling:
             return group_of(WHOLE, None, named)
         ranks: object = _literal_ranks(given)
         if ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
-            ranks = "several"
+            ranks = "every" if self.at.is_range_or_turn(self.at.code.values[number].args[1]) else "several"
         return group_of(SOME, ranks, named)
 
     def _made_mesh(self, arguments: Arguments) -> Val:
@@ -946,15 +948,23 @@ class Calling:
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
         if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
             operation = "forward"
-        gathers = name in ("state_dict", "full_state_dict") and certainly(receiver.state, "fsdp1")
+        wrapped = certainly(receiver.state, "fsdp1")
+        gathers = name in ("state_dict", "full_state_dict") and (
+            wrapped or mostly(receiver.state, "fsdp1") and self._is_for_ranks(value.block)
+        )
         if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
             operation = name
         if operation and not any(self._lets_ranks_differ(manager) for manager in self.at.unit.managers(number)):
             from validator.models import Row
 
-            self._note(
-                number, Site((), (Operation(operation, group_of(WHOLE), True, Row(operation, collective=True)),))
-            )
+            sure = not gathers or wrapped
+            row = Row(operation, collective=True)
+            self._note(number, Site((), (Operation(operation, group_of(WHOLE), sure, row),)))
+
+    def _is_for_ranks(self, block: int) -> bool:
+        """Whether nothing but ranks decides over a block: another test may ask how the model is wrapped."""
+        deciding = self.at.unit.control.deciding(block)
+        return all(only(self.at.conditions(frozenset({each})), "rank", "member") for each in deciding)
 
     def _lets_ranks_differ(self, manager: int) -> bool:
         """Whether inside a context manager ranks may run a wrapped model unequally often: `model.join()`, `Join`."""
@@ -1098,6 +1108,7 @@ def _index(counted: frozenset[Obj]) -> Val:
     numbers = frozenset(
         ("ordinal", "job" if axes == WHOLE else "group", axes)
         for o in counted
+        if o[0] == "counted"
         for axes in (axes_in(o[1]),)
         if axes != SOME
     )

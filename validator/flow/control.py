@@ -141,6 +141,18 @@ class Control:
             known = self._settled[block] = tuple(row for row in rows if self._needs(block, *row))
         return known
 
+    def leads(self, block: int, branch: int, way: int) -> bool:
+        """Whether a block only runs where a branch went one way just before."""
+        key = (block, branch, way)
+        known = self._leads.get(key)
+        if known is None:
+            known = self._leads[key] = self._needs(*key)
+        return known
+
+    @cached_property
+    def _leads(self) -> dict[tuple[int, int, int], bool]:
+        return {}
+
     def _needs(self, block: int, branch: int, way: int) -> bool:
         """Whether every way to a block goes from a branch straight to one of its targets."""
         seen, stack = {0}, [0]

@@ -16,8 +16,9 @@ from validator.flow.callers import Callers
 from validator.flow.containers import GROWING
 from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
+from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
-from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
+from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
@@ -116,6 +117,10 @@ class Unit:
     @cached_property
     def control(self) -> Control:
         return Control(self.code)
+
+    @cached_property
+    def class_tests(self) -> ClassTests:
+        return ClassTests(self)
 
     def managers(self, number: int) -> list[int]:
         """The context managers around a value, outermost first: values as they were entered."""
@@ -746,7 +751,7 @@ class Flow:
             for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
                 if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
-                    yield unit, self.close(value, unit)
+                    yield unit, _on_all_ranks(self.close(value, unit))
                 elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
                     yield unit, self._perhaps(self.close(value, unit))
 
@@ -782,9 +787,11 @@ class Flow:
         return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
     def _under(self, unit: Unit) -> Val:
-        """On what it depends whether a unit runs at all: the branches around every call of it."""
+        """On what it depends whether a unit runs at all: the branches around every call of it but its own."""
         found = []
         for caller in self.callers(unit):
+            if caller is unit:
+                continue
             for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
                 around = self.close(Val(v=under), caller).v or self.get("under", caller).v
                 if not around:
@@ -868,7 +875,8 @@ class Flow:
         for unit in self.units_of(module).values():
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
-                found += [self.close(value, unit) for value in self.part(("unit", unit), ("globals", name))]
+                stores = self.part(("unit", unit), ("globals", name))
+                found += [_on_all_ranks(self.close(value, unit)) for value in stores]
         found += self._fillings(name, lambda o: o == ("module", module), module.path) if stored else ()
         return join_ways(found) if stored else UNKNOWN
 
@@ -889,6 +897,14 @@ def _there_if_any(stores: list[Val], held: Val) -> Val:
     if not only(held.p, "rank", "member", "data") or held.may_be_none() or all(each.p for each in stores):
         return held
     return Val(held.objs, held.v, held.n, NONE, held.state)
+
+
+def _on_all_ranks(stored: Val) -> Val:
+    """What is stored: of groups that fill the job each rank has one, though it keeps only that to which it belongs."""
+    groups = stored.objs - {NONE_OBJ}
+    if not only(stored.p, "member") or not all(o[0] == "group" and o[2] == "every" for o in groups) or not groups:
+        return stored
+    return Val(stored.objs, stored.v, stored.n, stored.p - only(stored.p, "member"), stored.state)
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:

@@ -7,6 +7,7 @@ varies between ranks) and the object `("tensor", shape, dtype)` where sizes or t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import TYPE_CHECKING
 
 from validator.domains.spmd import NONE, Causes
@@ -19,6 +20,8 @@ Arguments = list[tuple[str | None, Val]]
 Shape = tuple[int | None, ...] | None
 # What a factory makes where no element type is given: the default type, unless the project changes it.
 DEFAULT = "default"
+_ELEMENTWISE = frozenset({"Add", "Sub", "Mult", "Div", "Pow"})
+_NUMBERS = frozenset({"const", "ordinal", "size", "beyond"})
 _OPTIONS = frozenset({"dtype", "device", "requires_grad", "pin_memory", "layout", "generator", "out", "memory_format"})
 
 
@@ -102,6 +105,39 @@ def changed(name: str, arguments: Arguments, receiver: Val, models: Models) -> f
     return frozenset()
 
 
+def computed(operator: str, left: Val, right: Val) -> frozenset[Obj]:
+    """The layout of what arithmetic makes of a tensor and a number, or of two tensors of one layout."""
+    rows = [(_only(value.objs), value) for value in (left, right)]
+    tensors = [row for row, value in rows if value.of("tensor")]
+    if len(tensors) == 2:
+        return left.objs if left.objs == right.objs and operator != "Div" else frozenset()
+    if len(tensors) != 1 or operator not in _ELEMENTWISE:
+        return frozenset()
+    number = right if left.of("tensor") else left
+    if not number.objs or any(o[0] not in _NUMBERS for o in number.each):
+        return frozenset()
+    ((shape, dtype),) = tensors
+    if dtype is not None and not _is_float(dtype):
+        whole = all(o[0] != "const" or isinstance(o[2], int) for o in number.each)
+        dtype = dtype if whole and operator != "Div" else None
+    return frozenset({("tensor", shape, dtype)}) if shape is not None or dtype is not None else frozenset()
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype == DEFAULT or "float" in dtype
+
+
+def is_of_floats(tensor: Obj) -> bool:
+    return tensor[2] is not None and _is_float(tensor[2])
+
+
+def size_of(tensor: Obj) -> int | None:
+    """How many elements a tensor has, if its shape is literal."""
+    shape: Shape = tensor[1]
+    known = [size for size in shape or () if size is not None and size >= 0]
+    return prod(known) if shape is not None and len(known) == len(shape) else None
+
+
 def is_literal(objs: frozenset[Obj]) -> bool:
     """Whether a tensor has one layout that is fully known, whatever led to it."""
     shape, dtype = _only(objs)
@@ -112,7 +148,7 @@ def apart(values: Iterable[Val]) -> bool:
     """Whether some of the values, each on a way of its own, are surely tensors of different layouts."""
     layouts = [_tensors(value) for value in values if len(value.objs) == 1]
     rows = [each[0] for each in layouts if each]
-    return any(_differ(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :])
+    return any(differ(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :])
 
 
 def settled(before: Val, after: frozenset[Obj]) -> bool:
@@ -120,13 +156,14 @@ def settled(before: Val, after: frozenset[Obj]) -> bool:
     if len(before.objs) < 2 or any(o[0] != "tensor" for o in before.each):
         return False
     differed, differs = (
-        any(_differ(a, b) for a in rows for b in rows if a != b)
+        any(differ(a, b) for a in rows for b in rows if a != b)
         for rows in (before.of("tensor"), [o for o in after if o[0] == "tensor"])
     )
     return differed and not differs
 
 
-def _differ(a: Obj, b: Obj) -> bool:
+def differ(a: Obj, b: Obj) -> bool:
+    """Whether two tensors surely have another shape or element type."""
     if a[2] is not None and b[2] is not None and a[2] != b[2]:
         loose = {a[2], b[2]} - {DEFAULT}
         if DEFAULT not in (a[2], b[2]) or not loose <= {"float32", "float16", "bfloat16"}:
@@ -177,7 +214,7 @@ def _literal(source: Val, default: str) -> tuple[Shape, str | None]:
 
 def _are_numbers(parts: tuple[Val, ...]) -> bool:
     """Whether elements surely are single numbers, no lists or tensors."""
-    return all(part.objs and all(o[0] in ("const", "ordinal", "size") for o in part.each) for part in parts)
+    return all(part.objs and all(o[0] in _NUMBERS for o in part.each) for part in parts)
 
 
 def _type(parts: list[Val], default: str) -> str | None:

@@ -28,14 +28,17 @@ from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import attribute
 from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
+from validator.flow.narrowing import narrowed
 from validator.flow.program import Flow, Passed, Result, Site, Unit
-from validator.flow.tensors import apart
+from validator.flow.tensors import apart, computed
 from validator.flow.values import (
     BOTTOM,
+    COUNTED,
     NONE_OBJ,
     UNKNOWN,
     Obj,
     Val,
+    as_long_as,
     beside,
     const,
     elements,
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
-_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", "counted"})
+_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", *COUNTED})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
 _OF_RANKS = ("rank", "size", "group", "job rank", "job ranks")
@@ -125,7 +128,7 @@ class Evaluation(Walk):
         for block in order:
             end = self.code.blocks[block].end
             if end[0] == "return":
-                returned.append(self._under(block, self.vals[end[1]], here))
+                returned.append(self._under(block, self.known(end[1], block), here))
             for number in self.code.blocks[block].values:
                 value = self.code.values[number]
                 if value.op == "yield" and value.args:
@@ -264,19 +267,19 @@ class Evaluation(Walk):
         loop = self.code.blocks[value.block].loop
         if value.op != "call" or len(value.args) < 2 or loop < 0 or not self.vals[stored].of("group"):
             return frozenset()
-        if not self._is_range_or_turn(value.args[1]):
+        if not self.is_range_or_turn(value.args[1]):
             return frozenset()
         first = self.code.loops[loop].header
         return frozenset(b for b in self.unit.control.deciding(block) if self._is_inside(b, first))
 
-    def _is_range_or_turn(self, number: int) -> bool:
+    def is_range_or_turn(self, number: int) -> bool:
         """Whether a list of ranks is what a loop goes through, a `range`, or holds just what a loop goes through."""
         value = self.code.values[self.root(number)]
         if value.op == "call":
-            called = {o[1] for o in self.vals[value.args[0]].of("ext")}
-            return "range" in called or "list" in called and any(map(self._is_range_or_turn, value.args[1:]))
+            called = self.code.values[value.args[0]].data
+            return called == "range" or called == "list" and any(map(self.is_range_or_turn, value.args[1:]))
         if value.op in ("unpack", "list", "tuple") and len(value.args) == 1:
-            return self._is_range_or_turn(value.args[0])
+            return self.is_range_or_turn(value.args[0])
         return value.op == "next"
 
     def _is_inside(self, block: int, header: int) -> bool:
@@ -398,7 +401,14 @@ class Evaluation(Walk):
         return obj("unit", inner)
 
     def attr(self, number: int, value: Instruction) -> Val:
-        return attribute(self, number, self.vals[value.args[0]], value.data)
+        return attribute(self, number, self.known(value.args[0], value.block), value.data)
+
+    def known(self, number: int, block: int) -> Val:
+        """A value as a block finds it, behind tests of its class."""
+        value: Val = self.vals[number]
+        for classes, holds in self.unit.class_tests.around(number, block):
+            value = narrowed(value, self.vals[classes], holds, self.models)
+        return value
 
     def item(self, number: int, value: Instruction) -> Val:
         owner, key = self.vals[value.args[0]], self.vals[value.args[1]]
@@ -416,7 +426,7 @@ class Evaluation(Walk):
                 found += known or [o[2] if o[2] is not None else BOTTOM]
             elif kind == "mesh":
                 found.append(self.mesh_part(o, key))
-            elif kind in ("unordered", "counted", "str"):
+            elif kind in ("unordered", "str", *COUNTED):
                 continue
             elif kind in ("tuple", "seq"):
                 sliced = self.code.values[value.args[1]].op == "slice"
@@ -432,7 +442,7 @@ class Evaluation(Walk):
             v |= data(sure=False)  # a column of a batch, whatever holds it
         n = result.n
         if self._selects(value.args[1]):
-            n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | _carried(owner.v | key.v)
+            n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | owner.v | key.v
         elif self.code.values[value.args[1]].op == "slice":
             n |= owner.n | self._cut(self.code.values[value.args[1]].args)
         return Val(result.objs, combined(result.v, v), n, result.p, inherited(result.state, owner.state))
@@ -513,7 +523,7 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
-            return Val(frozenset(objs), before.v | _carried(stored.v), before.n, before.p, before.state)
+            return Val(frozenset(objs), before.v | stored.v, before.n, before.p, before.state)
 
         self.after[number, 0] = change
         return BOTTOM
@@ -521,9 +531,9 @@ class Evaluation(Walk):
     def binary(self, number: int, value: Instruction) -> Val:
         left, right = (self.vals[each] for each in value.args)
         kept = frozenset(o for o in left.objs | right.objs if o[0] in ("seq", "tuple", "dict"))
-        kept |= _numbered(value.data, left, right)
+        kept |= _numbered(value.data, left, right) | computed(value.data, left, right)
         order = beside(left, "unordered") | beside(right, "unordered")
-        holds = any(o[0] != "ordinal" for o in kept)
+        holds = any(o[0] in ("seq", "tuple", "dict") for o in kept)
         if value.data == "Add" and holds:
             whole = sequence(join2(elements(left), elements(right)))
             return Val(whole.objs | order, left.v | right.v, left.n | right.n)
@@ -533,6 +543,8 @@ class Evaluation(Walk):
             return Val(whole.objs | repeated(left, right) | order, left.v | right.v, n)
         if value.data in _OF_SETS and beside(left, "unordered"):
             return Val(kept | beside(left, "unordered"), left.v | right.v, left.n | right.n | left.v | right.v)
+        if value.data == "Sub" and _are_bounds(left, right):  # pieces whose ends move together are as long everywhere
+            return Val(kept, combined(*(v - only(v, "rank", "member") for v in (left.v, right.v))), left.n | right.n)
         if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
             causes = folded(combined(left.v, right.v))
             return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - UNPLACED)
@@ -568,7 +580,7 @@ class Evaluation(Walk):
             if any(g[:2] == ("group", WHOLE) for o in right.of("counted") for g in o[1].objs):
                 return Val()
             if self.code.values[value.args[0]].op == "const":
-                return Val(v=right.p)
+                return Val()  # a table that is not there has no keys to ask for
             return Val(v=combined(member(left.v), right.v))
         return Val(v=combined(left.v, right.v))
 
@@ -605,7 +617,7 @@ class Evaluation(Walk):
 
     def tuple_(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
-        v = frozenset().union(*(_carried(p.v) for p in parts)) if parts else NONE
+        v = frozenset().union(*(p.v for p in parts)) if parts else NONE
         if value.data:  # starred elements
             inner = join(elements(p) if i in value.data else p for i, p in enumerate(parts))
             n = frozenset().union(*(parts[i].n for i in value.data))
@@ -617,7 +629,7 @@ class Evaluation(Walk):
         parts = [self.vals[each] for each in value.args]
         texts = len(parts) > 1 and any(is_text(part) for part in parts)
         order = frozenset({unordered("set")}) if texts else NONE
-        return Val(sequence(join(parts)).objs | order, frozenset().union(*(_carried(p.v) for p in parts)))
+        return Val(sequence(join(parts)).objs | order, frozenset().union(*(p.v for p in parts)))
 
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
@@ -625,7 +637,7 @@ class Evaluation(Walk):
         v: Causes = NONE
         for key, number_of_value in zip(value.args[::2], value.args[1::2], strict=True):
             held = self.vals[number_of_value]
-            v |= _carried(held.v)
+            v |= held.v
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
                 for o in held.each:
@@ -655,7 +667,7 @@ class Evaluation(Walk):
     def element(self, iterable: Val) -> Val:
         """One element of what is iterated."""
         found = [elements(iterable)]
-        v = _carried(iterable.v)
+        v = iterable.v
         for o in iterable.each:
             if o[0] == "made" and self.models.library(o[1]).iterates == "data":
                 v |= data()
@@ -677,13 +689,13 @@ class Evaluation(Walk):
             n |= self.vals[each].n
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
-        v = frozenset().union(*(_carried(e.v) for e in elts))
+        v = frozenset().union(*(e.v for e in elts))
         over = [self.vals[each] for each in value.args[count : count + iterators]]
         order = frozenset().union(*(beside(each, "unordered") for each in over))
         if kind == "set":
             order = frozenset({unordered("set")}) if elts and is_text(elts[-1]) else NONE
         if kind == "list" and len(value.args) == count + 1:
-            order |= beside(over[0], "counted")
+            order |= beside(over[0], *COUNTED)
         return Val(sequence(elts[-1]).objs | order if elts else NONE, v, n, state=elts[-1].state - UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
@@ -695,11 +707,11 @@ class Evaluation(Walk):
                 found.append(o[1][position])
             elif o[0] in ("tuple", "seq", "dict"):
                 found.append(elements(owner))
-            elif o[0] not in ("unordered", "counted", "str"):
+            elif o[0] not in ("unordered", "str", *COUNTED):
                 found.append(UNKNOWN)
         result = join(found) if found else UNKNOWN
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.each)
-        v = result.v if exact else result.v | _carried(owner.v)
+        v = result.v if exact else result.v | owner.v
         n = (
             result.n
             if any(o[0] in ("tuple", "seq", "dict") for o in owner.each)
@@ -748,7 +760,7 @@ class Evaluation(Walk):
         """What is noted beside a list to which a loop adds one element in each round: it is as long as what is gone
         through."""
         loop = self.code.loops.get(value.block)
-        counted = beside(self.vals[loop.iterator], "counted") if loop is not None and loop.iterator >= 0 else NONE
+        counted = beside(self.vals[loop.iterator], *COUNTED) if loop is not None and loop.iterator >= 0 else NONE
         for each in value.args if counted else ():
             added, base = 0, each
             while (inner := self.code.values[base]).op == "mut":
@@ -989,12 +1001,7 @@ def _below(comparison: str, number: object) -> bool:
 def repeated(left: Val, right: Val) -> frozenset[Obj]:
     """`[None] * size`: as long as the group whose size it is."""
     single = any(len(o[1]) == 1 for o in left.of("tuple"))
-    return frozenset(("counted", o[1]) for o in right.of("size")) if single else NONE
-
-
-def _carried(causes: Causes) -> Causes:
-    """What the parts of a value depend on where the whole does: a rank is no container."""
-    return causes
+    return as_long_as(right) if single else NONE
 
 
 _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
@@ -1015,12 +1022,19 @@ def is_evaluated(op: str) -> bool:
     return op in _TRANSFER
 
 
+def _are_bounds(*ends: Val) -> bool:
+    """Whether both ends of a piece vary with the rank, and neither is the number of a rank."""
+    return all(only(end.v, "rank", "member") and not end.of("ordinal") for end in ends)
+
+
 def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     """The rank that arithmetic makes of another one (`rank - 1`, `(rank + 1) % size`) or of the number of ranks
-    (`size - 1`, the last one): it is counted where those are."""
+    (`size - 1`, the last one): it is counted where those are. How many more or fewer than ranks a number is."""
     step = right.constant()
     if operator in ("Add", "Sub") and isinstance(step, int):
-        found = {o for o in left.each if o[0] == "ordinal" and o[1] != "node"}
+        more = step if operator == "Add" else -step
+        found: set[Obj] = {("beyond", o[1], more) for o in left.of("size") if more}
+        found |= {o for o in left.each if o[0] == "ordinal" and o[1] != "node"}
         for o in left.of("size") if operator == "Sub" and step > 0 else ():
             axes = axes_in(o[1])
             found.add(("ordinal", "job" if axes == WHOLE else "group", axes))

@@ -10,9 +10,10 @@ Objects are tuples whose first element says what they are:
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length; `("dict", items, rest)` |
-| `("group", axes, ranks, backend)` | a process group; its ranks, `"several"` for one of several that fill the job |
+| `("group", axes, ranks, backend)` | a process group; `"several"`: one of several, `"every"`: these fill the job |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
+| `("beyond", group, k)` | `k` more than a group has ranks (k is not 0); `("miscounted", group, k)`: a list so long |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
 | `("unordered", why, value)` | beside a list: ranks go through it in orders of their own: `set`, `listing`, `keys` |
@@ -32,17 +33,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from validator.domains.placement import is_symbolic
+from validator.domains.placement import UNPLACED, is_symbolic
 from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
+_COUNTING = ("size", "beyond", "counted", "miscounted")
+COUNTED = ("counted", "miscounted")  # what stands beside a list whose length is told by a number of ranks
 _DEEP = 3
 _MANY = 16
 TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
-_HOLDING_ONE = frozenset({"seq", "remote", "size", "counted", "future", "fetch"})
+_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", *_COUNTING})
 
 
 class Val:
@@ -107,6 +110,14 @@ class Val:
     def placements(self) -> frozenset[str]:
         """How the value and all that lies in it may be placed."""
         return self.state.union(*(part.placements for o in self.objs for part in parts_of(o)))
+
+    @property
+    def held(self) -> frozenset[str]:
+        """How what lies in it may be placed: as it is itself, else as the elements of a list, the values of a table."""
+        if self.state - UNPLACED:
+            return self.state
+        inside = [o[1] for o in self.objs if o[0] == "seq"] + [o[2] for o in self.objs if o[0] == "dict" and o[2]]
+        return self.state.union(*(part.held for part in inside))
 
     def of(self, kind: str) -> list[Obj]:
         return [o for o in self.each if o[0] == kind]
@@ -210,7 +221,7 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     if kind == "tuple":
         return ("tuple", tuple(change(v) for v in o[1]))
     if kind in _HOLDING_ONE:
-        return (kind, change(o[1]))
+        return (kind, change(o[1]), *o[2:])
     if kind == "group method":
         return (kind, change(o[1]), o[2])
     if kind in ("bound", "unordered"):
@@ -249,7 +260,7 @@ def join(values: Iterable[Val]) -> Val:
     return result if result is not None else BOTTOM
 
 
-_EXACT = frozenset({"ordinal", "size", "counted", "tensor"})
+_EXACT = frozenset({"ordinal", "tensor", *_COUNTING})
 
 
 def join_ways(values: Iterable[Val]) -> Val:
@@ -346,6 +357,12 @@ def unordered(why: str, causes: Causes = NONE) -> Obj:
 def beside(value: Val, *kinds: str) -> frozenset[Obj]:
     """What is noted beside a list."""
     return frozenset(o for o in value.objs if o[0] in kinds)
+
+
+def as_long_as(number: Val) -> frozenset[Obj]:
+    """What stands beside a list that has as many elements as a number says."""
+    lengths = {"size": "counted", "beyond": "miscounted"}
+    return frozenset((lengths[o[0]], *o[1:]) for o in number.each if o[0] in lengths)
 
 
 def is_text(value: Val) -> bool:

@@ -7,21 +7,24 @@ from collections.abc import Callable
 
 from validator.ir.expressions import Expressions, place
 from validator.ir.model import CallShape, Code, Loop, Test, Unsupported, repeated
-from validator.ir.scopes import Names, defaults, names_of, parameters
+from validator.ir.scopes import Names, defaults, names_of, parameters, statements
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ENDING = frozenset({("sys", "exit"), ("os", "_exit"), ("os", "abort"), ("", "exit"), ("", "quit")})
 
 
-def lower(tree: ast.Module) -> tuple[dict[str, Code], int]:
-    """The units of a file by their keys, and how many could not be lowered (their names are missing)."""
+def lower(tree: ast.Module, walrus: bool = True) -> tuple[dict[str, Code], int]:
+    """The units of a file by their keys, and how many could not be lowered (their names are missing).
+
+    `walrus`: whether the file may hold assignment expressions.
+    """
     units: dict[str, Code] = {}
     failed: list[str] = []
     code = Code("module", "<module>", "<module>", None, (1, 0, 1, 0))
-    names = names_of((), tree.body)
-    statements = _Statements(code, names, None, units, failed)
-    statements.raising = _raising(tree)
-    statements.unit(tree.body)
+    names = names_of((), tree.body, walrus)
+    top = _Statements(code, names, None, units, failed)
+    top.raising, top.walrus = _raising(tree), walrus
+    top.unit(tree.body)
     return units, len(failed)
 
 
@@ -35,6 +38,7 @@ class _Statements(Expressions):
         self.failed = failed
         self.taken: set[str] = outer.taken if isinstance(outer, _Statements) else set()  # qualified names in the file
         self.raising: frozenset[str] = outer.raising if isinstance(outer, _Statements) else frozenset()
+        self.walrus: bool = outer.walrus if isinstance(outer, _Statements) else True
         self._cleanups: list[Callable[[], None]] = []  # what runs when the block around is left, innermost last
         self._jumps: list[tuple[int, int, int]] = []  # of the loops around: (header, after, cleanups outside)
         super().__init__(code, names, outer)
@@ -80,7 +84,7 @@ class _Statements(Expressions):
         body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
         if isinstance(node, ast.Lambda):
             ast.copy_location(body[0], node.body)
-        names = names_of((n for n, _ in code.params), body)
+        names = names_of((n for n, _ in code.params), body, self.walrus)
         _Statements(code, names, self, self.units, self.failed).unit(body)
         return self.emit("closure", tuple(code.defaults.values()), code.key, place(node))
 
@@ -106,7 +110,7 @@ class _Statements(Expressions):
             self.expression(keyword.value)
         qualname = self.qualified(node.name)
         code = self._made("class", node.name, f"{qualname}.<class>", node)
-        _Statements(code, names_of((), node.body), self, self.units, self.failed).unit(node.body)
+        _Statements(code, names_of((), node.body, self.walrus), self, self.units, self.failed).unit(node.body)
         self._decorated(node, self.emit("closure", tuple(bases), code.key, place(node)), decorators)
 
     def _decorated(self, node: _Function | ast.ClassDef, value: int, decorators: list[int]) -> None:
@@ -414,7 +418,7 @@ def _raising(tree: ast.Module) -> frozenset[str]:
     A method that raises NotImplementedError stands for those of other classes. Of several with one name all must raise.
     """
     rows = [("", node) for node in tree.body if isinstance(node, _Function)]
-    for cls in ast.walk(tree):
+    for cls in statements(tree.body, inside=True):
         if isinstance(cls, ast.ClassDef):
             rows += [(".", node) for node in cls.body if isinstance(node, _Function)]
     found: dict[str, bool] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -18,12 +19,32 @@ class Names(NamedTuple):
     nonlocals: frozenset[str]
 
 
-def names_of(params: Iterable[str], body: Iterable[ast.AST]) -> Names:
-    """The names that parameters and the statements of a body bind; bodies of nested units are not entered."""
+# Where in a node others may bind names, but for assignment expressions.
+_BINDING: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Assign: ("targets",), ast.AugAssign: ("target",), ast.AnnAssign: ("target",), ast.Delete: ("targets",),
+    ast.For: ("target", "body", "orelse"), ast.AsyncFor: ("target", "body", "orelse"),
+    ast.While: ("body", "orelse"), ast.If: ("body", "orelse"), ast.With: ("items", "body"),
+    ast.AsyncWith: ("items", "body"), ast.withitem: ("optional_vars",), ast.ExceptHandler: ("body",),
+    ast.Try: ("body", "handlers", "orelse", "finalbody"),
+    ast.Tuple: ("elts",), ast.List: ("elts",), ast.Starred: ("value",), ast.Match: ("cases",),
+    ast.match_case: ("pattern", "body"), ast.MatchSequence: ("patterns",), ast.MatchMapping: ("patterns",),
+    ast.MatchClass: ("patterns", "kwd_patterns"), ast.MatchOr: ("patterns",), ast.MatchAs: ("pattern",),
+}  # fmt: skip
+if sys.version_info >= (3, 11):
+    _BINDING[ast.TryStar] = _BINDING[ast.Try]
+if sys.version_info >= (3, 12):
+    _BINDING[ast.TypeAlias] = ("name",)
+
+
+def names_of(params: Iterable[str], body: Iterable[ast.AST], walrus: bool = True) -> Names:
+    """The names that parameters and the statements of a body bind; bodies of nested units are not entered.
+
+    `walrus`: whether there may be assignment expressions; without them only targets need to be looked at.
+    """
     bound: set[str] = set(params)
     global_names: set[str] = set()
     nonlocals: set[str] = set()
-    for node in _own_nodes(body):
+    for node in _own_nodes(body) if walrus else statements(body):
         if isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load):
                 bound.add(node.id)
@@ -42,6 +63,21 @@ def names_of(params: Iterable[str], body: Iterable[ast.AST]) -> Names:
         elif isinstance(node, ast.Nonlocal):
             nonlocals.update(node.names)
     return Names(frozenset(bound - global_names - nonlocals), frozenset(global_names), frozenset(nonlocals))
+
+
+def statements(body: Iterable[ast.AST], inside: bool = False) -> Iterator[ast.AST]:
+    """Statements and what they assign to, expressions left out; those of units inside only where they are asked for."""
+    stack = list(body)
+    while stack:
+        node = stack.pop()
+        yield node
+        fields = _BINDING.get(type(node), ("body",) if inside and isinstance(node, Definition) else ())
+        for field in fields:
+            held = getattr(node, field)
+            if isinstance(held, list):
+                stack += held
+            elif held is not None:
+                stack.append(held)
 
 
 def _own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -42,6 +42,9 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   which element type, if none is passed.
 - `alike = [parameter, position]`: a tensor that must have one layout on all ranks; `into = [parameter, position]`: the
   list that such tensors are gathered in; `operation = [parameter, position]`: how it reduces.
+- `tensor = [parameter, position]`: what must be one tensor; `each = [parameter, position]`: a list with one tensor for
+  each rank of the group; `at_root = true`: which only the root passes; `times = [small, large]`: two tensors of which
+  the second holds the first once for each rank. `peer = [parameter, position]`: another rank than the one that calls.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
@@ -107,6 +110,11 @@ class Row(NamedTuple):
     when: tuple[str, ...] = ()
     on: tuple[str, ...] | None = None
     on_state: tuple[str, ...] = ()
+    tensor: tuple[str, int] | None = None
+    each: tuple[str, int] | None = None
+    at_root: bool = False
+    times: tuple[tuple[str, int], tuple[str, int]] | None = None
+    peer: tuple[str, int] | None = None
     objects: bool = False
     length: str = ""
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
@@ -189,6 +197,11 @@ class Models:
 
     def call(self, dotted: str) -> Row | None:
         return self.calls.get(self.named(dotted))
+
+    def wrapping(self, dotted: str) -> str:
+        """The step that a class takes with what its objects are made around; empty for other classes."""
+        row = self.call(dotted)
+        return row.result_state if row is not None and row.wraps is not None else ""
 
     def named(self, dotted: str) -> str:
         """The name under which a function or class is in the tables; libraries export one thing under many names."""

@@ -1,0 +1,328 @@
+"""An argument that a collective, or a transfer between two ranks, refuses.
+
+What it does
+    Reports calls of `torch.distributed` with an argument that torch refuses, or that sends data to the wrong memory:
+    something that is no tensor; a list with another number of tensors than the group has ranks, or with one tensor
+    many times; parts of another shape or type than the tensor; a list that the root lacks, or that others have; an
+    operation that is none, or is none for this type; a root or a peer that does not exist, or is the caller itself.
+
+Why is this bad
+    The call raises on the first step of the job, on some ranks only (the others wait for them), or the ranks overwrite
+    what they got from each other.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html
+    https://github.com/pytorch/pytorch/blob/main/torch/distributed/distributed_c10d.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.domains.axes import UNKNOWN, WHOLE
+from validator.domains.spmd import only
+from validator.finding import Finding
+from validator.flow.aside import is_test
+from validator.flow.calls import axes_in
+from validator.flow.queries import Place, Queries
+from validator.flow.tensors import differ, is_of_floats, size_of
+from validator.flow.values import Obj, elements
+from validator.models import Row
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP590", "refused-arguments", "error", "0.4.0", tokens=("distributed", "dist.", "comm"))
+
+_LISTS = ("tuple", "seq", *("counted", "miscounted"))
+_NO_TENSOR = ("const", "dict", "str", "size", "ordinal", *_LISTS)
+_MAKING = ("const", "list", "tuple", "dict", "set", "collect", "join", "binary", "unary")
+_BITWISE = ("BAND", "BOR", "BXOR")
+
+
+class _Wrong(NamedTuple):
+    given: Place
+    why: str
+    help: str
+    sure: bool = True
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    models = queries.flow.models
+    names = [name for name, row in models.calls.items() if row.tensor or row.each]
+    for call in queries.calls(*names):
+        called = (models.call(o[1]) for o in call.operand(0).val.of("ext"))
+        row = next((each for each in called if each is not None), None)
+        if row is None or call.is_tried or is_test(call.unit.path):
+            continue
+        wrong = next(_wrong(call, row), None)
+        if wrong is not None:
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`{call.method}` in `{call.unit.qualname}` gets `{wrong.given.text}`, {wrong.why}",
+                help=wrong.help,
+                context=f"{call.unit.qualname}:{call.method}:{wrong.given.text}",
+                severity=None if wrong.sure else "warning",
+            )
+
+
+def _wrong(call: Place, row: Row) -> Iterator[_Wrong]:
+    """What is wrong with the arguments of a call, most certain first."""
+    tensor = call.argument(*row.tensor) if row.tensor is not None else None
+    parts = call.argument(*row.each) if row.each is not None else None
+    if tensor is not None:
+        yield from _kind(tensor)
+    if parts is not None:
+        yield from _at_root(call, row, parts)
+        yield from _length(call, row, parts)
+        yield from _parts(parts, tensor)
+    if row.times is not None:
+        yield from _times(*(call.argument(*each) for each in row.times))
+    if row.operation is not None:
+        yield from _operation(call.argument(*row.operation), tensor)
+    for which in (row.root, row.peer):
+        if which is not None and (rank := call.argument(*which)) is not None:
+            yield from _rank(call, row, rank)
+
+
+def _kind(tensor: Place) -> Iterator[_Wrong]:
+    if all(_is(each, *_NO_TENSOR) for each in _written(tensor)):
+        yield _Wrong(tensor, "which is no tensor", "pass a tensor")
+
+
+def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
+    """A list that only the root passes (`at_root`), or that every rank does."""
+    written = _written(parts)
+    if all(each.val.is_const(None) for each in written):
+        yield _Wrong(parts, "and no list on any rank", "pass a list with one tensor for each rank")
+    held = parts.closed
+    if not row.at_root or held.objs == {("tuple", ())} or not all(_is(each, *_LISTS) for each in written):
+        return
+    if _is_started(call) and not only(call.under | held.p | held.n, "rank", "member", "param"):
+        yield _Wrong(parts, "a list, on all ranks", "pass the list on the root alone, None on the others")
+
+
+def _length(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
+    """A list that is longer or shorter than its group, or one tensor many times."""
+    held = parts.closed
+    for _, made, more in held.of("miscounted"):
+        if axes_in(made) == _axes(call, row):
+            count = f"{abs(more)} {'more' if more > 0 else 'fewer'} than the group has ranks"
+            yield _Wrong(parts, f"a list with {count}", "make it as long as the group", not held.of("counted"))
+    repeated = [each for each in _written(parts) if each.value.op == "binary" and each.value.data == "Mult"]
+    sides = (each.operand(side) for each in repeated for side in (0, 1))
+    if any(o[0] == "tensor" for side in sides for o in elements(side.val).each):
+        yield _Wrong(parts, "the same tensor many times", "make one for each rank: `[torch.empty_like(x) for _ in …]`")
+
+
+def _parts(parts: Place, tensor: Place | None) -> Iterator[_Wrong]:
+    """Parts that are laid out otherwise than the tensor."""
+    mine = tensor.closed.of("tensor") if tensor is not None else []
+    theirs = elements(parts.closed).of("tensor")
+    pairs = [differ(a, b) for a in mine for b in theirs]
+    if any(pairs) and (len(mine) == 1 or len(theirs) == 1):
+        yield _Wrong(
+            parts, "whose tensors have another shape or type than the rank's own", "lay them out alike", all(pairs)
+        )
+
+
+def _times(small: Place | None, large: Place | None) -> Iterator[_Wrong]:
+    if small is None or large is None:
+        return
+    pairs = [(size_of(a), size_of(b)) for a in small.closed.of("tensor") for b in large.closed.of("tensor")]
+    wrong = [a is not None and a == b for a, b in pairs]
+    if any(wrong):
+        yield _Wrong(
+            large,
+            f"which is as large as `{small.text}`",
+            "make it as many times as large as there are ranks",
+            all(wrong),
+        )
+
+
+def _operation(how: Place | None, tensor: Place | None) -> Iterator[_Wrong]:
+    if how is None:
+        return
+    if all(_is(each, "const", "str") for each in _written(how)):
+        yield _Wrong(how, "which is no operation", "pass a `dist.ReduceOp`")
+    held = how.closed
+    bits = [o for o in held.each if o[0] == "ext" and o[1].rpartition(".")[2] in _BITWISE]
+    layouts = tensor.closed.of("tensor") if tensor is not None else []
+    if bits and layouts and all(map(is_of_floats, layouts)):
+        yield _Wrong(
+            how,
+            "which is not for floating-point numbers",
+            "reduce integers, or with SUM, MIN, MAX",
+            len(bits) == len(held.objs),
+        )
+
+
+def _rank(call: Place, row: Row, rank: Place) -> Iterator[_Wrong]:
+    """A root or peer that does not exist, or that is the caller."""
+    written = _written(rank)
+    absent = [any(_is_absent(o, call, row) for o in each.val.each) for each in written]
+    negative = any(_is(each, "const") for each, wrong in zip(written, absent, strict=True) if wrong)
+    if all(absent) or any(absent) and not negative:  # a negative number often stands for "not known yet"
+        yield _Wrong(rank, "a rank that does not exist", "ranks count from 0 to one less than there are", all(absent))
+    if row.peer is not None and all(map(_is_own, written)):
+        yield _Wrong(rank, "the rank that calls", "a rank cannot send to itself, nor receive from itself")
+
+
+def _is_absent(o: Obj, call: Place, row: Row) -> bool:
+    if o[0] == "const":
+        return isinstance(o[2], int) and not isinstance(o[2], bool) and o[2] < 0
+    if o[0] == "size" or o[0] == "beyond" and o[2] > 0:
+        return axes_in(o[1]) == _axes(call, row)
+    return False
+
+
+def _is(place: Place, *kinds: str) -> bool:
+    """Whether a value surely is of some kinds, for it is made here: elsewhere not every way may be known."""
+    objs, value = place.val.objs, place.value
+    called = place.operand(0).val.objs if value.op == "call" else ()
+    library = value.op == "call" and all(o[0] == "ext" or place.receiver is not None for o in called)
+    return (library or value.op in _MAKING) and bool(objs) and all(o[0] in kinds for o in objs)
+
+
+def _axes(call: Place, row: Row) -> frozenset[str] | None:
+    """The axes of the group on which a call works, where they are known for certain."""
+    group = call.argument(*(row.group or ("group", 2)))
+    axes, sure = group.spanned if group is not None else (WHOLE, True)
+    return axes if sure and UNKNOWN not in axes else None
+
+
+def _is_own(made: Place) -> bool:
+    """Whether a value is what a library calls the rank of the caller in the job."""
+    called = made.operand(0).val.of("ext") if made.value.op == "call" else []
+    row = made.flow.models.call(called[0][1]) if called else None
+    if row is None or row.result != "rank" or not row.numbers or row.axes:
+        return False
+    return row.rank_of is None or made.argument(*row.rank_of) is None
+
+
+def _is_started(call: Place) -> bool:
+    """Whether the project runs a call itself, from the top level of a file: other code may be for the root alone."""
+    queue, seen = [call.unit], {call.unit}
+    for unit in queue:
+        if unit.code.kind == "module":
+            return True
+        queue += dict.fromkeys(caller for caller, _ in call.flow.calls_of(unit) if caller not in seen)
+        seen.update(queue)
+    return False
+
+
+def _written(place: Place) -> list[Place]:
+    """Where an argument is written, one value for each way: in the unit, or in the only call of it."""
+    found, queue, seen = [], [place], set()
+    for each in queue:
+        here = each.origin
+        if here in seen:
+            continue
+        seen.add(here)
+        passed = _passed(here) if here.value.op == "param" else None
+        if here.value.op == "phi":
+            queue += [here._replace(number=number) for number in here.value.args]
+        elif passed is not None:
+            queue.append(passed)
+        elif here.value.op != "undefined":
+            found.append(here)
+    return found
+
+
+def _passed(parameter: Place) -> Place | None:
+    """What the only call of a unit passes for a parameter."""
+    call = parameter.flow.only_call(parameter.unit)
+    position, name = parameter.value.data
+    shift = 1 if parameter.unit.has_receiver else 0
+    return Place(parameter.flow, *call).argument(name, position - shift) if call is not None else None
+
+
+INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def collect(tensor):
+    size = dist.get_world_size()
+    dist.all_gather([torch.zeros(4) for _ in range(size - 1)], tensor)  # error: MP590
+    dist.all_gather([torch.zeros(4)] * size, tensor)  # error: MP590
+    dist.all_gather(None, tensor)  # error: MP590
+    dist.all_gather([torch.zeros(4) for _ in range(size)], torch.ones(4, dtype=torch.int64) * 2)  # error: MP590
+    dist.all_gather([torch.zeros(4) for _ in range(size)], torch.ones(8))  # error: MP590
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def count(values):
+    dist.all_reduce(1.0 if values else 0.0)  # error: MP590
+    total = torch.zeros(2) + 1
+    dist.all_reduce(total, op=None)  # error: MP590
+    dist.all_reduce(total, op=dist.ReduceOp.BAND)  # error: MP590
+    dist.all_gather_into_tensor(torch.empty(2), total)  # error: MP590
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def to_root(tensor):
+    parts = [torch.zeros(4) for _ in range(dist.get_world_size())]
+    dist.gather(tensor, parts, dst=0)  # error: MP590
+    dist.gather(tensor, None, dst=0)  # error: MP590
+    dist.scatter(tensor, parts if dist.get_rank() == 0 else None, src=-1)  # error: MP590
+
+to_root(torch.ones(4))
+
+def next_one(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.send(tensor, dst=rank)  # error: MP590
+    dist.recv(tensor, src=size)  # error: MP590
+""",
+]
+
+CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def collect(tensor, other):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    tensor = torch.ones(4) * rank
+    dist.all_gather([torch.zeros(4) for _ in range(size)], tensor)
+    parts = [torch.zeros_like(tensor) for _ in range(size)] if rank == 0 else None
+    dist.gather(tensor, parts, dst=0)
+    dist.scatter(tensor, parts if rank == 0 else [], src=0)
+    dist.all_gather_into_tensor(torch.empty(4 * size), tensor)
+    dist.reduce(tensor, dst=size - 1, op=dist.ReduceOp.MAX)
+    dist.all_gather_object([None] * size, tensor)
+    dist.all_reduce(other)
+    dist.all_reduce(torch.ones(3, dtype=torch.int32) * 2, op=dist.ReduceOp.BAND)
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def merge_on_root(tensor):
+    dist.gather(tensor, [torch.zeros(4) for _ in range(dist.get_world_size())], dst=0)
+
+def shift(tensor, model, found=None, source=-1):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if found is not None:
+        dist.all_reduce(found)
+    gradient = None
+    if model.training:
+        gradient = torch.mm(tensor, tensor)
+    dist.all_reduce(gradient)
+    if source < 0:
+        source = model.source
+    dist.broadcast(tensor, src=source)
+    if rank == 0:
+        dist.gather(tensor, [torch.zeros(4) for _ in range(size)], dst=0)
+    else:
+        dist.gather(tensor, dst=0)
+    dist.send(tensor, dst=(rank + 1) % size)
+    dist.recv(tensor, src=(rank - 1) % size)
+""",
+]

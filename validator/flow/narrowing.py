@@ -1,0 +1,76 @@
+"""What tests of its class tell of a value where they have held: `if isinstance(model, FSDP): …`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from validator.domains.placement import steps_of
+from validator.flow.values import Obj, Val
+from validator.models import Models
+
+if TYPE_CHECKING:
+    from validator.flow.program import Unit
+
+
+class ClassTest(NamedTuple):
+    """A branch on the class of a value: the way on which it is of one of `classes`, and the other one."""
+
+    branch: int
+    holds: int
+    fails: int
+    classes: int
+
+
+class ClassTests:
+    """The tests of classes in one unit."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    @cached_property
+    def by_subject(self) -> dict[int, list[ClassTest]]:
+        """The tests by the value that they ask about."""
+        found: dict[int, list[ClassTest]] = {}
+        values = self.unit.code.values
+        for number, block in enumerate(self.unit.code.blocks):
+            if block.end[0] != "branch" or block.end[2] == block.end[3]:
+                continue
+            _, test, holds, fails = block.end
+            value = values[test]
+            while value.op == "unary" and value.data == "Not":
+                value, holds, fails = values[value.args[0]], fails, holds
+            if value.op == "call" and values[value.args[0]].data == "isinstance" and len(value.args) == 3:
+                subject = self.unit.root(value.args[1])
+                found.setdefault(subject, []).append(ClassTest(number, holds, fails, value.args[2]))
+        return found
+
+    def around(self, subject: int, block: int) -> list[tuple[int, bool]]:
+        """The tests that a value has passed or failed wherever a block runs: (classes, whether it is of them)."""
+        found = []
+        for test in self.by_subject.get(self.unit.root(subject), ()):
+            for way, holds in ((test.holds, True), (test.fails, False)):
+                if self.unit.control.leads(block, test.branch, way):
+                    found.append((test.classes, holds))
+        return found
+
+
+def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
+    """A value that is, or is not, an object of some classes: a wrapper tells how what it holds is placed."""
+    wanted = [o for each in classes.each for o in (_members(each) if each[0] == "tuple" else [each])]
+    steps = [models.wrapping(o[1]) if o[0] == "ext" else "" for o in wanted]
+    return value.placed(_placed(value.state, steps, holds)) if any(steps) else value
+
+
+def _members(classes: Obj) -> list[Obj]:
+    return [o for each in classes[1] for o in each.each]
+
+
+def _placed(state: frozenset[str], steps: list[str], holds: bool) -> frozenset[str]:
+    """What was done before a wrapper was put around is not known of what is found in one."""
+    if not holds:
+        return frozenset(each for each in state if steps_of(each).isdisjoint(steps)) or state & frozenset({"?"})
+    if not all(steps):
+        return state
+    known = frozenset(each for each in state if not steps_of(each).isdisjoint(steps))
+    return known or frozenset(f"?+{step}" for step in steps)
