@@ -1,7 +1,8 @@
 """An attribute that objects of a class with a base of a library are asked for, and that nobody anywhere gives.
 
 What it does
-    Classes that inherit from torch, transformers or DeepSpeed may have members that their source does not show.
+    Classes that inherit from `torch.nn.Module`, an optimizer, a `Trainer` and their like have members that their
+    source does not show.
     Reported is `self.name` where no class, function, store, parameter, keyword or text of the whole project gives
     anything the name, and where it is none of the names of these libraries. Silent about names of one word, behind
     `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name may
@@ -51,9 +52,15 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _is_of_known_libraries(project: Project, cls: ClassDef) -> bool:
     """Whether all that may add members unseen are bases of libraries whose names are known."""
     outer = [base for base in cls.external_bases if base not in PLAIN_BASES]
-    if not outer or not all(is_known(base.partition(".")[0]) for base in outer):
+    if not outer or not all(map(is_known, outer)) or any(map(_becomes, cls.mro)):
         return False
     return project.analysis(Members).closed_but_for_libraries(cls)
+
+
+def _becomes(cls: ClassDef) -> bool:
+    """Whether objects of another class are made ones of this class, with all that they have."""
+    refs = (ref for method in cls.every_method() for ref in method.facts.refs)
+    return any(ref.path.endswith(".__class__") for ref in refs)
 
 
 def _is_nobodys(project: Project, name: str) -> bool:

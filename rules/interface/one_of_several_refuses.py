@@ -46,18 +46,19 @@ class Refusal(NamedTuple):
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    found: dict[object, list[tuple[Place, Refusal]]] = {}
+    found: dict[tuple[str, ClassDef], list[tuple[Place, Refusal]]] = {}
     for place in project.analysis(Queries).called_in_program(_names(project)):
         receiver = place.receiver
-        if receiver is None or "remote" in place.operand(0).text:
-            continue
+        if receiver is None or receiver.root.value.op == "param" or "remote" in place.operand(0).text:
+            continue  # what several callers pass does not come together
         for refusal in _refusals(project, place, receiver):
-            if not _is_asked(place, refusal) and not _is_left_to_others(project, refusal, place.method):
-                # what one class lacks in one file is one cause; a method that refuses calls is one of its own
-                cause = refusal.cls.find(place.method) or (refusal.cls, place.unit.path)
-                found.setdefault(cause, []).append((place, refusal))
-    for rows in found.values():
-        yield _report(rows)
+            if not _is_asked(place, receiver, refusal) and not _is_left_to_others(project, refusal, place.method):
+                found.setdefault((place.unit.path, refusal.cls), []).append((place, refusal))
+    alike: dict[object, list[list[tuple[Place, Refusal]]]] = {}
+    for (path, _), rows in found.items():
+        alike.setdefault((path, frozenset(place.method for place, _ in rows)), []).append(rows)
+    for several in alike.values():
+        yield _report(several[0], [rows[0][1].cls for rows in several[1:]])
 
 
 def _names(project: Project) -> frozenset[str]:
@@ -68,7 +69,7 @@ def _refusals(project: Project, place: Place, receiver: Place) -> Iterator[Refus
     for group, owner in project.analysis(Objects).groups(receiver).items():
         reasons = {cls: _why(project, cls, place) for cls in group}
         fitting = [cls for cls, why in reasons.items() if why == ""]
-        if fitting:
+        if fitting and len({cls.name for cls in group}) == len(group):  # else copies of one program, mostly
             taking = tuple(sorted(fitting, key=_place))
             yield from (Refusal(cls, why, taking, owner) for cls, why in sorted(reasons.items(), key=_first) if why)
 
@@ -95,12 +96,14 @@ def _first(row: tuple[ClassDef, str | None]) -> tuple[str, str]:
     return _place(row[0])
 
 
-def _is_asked(place: Place, refusal: Refusal) -> bool:
-    """Whether a condition around a call may keep an object away from it: one that asks for a class or a member, or
-    speaks of what tells the classes apart; for a method that is not there any flag, or text that is compared, too."""
+def _is_asked(place: Place, receiver: Place, refusal: Refusal) -> bool:
+    """Whether a condition around a call may keep an object away from it: one that asks the object itself, a class or a
+    member, or speaks of what tells the classes apart; for a method that is not there any flag, or text that is
+    compared, too."""
     telling = _telling_words(place.flow, refusal)
     lacks = refusal.cls.find(place.method) is None
-    return place.is_tried or any(_tells(test, telling, flags=lacks) for test in place.tests)
+    asked = receiver.hint
+    return place.is_tried or any(asked in test.words or _tells(test, telling, flags=lacks) for test in place.tests)
 
 
 def _telling_words(flow: Flow, refusal: Refusal) -> frozenset[str]:
@@ -154,13 +157,14 @@ def _is_left_to_others(project: Project, refusal: Refusal, name: str) -> bool:
     return any(cls.find(name) in above for cls in refusal.fitting if cls in refusal.cls.mro)
 
 
-def _report(rows: list[tuple[Place, Refusal]]) -> Finding:
+def _report(rows: list[tuple[Place, Refusal]], others_refusing: list[ClassDef]) -> Finding:
     (place, refusal), *others = rows
     where = "" if place.unit.code.kind == "module" else f" in `{place.unit.qualname}`"
     fitting = " and ".join(f"`{cls.name}`" for cls in refusal.fitting[:3])
     kept = f" in a `{refusal.owner.name}`" if refusal.owner is not None else ""
     more = dict.fromkeys(f"`{each.method}`" for each, _ in others if each.method != place.method)
     rest = f", nor {', '.join(more)}" if more else ""
+    rest += f" (so it is with {', '.join(f'`{cls.name}`' for cls in others_refusing)})" if others_refusing else ""
     at: Method | ClassDef = refusal.cls.find(place.method) or refusal.cls
     text = f"`{place.operand(0).text}(…)`{where} may be called on a `{refusal.cls.name}`{kept}: {refusal.why}{rest}"
     return RULE.finding(

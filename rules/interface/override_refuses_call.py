@@ -5,7 +5,7 @@ What it does
     declared as the base class, `self` in an inherited method) to the subclass's own version of the method. Reported
     is an override that needs more, or takes less, than the calls give, while the method that it replaces takes them.
     Silent where any caller knows the override's own signature, where the class is asked for first, and for
-    `forward` of modules, constructors and private methods. Classes of a family are left to MP103, keywords that
+    `forward` of modules and constructors. Classes of a family are left to MP103, keywords that
     an override drops to MP122.
 
 Why is this bad
@@ -232,7 +232,7 @@ class AmpWrapper(Wrapper):
 def build(args, strategy):
     return AmpWrapper(Wrapper(Adam())) if args.amp else Wrapper(ScaledWrapper(Adam()))
 """,
-    # constructors, private methods and the forward of modules are called in ways of their own
+    # constructors and the forward of modules are called in ways of their own; nobody calls the private method so
     """\
 import torch.distributed as dist
 from torch import nn

@@ -3,7 +3,8 @@
 What it does
     Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
     project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
-    length. What comes from callers alone is a warning. Silent about lists that may have grown, and about what may be
+    length; as a warning where one `return` has, which nothing that is passed decides. What comes from callers alone
+    is a warning. Silent about lists that may have grown, and about what may be
     something else.
 
 Why is this bad
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.objects import is_passed
 from validator.flow.queries import Place, Queries
 from validator.flow.values import NONE_OBJ
@@ -33,10 +34,14 @@ def check_project(project: Project) -> Iterator[Finding]:
         for place in queries.values(unit, "unpack"):
             position, wanted, star = place.value.data
             source = place.operand(0)
-            if position == 0 and not place.is_tried and (lengths := _lengths(source)):
-                fits = any(length == wanted if star < 0 else length >= wanted - 1 for length in lengths)
-                if not fits:
-                    yield _report(queries, source, lengths, wanted)
+            matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
+            if position != 0 or place.is_tried or matched or not (lengths := _lengths(source)):
+                continue
+            wrong = [n for n in lengths if (n != wanted if star < 0 else n < wanted - 1)]
+            if len(wrong) == len(lengths):
+                yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
+            elif wrong and (odd := _given_to_any(queries, source, wrong)):
+                yield _report(queries, source, odd, wanted, "warning")
 
 
 def _lengths(source: Place) -> list[int]:
@@ -46,7 +51,23 @@ def _lengths(source: Place) -> list[int]:
     return lengths if all(o[0] == "tuple" and o[1] for o in objs) else []
 
 
-def _report(queries: Queries, source: Place, lengths: list[int], wanted: int) -> Finding:
+def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int]:
+    """Of some lengths those that the function which is called gives whatever it is given: nothing that callers pass
+    decides which of its returns is taken."""
+    targets = queries.targets(source.root)
+    if len(targets) != 1:
+        return []
+    found = set()
+    for block in targets[0].code.blocks:
+        if block.end[0] == "return":
+            place = Place(source.flow, targets[0], block.end[1])
+            length = len(place.value.args)
+            if place.value.op == "tuple" and length in wrong and not any(map(is_passed, place.tests_inside)):
+                found.add(length)
+    return sorted(found)
+
+
+def _report(queries: Queries, source: Place, lengths: list[int], wanted: int, severity: Severity) -> Finding:
     counted = " or ".join(map(str, lengths))
     where = "" if source.unit.code.kind == "module" else f" in `{source.unit.qualname}`"
     return RULE.finding(
@@ -60,7 +81,7 @@ def _report(queries: Queries, source: Place, lengths: list[int], wanted: int) ->
             if unit.method is not None
         ],
         context=f"{source.unit.qualname}:{source.text}",
-        severity="warning" if is_passed(source) else RULE.severity,
+        severity=severity,
     )
 
 
@@ -97,6 +118,29 @@ def connect(strategy):
     servers, lock = ray.get(rollout.engines.remote())  # error: MP130
     return servers, lock
 """,
+    # one return is left behind
+    """\
+def load(strategy):
+    if strategy.step == 0:
+        return 0, None
+    return strategy.step, strategy.path, strategy.state
+
+
+def resume(strategy):
+    step, path, state = load(strategy)
+    return step, path, state
+
+
+class Checkpoints:
+    def load(self):
+        if self.step == 0:
+            return 0, None
+        return self.step, self.path, self.state
+
+    def resume(self, strategy):
+        step, path, state = self.load()  # error: MP130
+        return step, path, strategy
+""",
     # a choice of two functions that give as many
     """\
 async def first(strategy):
@@ -127,6 +171,15 @@ def train(strategy, batch):
     loss, kl = forward(strategy, batch, with_kl=True)
     first, *rest = forward(strategy, batch)
     return loss, kl, first, rest
+""",
+    # patterns take what they name
+    """\
+def choose(strategy, name, options):
+    match (name, options):
+        case ("adam", {"lr": rate, **rest}):
+            return strategy.adam(rate, rest)
+        case _:
+            raise ValueError(name)
 """,
     # lists grow; somebody reckons with it
     """\

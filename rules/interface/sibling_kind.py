@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.interface._examples import pair
-from validator.analysis.families import Family
+from validator.analysis.families import Family, stands_out
 from validator.analysis.uses import Read, Use, called_in, open_reads, open_uses, where
 from validator.contracts import Contracts, implementations, standard
 from validator.finding import Finding, Related
@@ -84,6 +84,9 @@ def _check(
     first = standard(project, family, kinds, wanted or _asked_for(kinds, uses))
     expected = kinds[first]
     seen: set[Method] = set()
+    others = sum(kind == expected for kind in kinds.values())
+    if not stands_out(len(kinds) - others, others):
+        return
     for cls, method in methods.items():
         felt = [use for use in uses if cls in use.classes]
         if kinds[cls] == expected or not felt or method in seen or {kinds[cls], expected} <= _CALLED_ALIKE:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.interface._examples import pair
-from validator.analysis.families import Family
+from validator.analysis.families import Family, stands_out
 from validator.analysis.members import Members
 from validator.analysis.uses import Read, Use, called_in, open_reads, open_uses, where
 from validator.finding import Finding, Related
@@ -39,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         for name in sorted(n for n in names if not n.startswith("__")):
             having = [cls for cls in family.members if name in cls.attributes]
             lacking = [cls for cls in family.members if cls not in having and members.lacks(cls, name)]
-            uses = _uses(project, family, name) if lacking else []
+            uses = _uses(project, family, name) if lacking and stands_out(len(lacking), len(having)) else []
             for cls in lacking:
                 felt = [use for use in uses if cls in use.classes]
                 if felt:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from rules.interface._examples import pair
 from validator.analysis.binding import keeps_signature
-from validator.analysis.families import Family
+from validator.analysis.families import Family, stands_out
 from validator.analysis.numbers import kept_as_number
 from validator.analysis.uses import Use, Uses, called_in, open_uses
 from validator.contracts import Contracts, implementations, standard
@@ -82,15 +82,16 @@ def _check(
 ) -> Iterator[Finding]:
     declared = project.analysis(Contracts).operation(family, next(iter(methods.values())).name)
     first = standard(project, family, shapes, declared.result if declared is not None else None)
-    seen: set[Method] = set()
+    found: dict[Method, tuple[ClassDef, str, Use]] = {}
     for cls, method in methods.items():
         felt = [use for use in uses if cls in use.classes]
         problem = _problem(shapes[cls], felt, methods, first, shapes[first] if cls is not first else "")
         problem = problem or _reckoned(project, shapes[cls], felt)
-        if problem is None or method in seen:
-            continue
-        seen.add(method)
-        text, use = problem
+        if problem is not None:
+            found.setdefault(method, (cls, *problem))
+    if not stands_out(len(found), len(methods) - len(found)):
+        return
+    for method, (cls, text, use) in found.items():
         related = called_in([use])
         if first is not cls:
             related.append(Related(methods[first].path, _place(methods[first])[0], f"what `{first.name}` returns"))

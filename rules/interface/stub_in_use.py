@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.interface._examples import pair
-from validator.analysis.families import Family
+from validator.analysis.families import Family, stands_out
 from validator.analysis.uses import Use, Uses, called_in, open_uses, where
 from validator.contracts import Contracts, implementations
 from validator.finding import Finding, Related
@@ -41,7 +41,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     for family in project.families.all:
         for name in project.analysis(Uses).names(family):
             methods = implementations(family, name)
-            for cls, method in methods.items():
+            stubs = sum(bool(method.facts.stub) for method in methods.values())
+            for cls, method in methods.items() if stands_out(stubs, len(methods) - stubs) else ():
                 if method.facts.stub and method.cls is cls and not method.facts.is_abstract and not cls.is_abstract:
                     felt = [use for use in open_uses(project, family, name) if cls in use.classes]
                     sibling = _working(methods)

@@ -36,6 +36,12 @@ def public_methods(cls: ClassDef) -> dict[str, Method]:
     return found
 
 
+def stands_out(deviating: int, others: int) -> bool:
+    """Whether members of a family that do something otherwise are the odd ones out. Where several do, the family has
+    kinds (for training, for inference) that callers know apart: the configuration says who gets which."""
+    return deviating == 1 or 4 * deviating <= others
+
+
 def hands_on(method: Method) -> bool:
     """Whether a method calls one of its own name on another object that it holds: what happens there nobody sees."""
     own = method.own_object

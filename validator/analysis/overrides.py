@@ -60,7 +60,7 @@ class Overrides:
                 continue
             for name, method in cls.methods.items():
                 base = next((c.methods[name] for c in cls.mro[1:] if name in c.methods), None)
-                if base is None or name.startswith("_") or not (_plain(method) and _plain(base)):
+                if base is None or name.startswith("__") or not (_plain(method) and _plain(base)):
                     continue
                 if _narrows(method, base) and not _is_left_out(method) and self._called_by_project_only(cls, name):
                     yield Override(cls, method, base)

@@ -14,9 +14,9 @@ def of_libraries() -> frozenset[str]:
     return frozenset(name for names in (*_table()["members"].values(), *_table()["kept"].values()) for name in names)
 
 
-def is_known(library: str) -> bool:
-    """Whether the names are known that the classes of a library have from which programs inherit."""
-    return library in _table()["kept"] or library in ("abc", "typing", "enum", "object")
+def is_known(base: str) -> bool:
+    """Whether the names of all members are known that a class of a library gives to those that inherit from it."""
+    return base.removesuffix("[]") in _table()["bases"]["known"]
 
 
 @cache

@@ -131,9 +131,12 @@ class Objects:
         return not cls.is_abstract and _has(cls, method)
 
     def _kept(self, cls: ClassDef, name: str) -> frozenset[ClassDef]:
-        """The classes of what objects of just this class keep under an attribute."""
+        """The classes of what objects of just this class keep under an attribute, but for what callers pass: each
+        object gets one of those, which suits it."""
         found = Val()
-        for unit, value in self.flow.stores(cls, name, set(cls.mro)):
+        for unit, value, passed in self.flow.stores(cls, name, set(cls.mro)):
+            if passed:
+                continue
             if unit.cls is None or unit.cls not in cls.mro or unit.method is None or _has(cls, unit.method):
                 found = join2(found, value)
         return _made(found)
@@ -144,13 +147,19 @@ class Objects:
         receiver = place.receiver if place is not None else None
         if receiver is not None and call.target.endswith(_REMOTELY):
             receiver = receiver.operand(0) if receiver.value.op == "attr" else None
-        return self.held(receiver).classes if receiver is not None else frozenset()
+        return self._coming(receiver) if receiver is not None else frozenset()
 
     def owners(self, function: Method, at: At, path: str) -> frozenset[ClassDef]:
         """The classes of which the object may be that is asked for the last name of a path which begins at a place."""
         last = path.count(".")
         place = next((place for index, place in self.links(function.module, at, path) if index == last), None)
-        return self.held(place.operand(0)).classes if place is not None else frozenset()
+        return self._coming(place.operand(0)) if place is not None else frozenset()
+
+    def _coming(self, place: Place) -> frozenset[ClassDef]:
+        """The classes of the objects that come to a place; of what subclasses keep under the same attribute only what
+        those keep that run the method in which it is read."""
+        held, made = self.held(place), frozenset().union(*self.groups(place))
+        return frozenset(c for c in held.classes if not made or c in made or c in held.below)
 
     def _closed(self, place: Place) -> Val:
         """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,

@@ -731,7 +731,7 @@ class Flow:
     def _field(self, cls: ClassDef, name: str, exact: bool) -> Val:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
-        found = [value for _, value in self.stores(cls, name, family)]
+        found = [value for _, value, _ in self.stores(cls, name, family)]
         found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path)
         for owner in cls.mro:
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
@@ -742,8 +742,9 @@ class Flow:
             found += self._constructed(cls, name, exact)
         return _there_if_any(found, join_ways(found))
 
-    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val]]:
-        """What the functions of the project store in an attribute of objects of a class, or of a family of it."""
+    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val, bool]]:
+        """What functions of the project store in an attribute of objects of a class, or of a family of it: in which
+        unit, what, and whether it depends on what callers pass."""
         for method in self.writers(name):
             unit = self.unit_of(method)
             if unit is None or is_test(unit.path) and not is_test(cls.path):
@@ -751,9 +752,9 @@ class Flow:
             for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
                 if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
-                    yield unit, _on_all_ranks(self.close(value, unit))
+                    yield unit, _on_all_ranks(self.close(value, unit)), value.symbolic
                 elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
-                    yield unit, self._perhaps(self.close(value, unit))
+                    yield unit, self._perhaps(self.close(value, unit)), value.symbolic
 
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""

@@ -206,6 +206,13 @@ class Place(NamedTuple):
             place = place.outside
 
     @property
+    def tests_inside(self) -> list[Place]:
+        """The conditions around the value in its unit."""
+        blocks = self.unit.code.blocks
+        deciding = sorted(self.unit.control.deciding(self.value.block))
+        return [Place(self.flow, self.unit, blocks[branch].end[1]) for branch in deciding]
+
+    @property
     def outside(self) -> Place | None:
         """Where the unit of the value is made, or called, if that is one place."""
         unit, outer = self.unit, self.unit.outer
