@@ -85,7 +85,8 @@ WITHOUT_FLOW = ("--ignore", "MP1,MP424,MP5,MP6")
 @pytest.mark.parametrize(
     ("tree", "options"),
     [
-        pytest.param(standard_library, (), id="standard library"),
+        pytest.param(standard_library, WITHOUT_FLOW, id="standard library"),
+        pytest.param(standard_library, (), id="standard library, all rules", marks=pytest.mark.slow),
         pytest.param(lambda: installed("libcst"), (), id="libcst"),
         pytest.param(lambda: installed("deepspeed"), (), id="deepspeed"),
         pytest.param(lambda: installed("transformers"), WITHOUT_FLOW, id="transformers"),

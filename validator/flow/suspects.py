@@ -7,6 +7,7 @@ name of its own (a variable, an attribute, an import with another name), are fol
 from __future__ import annotations
 
 from validator.analysis.binding import misfit_of
+from validator.drift.members import of_libraries
 from validator.facts.model import Call, Param
 from validator.flow.constructors import Constructors
 from validator.flow.program import Flow
@@ -19,7 +20,7 @@ class Suspects:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._signatures = _signatures(project)
-        self._held = set(project.analysis(Flow).written)
+        self._held = set(project.analysis(Flow).written) - of_libraries()  # those mostly are what libraries call so
         self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
         self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
 
