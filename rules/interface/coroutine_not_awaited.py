@@ -68,12 +68,11 @@ def _is_returned(place: Place) -> bool:
 
 
 def _report(place: Place, callee: Callee, how: str) -> Finding:
-    where = "" if place.unit.code.kind == "module" else f" in `{place.unit.qualname}`"
     inside = place.unit.code.is_async
     return RULE.finding(
         place.unit.path,
         place.at,
-        f"`{place.text}`{where} gives a coroutine, which is {how}: `{callee.name}` is `async def`",
+        f"`{place.text}`{place.where} gives a coroutine, which is {how}: `{callee.name}` is `async def`",
         help="write `await` before the call"
         if inside
         else "make this function `async def` and await the call, or run it with `asyncio.run`",

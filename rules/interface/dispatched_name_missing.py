@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.members import Members
-from validator.drift.lost import is_telling
 from validator.errors import nearest
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.objects import Held, Objects
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
+from validator.models.members import is_telling
 from validator.project import Project
 from validator.rule import Rule
 
@@ -61,17 +61,17 @@ def _passed(call: Place, unit: Unit, position: int) -> Place | None:
     return given if value is not None and value.op == "const" and isinstance(value.data, str) else None
 
 
-def _is_missing(project: Project, held: Held, name: str) -> str:
-    """How sure it is that nothing there has a name: `error`, `warning`, or empty."""
+def _is_missing(project: Project, held: Held, name: str) -> Severity | None:
+    """How sure it is that nothing there has a name."""
     members = project.analysis(Members)
     if held.complete:
-        return RULE.severity if all(members.lacks(cls, name) for cls in held.classes) else ""
+        return RULE.severity if all(members.lacks(cls, name) for cls in held.classes) else None
     if any(name in cls.attributes for cls in held.classes):
-        return ""
-    return "warning" if is_telling(name) and name not in project.given else ""
+        return None
+    return "warning" if is_telling(name) and name not in project.given else None
 
 
-def _report(project: Project, held: Held, asking: Place, text: Place, severity: str) -> Finding:
+def _report(project: Project, held: Held, asking: Place, text: Place, severity: Severity) -> Finding:
     name = str(text.root.value.data)
     names = sorted({method for cls in held.classes or project.classes() for method in cls.methods})
     whose = " nor ".join(f"`{cls.name}`" for cls in sorted(held.classes, key=lambda c: c.name)[:3])
@@ -83,7 +83,7 @@ def _report(project: Project, held: Held, asking: Place, text: Place, severity: 
         help=f"use the name of a method that is there{nearest(name, names)}",
         related=[Related(asking.unit.path, asking.at[0], "the method is asked for by its name here")],
         context=f"{text.unit.qualname}:{name}",
-        severity=severity,  # type: ignore[arg-type]
+        severity=severity,
     )
 
 

@@ -97,12 +97,11 @@ def _gives_plain(objects: Objects, method: Method) -> bool:
 
 
 def _report(place: Place, methods: list[Method], what: str, advice: str) -> Finding:
-    where = "" if place.unit.code.kind == "module" else f" in `{place.unit.qualname}`"
     shown = f"{methods[0].cls.name}.{methods[0].name}" if methods[0].cls is not None else methods[0].name
     return RULE.finding(
         place.unit.path,
         place.at,
-        f"`{place.text}`{where} {what}: `{shown}`",
+        f"`{place.text}`{place.where} {what}: `{shown}`",
         help=advice,
         related=[Related(each.path, each.facts.name_at[0], f"`{each.qualname}` is defined here") for each in methods],
         context=f"{place.unit.qualname}:{place.text}",

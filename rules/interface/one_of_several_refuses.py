@@ -159,14 +159,15 @@ def _is_left_to_others(project: Project, refusal: Refusal, name: str) -> bool:
 
 def _report(rows: list[tuple[Place, Refusal]], others_refusing: list[ClassDef]) -> Finding:
     (place, refusal), *others = rows
-    where = "" if place.unit.code.kind == "module" else f" in `{place.unit.qualname}`"
     fitting = " and ".join(f"`{cls.name}`" for cls in refusal.fitting[:3])
     kept = f" in a `{refusal.owner.name}`" if refusal.owner is not None else ""
     more = dict.fromkeys(f"`{each.method}`" for each, _ in others if each.method != place.method)
     rest = f", nor {', '.join(more)}" if more else ""
     rest += f" (so it is with {', '.join(f'`{cls.name}`' for cls in others_refusing)})" if others_refusing else ""
     at: Method | ClassDef = refusal.cls.find(place.method) or refusal.cls
-    text = f"`{place.operand(0).text}(…)`{where} may be called on a `{refusal.cls.name}`{kept}: {refusal.why}{rest}"
+    text = (
+        f"`{place.operand(0).text}(…)`{place.where} may be called on a `{refusal.cls.name}`{kept}: {refusal.why}{rest}"
+    )
     return RULE.finding(
         place.unit.path,
         place.at,

@@ -69,11 +69,10 @@ def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int
 
 def _report(queries: Queries, source: Place, lengths: list[int], wanted: int, severity: Severity) -> Finding:
     counted = " or ".join(map(str, lengths))
-    where = "" if source.unit.code.kind == "module" else f" in `{source.unit.qualname}`"
     return RULE.finding(
         source.unit.path,
         source.at,
-        f"`{source.text}`{where} has {counted} parts and is taken apart into {wanted}: ValueError",
+        f"`{source.text}`{source.where} has {counted} parts and is taken apart into {wanted}: ValueError",
         help="take as many parts as there are, or give the result the parts that its callers take",
         related=[
             Related(unit.path, unit.method.facts.name_at[0], f"`{unit.qualname}` gives it")

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from validator.definitions import Module
 from validator.drift.change import Change, Side
-from validator.drift.lost import is_telling
 from validator.drift.occurrences import option_name
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
+from validator.models.members import is_telling
 
 _BITS = 2000  # of a number that can be shown: Python does not write out longer ones
 _TRIVIAL = (None, True, False, 0, 1, "", 0.0, 1.0)

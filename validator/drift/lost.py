@@ -16,10 +16,10 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, External, Missing, Module, Unknown
 from validator.drift.change import Change, Side
 from validator.drift.drops import Drops
-from validator.drift.members import of_libraries
 from validator.drift.occurrences import Occurrence
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.models.members import is_telling, of_libraries
 
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
 _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
@@ -288,11 +288,6 @@ class Names:
 
 def are_like(one: str, other: str) -> bool:
     return SequenceMatcher(None, one, other).ratio() > _LIKE
-
-
-def is_telling(name: str) -> bool:
-    """Whether a name is one that a project gives: of several words, and of no object of a known library."""
-    return len([word for word in name.split("_") if word]) > 1 and name not in of_libraries()
 
 
 def _is_owned(row: Occurrence) -> bool:

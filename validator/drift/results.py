@@ -12,11 +12,11 @@ from validator.drift.calls import Site, handed, sites
 from validator.drift.change import Change, Pair, Side
 from validator.drift.edits import node_of
 from validator.drift.forms import Form, Forms, FormsOf, Use, fits, is_asked, part, shown, uses
-from validator.drift.lost import is_telling
 from validator.facts.model import At
 from validator.flow.aside import is_foreign
 from validator.flow.program import Unit
 from validator.ir.model import Value
+from validator.models.members import is_telling
 
 _PART = Form("part")
 _WAITING = frozenset({

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, constructor, misfit, params_of, sites
 from validator.drift.change import Change
-from validator.drift.lost import is_telling
 from validator.drift.named_effects import named
 from validator.drift.surroundings import called_names
 from validator.drift.weakened import DEVICES
@@ -17,6 +16,7 @@ from validator.facts.model import Call, Param
 from validator.flow.arguments import call_of
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
+from validator.models.members import is_telling
 from validator.source import SourceFile
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Side
 from validator.drift.drops import Drop, Drops
-from validator.drift.lost import is_telling
 from validator.drift.occurrences import Occurrence
 from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.models.members import is_telling
 from validator.source import SourceFile
 
 _TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces

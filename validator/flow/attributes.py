@@ -74,13 +74,17 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
 
 def _is_nobodys(value: Val) -> bool:
     """Whether a value is what a library made of which no table says anything, or a part of that."""
-    return bool(value.objs) and all(o[0] in ("ext", "made") and o[1].startswith(NOBODY) for o in value.each)
+    return bool(value.objs) and all(map(_is_of_nobody, value.each))
 
 
 def is_unknown(value: Val) -> bool:
     """Whether nothing is known of what a value is."""
     objs = value.objs - {NONE_OBJ}
-    return bool(objs) and all(o == TOP or o[0] in ("ext", "made") and o[1].startswith(NOBODY) for o in objs)
+    return bool(objs) and all(o == TOP or _is_of_nobody(o) for o in objs)
+
+
+def _is_of_nobody(o: Obj) -> bool:
+    return o[0] in ("ext", "made") and o[1].startswith(NOBODY)
 
 
 def _carried(owner: Val, result: Val) -> Causes:

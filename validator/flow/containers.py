@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from validator.definitions import Value as Variable
-from validator.flow.values import BOTTOM, Val, bare, join2, obj, sequence
+from validator.flow.values import Val, bare, obj, sequence
 from validator.ir import Value
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ def _keyed(at: Evaluation, key: int, content: Val) -> Val:
         return obj("dict", ((constant, content),), None)
     if isinstance(constant, int):
         return Val(sequence(content).objs | obj("dict", (), content).objs)
-    return obj("dict", (), join2(BOTTOM, content))
+    return obj("dict", (), content)

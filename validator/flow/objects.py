@@ -12,16 +12,16 @@ from typing import NamedTuple
 from validator.analysis.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.facts.model import Argument, At, Call, Param
-from validator.flow.annotations import classes_of, declared
+from validator.flow.annotations import classes_of
 from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place
-from validator.flow.values import NONE_OBJ, TOP, Obj, Val, join2
+from validator.flow.values import BOTTOM, NONE_OBJ, TOP, Obj, Val, join2
 from validator.project import Project
 
 _MODULES = "torch.nn.Module"
-_REMOTELY = (".remote",)
+_OBJECTS = frozenset({"inst", "self", "handle"})
 
 
 class Callee(NamedTuple):
@@ -63,6 +63,7 @@ class Objects:
         self.constructors = project.analysis(Constructors)
         self._calls: dict[Module, dict[At, Place]] = {}
         self._links: dict[Module, dict[tuple[int, int], list[Place]]] = {}
+        self._keeps: dict[tuple[ClassDef, str], frozenset[ClassDef]] = {}
 
     # -- places --------------------------------------------------------------------------------------------
 
@@ -105,9 +106,9 @@ class Objects:
     def held(self, place: Place) -> Held:
         """The classes of which a value may be an object; None is left out, nothing can be asked of it anyway."""
         objs = self._closed(place).objs - {NONE_OBJ}
-        exact = frozenset(o[1] for o in objs if o[0] in ("inst", "self", "handle"))
+        exact = frozenset(o[1] for o in objs if o[0] in _OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
-        return Held(exact, below, bool(exact) and all(o[0] in ("inst", "self", "handle") for o in objs))
+        return Held(exact, below, bool(exact) and all(o[0] in _OBJECTS for o in objs))
 
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
@@ -133,19 +134,21 @@ class Objects:
     def _kept(self, cls: ClassDef, name: str) -> frozenset[ClassDef]:
         """The classes of what objects of just this class keep under an attribute, but for what callers pass: each
         object gets one of those, which suits it."""
-        found = Val()
-        for unit, value, passed in self.flow.stores(cls, name, set(cls.mro)):
-            if passed:
-                continue
-            if unit.cls is None or unit.cls not in cls.mro or unit.method is None or _has(cls, unit.method):
-                found = join2(found, value)
-        return _made(found)
+        known = self._keeps.get((cls, name))
+        if known is None:
+            found = Val()
+            for unit, value, passed in self.flow.stores(cls, name, set(cls.mro)):
+                own = unit.method if unit.cls is not None and unit.cls in cls.mro else None
+                if not passed and (own is None or _has(cls, own)):
+                    found = join2(found, value)
+            known = self._keeps[cls, name] = _made(found)
+        return known
 
     def receivers(self, function: Method, call: Call) -> frozenset[ClassDef]:
         """The classes of which the object may be whose method a call in a function names; of actors too."""
         place = self.call_at(function.module, call.at)
         receiver = place.receiver if place is not None else None
-        if receiver is not None and call.target.endswith(_REMOTELY):
+        if receiver is not None and call.target.endswith(".remote"):
             receiver = receiver.operand(0) if receiver.value.op == "attr" else None
         return self._coming(receiver) if receiver is not None else frozenset()
 
@@ -165,12 +168,7 @@ class Objects:
         """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,
         whoever may call."""
         closed, root = place.closed, place.root
-        method = root.unit.method if root.value.op == "param" else None
-        if method is None:
-            return closed
-        name = root.value.data[1]
-        text = next((p.annotation for p in method.facts.params if p.name == name), "")
-        said = declared(self.project, method, text) if text else Val()
+        said = self.flow.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
         classes = classes_of(said)
         if not classes or TOP in said.objs:
             return closed

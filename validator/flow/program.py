@@ -11,6 +11,7 @@ from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.errors import UsageError
 from validator.facts.model import Import
+from validator.flow.annotations import declared, objects_of
 from validator.flow.aside import is_test
 from validator.flow.callers import Callers
 from validator.flow.containers import GROWING
@@ -409,6 +410,7 @@ class Flow:
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
         self._remote: dict[ClassDef, bool] = {}
+        self._declared: dict[tuple[Unit, str], Val] = {}
         self.not_lowered = 0
 
     # -- units ---------------------------------------------------------------------------------------------
@@ -637,6 +639,16 @@ class Flow:
                 return Val(value.objs, rank(WHOLE, sure=False), value.n, value.p, value.state)
         return value
 
+    def declared(self, unit: Unit, name: str) -> Val:
+        """What the annotation of a parameter says; BOTTOM where it has none."""
+        known = self._declared.get((unit, name))
+        if known is None:
+            params = unit.method.facts.params if unit.method is not None else ()
+            text = next((p.annotation for p in params if p.name == name), "")
+            known = declared(self.project, unit.method, text) if unit.method is not None and text else BOTTOM
+            self._declared[unit, name] = known
+        return known
+
     def default(self, unit: Unit, name: str) -> Val:
         """The default of a parameter, or BOTTOM."""
         number = unit.code.defaults.get(name)
@@ -747,8 +759,8 @@ class Flow:
         unit, what, and whether it depends on what callers pass."""
         for method in self.writers(name):
             unit = self.unit_of(method)
-            if unit is None or is_test(unit.path) and not is_test(cls.path):
-                continue  # what tests put in the place of real objects is not what those hold
+            if unit is None or _is_of_tests(unit, cls.path):
+                continue
             for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
                 if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
@@ -830,7 +842,7 @@ class Flow:
         """What is put into the container that an attribute or a global variable of that name is, wherever it is."""
         for method in self._fillers.get(name, ()):
             unit = self.unit_of(method)
-            if unit is None or is_test(unit.path) and not is_test(path):
+            if unit is None or _is_of_tests(unit, path):
                 continue
             for owner, value in self.part(("unit", unit), ("filled", name)):
                 if any(map(is_owner, self.close(owner, unit).each)):
@@ -849,8 +861,6 @@ class Flow:
 
     def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
-        from validator.flow.annotations import declared, objects_of
-
         family = (cls,) if exact else (cls, *cls.descendants())
         if name in self.fields_of(cls) and not any(map(self._is_spoken_of, family)):
             rows = [(each, text) for each in cls.mro for field, text in each.facts.attributes if field == name]
@@ -906,6 +916,11 @@ def _on_all_ranks(stored: Val) -> Val:
     if not only(stored.p, "member") or not all(o[0] == "group" and o[2] == "every" for o in groups) or not groups:
         return stored
     return Val(stored.objs, stored.v, stored.n, stored.p - only(stored.p, "member"), stored.state)
+
+
+def _is_of_tests(unit: Unit, path: str) -> bool:
+    """Whether a test stores something in what another file has: not what the program's objects hold."""
+    return is_test(unit.path) and not is_test(path)
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:

@@ -73,6 +73,11 @@ class Place(NamedTuple):
         return named or self.unit.text(value.at)
 
     @property
+    def where(self) -> str:
+        """For messages: ` in ` and the function; nothing at the top of a file."""
+        return "" if self.unit.code.kind == "module" else f" in `{self.unit.qualname}`"
+
+    @property
     def root(self) -> Place:
         """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
         return self._replace(number=self.unit.root(self.number))
@@ -200,9 +205,7 @@ class Place(NamedTuple):
         seen: set[Unit] = set()
         while place is not None and place.unit not in seen:
             seen.add(place.unit)
-            unit = place.unit
-            for branch in sorted(unit.control.deciding(place.value.block)):
-                yield Place(self.flow, unit, unit.code.blocks[branch].end[1]).origin
+            yield from (test.origin for test in place.tests_inside)
             place = place.outside
 
     @property
@@ -394,10 +397,9 @@ class Queries:
 
     def decorators(self, unit: Unit) -> Iterator[Place]:
         """The decorators of a function, as values of the unit around it."""
-        outer = unit.outer
-        for number in outer.decorating(unit) if outer is not None else ():
-            assert outer is not None
-            yield Place(self.flow, outer, outer.code.values[number].args[0])
+        if (outer := unit.outer) is not None:
+            for number in outer.decorating(unit):
+                yield Place(self.flow, outer, outer.code.values[number].args[0])
 
     def targets(self, call: Place) -> list[Unit]:
         """The units of the project that a call may run."""

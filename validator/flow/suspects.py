@@ -7,10 +7,10 @@ name of its own (a variable, an attribute, an import with another name), are fol
 from __future__ import annotations
 
 from validator.analysis.binding import misfit_of
-from validator.drift.members import of_libraries
 from validator.facts.model import Call, Param
 from validator.flow.constructors import Constructors
 from validator.flow.program import Flow
+from validator.models.members import of_libraries
 from validator.project import Method, Project
 
 

@@ -24,7 +24,7 @@ from validator.domains.spmd import (
     rank,
     unsure,
 )  # fmt: skip
-from validator.flow.annotations import declared, objects_of
+from validator.flow.annotations import objects_of
 from validator.flow.attributes import attribute
 from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
@@ -321,17 +321,9 @@ class Evaluation(Walk):
             return obj("self", unit.cls)
         objs: set[Obj] = {("param", position)}
         if unit.method is not None and kind not in ("*", "**"):
-            objs |= self._annotated(name)
+            objs |= objects_of(self.flow.declared(unit, name))
         v, n, p = (frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp")
         return Val(frozenset(objs), v, n, p, of_parameter(position))
-
-    def _annotated(self, name: str) -> frozenset[Obj]:
-        """The objects of the project that the annotation of a parameter declares."""
-        assert self.unit.method is not None
-        row = next((p for p in self.unit.method.facts.params if p.name == name), None)
-        if row is None or not row.annotation:
-            return frozenset()
-        return objects_of(declared(self.flow.project, self.unit.method, row.annotation))
 
     def const(self, number: int, value: Instruction) -> Val:
         return const(value.data)

@@ -14,6 +14,11 @@ def of_libraries() -> frozenset[str]:
     return frozenset(name for names in (*_table()["members"].values(), *_table()["kept"].values()) for name in names)
 
 
+def is_telling(name: str) -> bool:
+    """Whether a name is one that a project gives: of several words, and of no object of a known library."""
+    return len([word for word in name.split("_") if word]) > 1 and name not in of_libraries()
+
+
 def is_known(base: str) -> bool:
     """Whether the names of all members are known that a class of a library gives to those that inherit from it."""
     return base.removesuffix("[]") in _table()["bases"]["known"]
