@@ -255,9 +255,14 @@ class ClassDef:
         return _metaclass(self.facts)
 
     @cached_property
+    def is_protocol(self) -> bool:
+        """Whether whatever has the right members counts as an object of the class, without saying so."""
+        return any(base.rpartition(".")[2].removesuffix("[]") == "Protocol" for base in self.facts.bases)
+
+    @cached_property
     def is_abstract(self) -> bool:
         """Whether the class is a protocol, or some abstract method is left: it is not meant to be instantiated."""
-        if any(base.rpartition(".")[2].removesuffix("[]") == "Protocol" for base in self.facts.bases):
+        if self.is_protocol:
             return True
         names = frozenset().union(*(cls._abstract for cls in self.mro))
         return any((method := self.find(name)) is not None and method.facts.is_abstract for name in names)

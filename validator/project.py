@@ -122,8 +122,6 @@ class Project:
                 found.update(ref.path.rpartition(".")[2] for ref in function.refs if ref.context == "store")
                 for call in function.calls:
                     found.update(argument.keyword for argument in call.args if argument.keyword)
-            if not module.facts.full:
-                found.update(_WORDS.findall(module.source.text))
         return frozenset(found)
 
     @cached_property

@@ -23,12 +23,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.borrowed import Borrowed
-from validator.analysis.members import Members, excused, method_of, own_object
+from validator.analysis.members import Members
 from validator.analysis.uses import is_test
 from validator.errors import nearest
-from validator.facts.model import At, Guard
+from validator.facts.model import At
 from validator.finding import Finding, Related
-from validator.flow.objects import Objects
+from validator.flow import Flow
+from validator.flow.objects import Held, Objects
+from validator.flow.queries import Place
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -73,72 +75,59 @@ def _reports(project: Project, uses: list[Use]) -> Iterator[Finding]:
 
 def _uses(project: Project) -> Iterator[Use]:
     """Every place that names a member which is not there."""
-    for function in project.functions():
-        if function.module.facts.full:
-            for path, guards, at, called in _chains(function):
-                use = _missing(project, function, path, at, called) if "." in path else None
-                if use is not None and not excused(guards, use.receiver, use.name):
-                    yield use
+    flow, members = project.analysis(Flow), project.analysis(Members)
+    for module in project.modules.values():
+        for unit in flow.units_of(module).values():
+            for number, value in enumerate(unit.code.values):
+                if value.op == "attr" and not members.is_given_outside(value.data):
+                    place = Place(flow, unit, number)
+                    use = _missing(project, place)
+                    if use is not None and not place.may_lack(use.name):
+                        yield use
 
 
-def _missing(project: Project, function: Method, path: str, at: At, called: bool) -> Use | None:
-    """The first link of a chain that its receiver lacks: `self` where the chain begins so, or what its type tells."""
-    members, owner = project.analysis(Members), method_of(function)
-    head, _, rest = path.partition(".")
-    if owner.cls is None or head != own_object(owner):
-        return _further(project, function, path, at, called)
-    if not members.closed(owner.cls):
+def _missing(project: Project, place: Place) -> Use | None:
+    """A read of an attribute that its object lacks. Only of their own objects tests are taken at their word."""
+    own = place.owner
+    if own is not None:
+        return _own_missing(project, place, own)
+    if is_test(place.unit.path):
         return None
-    if _name(rest.partition(".")[0]) not in owner.cls.attributes:
-        return _own_missing(project, function, owner, path, at, called)
-    return _further(project, function, path, at, called) if "." in rest else None
+    members, name, held = project.analysis(Members), place.value.data, project.analysis(Objects).held(place.operand(0))
+    if borrowing := project.analysis(Borrowed).lacking(place.unit.scope, _receiver(place), name):
+        return _use(place, borrowing)
+    if not held.complete or not all(_lacks(members, held, cls, name) for cls in held.classes):
+        return None
+    if any(cls.is_abstract and cls.subclasses for cls in held.classes) and place.is_called:
+        return None  # what a base class should declare is a matter of its own (MP126)
+    return _use(place, tuple(sorted(held.classes, key=lambda c: (c.module.name, c.qualname))))
 
 
-def _chains(function: Method) -> Iterator[tuple[str, tuple[Guard, ...], At, bool]]:
-    for ref in function.facts.refs:
-        yield ref.path if ref.context != "store" else ref.path.rpartition(".")[0], ref.guards, ref.at, False
-    for call in function.facts.calls:
-        yield call.target, call.guards, call.at, True
+def _lacks(members: Members, held: Held, cls: ClassDef, name: str) -> bool:
+    return members.lacks(cls, name) if cls in held.below else members.lacks_where_made(cls, name)
 
 
-def _name(link: str) -> str:
-    return link.partition("(")[0].partition("[")[0]
+def _use(place: Place, classes: tuple[ClassDef, ...], having: tuple[ClassDef, ...] = ()) -> Use:
+    return Use(place.unit.scope, _receiver(place), place.value.data, classes, place.at, place.is_called, having)
 
 
-def _calls(links: list[str], index: int, called: bool) -> bool:
-    return "(" in links[index] or called and index == len(links) - 1
+def _receiver(place: Place) -> str:
+    """The source of the object that is asked."""
+    return place.unit.text(place.value.at).rpartition(".")[0].rstrip()
 
 
-def _own_missing(project: Project, function: Method, owner: Method, path: str, at: At, called: bool) -> Use | None:
+def _own_missing(project: Project, place: Place, method: Method) -> Use | None:
     """`self.name` where the class does not define `name`: nobody below it does, or not everybody."""
-    members, cls, links = project.analysis(Members), owner.cls, path.split(".")
+    members, cls, name = project.analysis(Members), method.cls, place.value.data
     assert cls is not None
-    name, calling = _name(links[1]), _calls(links, 1, called)
-    if members.lacks(cls, name):
-        return Use(function, links[0], name, (cls,), at, calling)
-    if calling and owner is function:
-        lacking, having = _template(project, owner, name)
-        if lacking:
-            return Use(function, links[0], name, lacking, at, calling, having)
-    return None
-
-
-def _further(project: Project, function: Method, path: str, at: At, called: bool) -> Use | None:
-    """The first link of a chain that its receiver, known by its type, lacks. Tests put others in its place."""
-    if is_test(function.path):
+    if not members.closed(cls) or name in cls.attributes:
         return None
-    members, objects = project.analysis(Members), project.analysis(Objects)
-    links = path.split(".")
-    for index, place in objects.links(function.module, at, path):
-        receiver, name = ".".join(links[:index]), _name(links[index])
-        if borrowing := project.analysis(Borrowed).lacking(function, receiver, name):
-            return Use(function, receiver, name, borrowing, at, _calls(links, index, called))
-        held = objects.held(place.operand(0))
-        if held.complete and all(members.lacks(cls, name) for cls in held.classes):
-            if any(cls.is_abstract and cls.subclasses for cls in held.classes) and _calls(links, index, called):
-                return None  # what a base class should declare is a matter of its own (MP126)
-            found = tuple(sorted(held.classes, key=lambda c: (c.module.name, c.qualname)))
-            return Use(function, receiver, name, found, at, _calls(links, index, called))
+    if members.lacks(cls, name):
+        return _use(place, (cls,))
+    if place.is_called and place.unit.method is method:
+        lacking, having = _template(project, method, name)
+        if lacking:
+            return _use(place, lacking, having)
     return None
 
 

@@ -198,7 +198,7 @@ class Evil:
         Evil(),
         partial(print, "ran"),
         records.Record(FileFacts(names=7), (), (), frozenset(), ()),  # type: ignore[arg-type]
-        records.Record(FileFacts(imports=("x",), classes=(3,), full=True), (), (), frozenset(["torch"]), ()),  # type: ignore[arg-type]
+        records.Record(FileFacts(imports=("x",), classes=(3,), lines=1), (), (), frozenset(["torch"]), ()),  # type: ignore[arg-type]
         records.Record(FileFacts(), ("x",), (), frozenset(), ()),  # type: ignore[arg-type]
         records.Record(FileFacts(), (), (), frozenset(), ("an error",)),
         records.Record(FileFacts(language=[]), (), (), frozenset(), ()),  # type: ignore[arg-type]

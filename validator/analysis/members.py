@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from validator.facts.model import Assign, Call, Guard
-from validator.flow.program import Flow
+from validator.flow.program import Flow, fields_are_parameters
 from validator.flow.queries import Place
-from validator.project import ClassDef, Method, Module, Project
+from validator.project import ClassDef, Method, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
 _ASKING = frozenset({"hasattr", "getattr"})
-_SETS = (b"self.", b"cls.", b"setattr", b"__dict__")
 _OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
 
@@ -31,7 +30,6 @@ class Members:
         self.project = project
         self.flow = project.analysis(Flow)
         self._closed: dict[ClassDef, bool] = {}
-        self._readable_modules: dict[Module, bool] = {}
         self._listed: dict[ClassDef, bool] = {}
 
     def lacks(self, cls: ClassDef, name: str) -> bool:
@@ -44,9 +42,11 @@ class Members:
 
     def lacks_where_made(self, cls: ClassDef, name: str) -> bool:
         """The same for objects that the project itself is known to make."""
-        if name.startswith("__") and name.endswith("__") or name in _OF_OBJECT or name in self.written:
-            return False
-        return name not in cls.attributes and self._is_spelled_out(cls)
+        return not self.is_given_outside(name) and name not in cls.attributes and self._is_spelled_out(cls)
+
+    def is_given_outside(self, name: str) -> bool:
+        """Whether all objects have a member of that name, or any may get it from code outside of its class."""
+        return name.startswith("__") and name.endswith("__") or name in _OF_OBJECT or name in self.written
 
     def closed(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed from the source."""
@@ -81,27 +81,20 @@ class Members:
 
     def closed_but_for_itself(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed but for those that its own methods set by computed names."""
-        if cls.is_opaque or self._mixed_in_elsewhere(cls) or "Mixin" in cls.name or not self._readable(cls.module):
+        if cls.is_opaque or self._mixed_in_elsewhere(cls) or "Mixin" in cls.name:
             return False
         return all(self._lists_own(each) for each in cls.mro[1:])
 
     def _lists_own(self, cls: ClassDef) -> bool:
         """Whether what the class itself, without its bases, gives to its objects is spelled out."""
         if cls not in self._listed:
-            readable = "Mixin" not in cls.name and self._readable(cls.module)
-            self._listed[cls] = readable and not _fills_itself(cls)
+            self._listed[cls] = "Mixin" not in cls.name and not _fills_itself(cls)
         return self._listed[cls]
-
-    def _readable(self, module: Module) -> bool:
-        """Whether the facts show every attribute that a module sets: in full, or because it sets none."""
-        if module not in self._readable_modules:
-            sets = module.facts.full or not any(word in module.source.data for word in _SETS)
-            self._readable_modules[module] = sets
-        return self._readable_modules[module]
 
     def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
         """A class that sets nothing up and that nobody makes by name: some framework builds objects around it."""
-        return len(cls.mro) == 1 and cls.find("__init__") is None and not cls.subclasses and cls not in self.made
+        sets_up = cls.find("__init__") is not None or fields_are_parameters(cls)
+        return len(cls.mro) == 1 and not sets_up and not cls.subclasses and cls not in self.made
 
     @cached_property
     def made(self) -> frozenset[ClassDef]:

@@ -59,8 +59,6 @@ class ModuleState:
         for module in self.project.modules.values():
             if name not in module.source.data or is_test(module.path):
                 continue
-            if not module.facts.full and module is not function.module:
-                return True
             if any(self._hands_on(each, function) for each in module.functions.values()):
                 return True
         return False

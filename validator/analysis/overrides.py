@@ -7,7 +7,6 @@ on purpose has callers of its own.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,9 +14,9 @@ from typing import NamedTuple
 from validator.analysis.binding import Misfit, keeps_signature, misfit, parameters
 from validator.analysis.members import Members, method_of, own_object
 from validator.analysis.uses import is_test
-from validator.facts.model import Argument, Call, Guard
+from validator.facts.model import Call, Guard
 from validator.flow.objects import Objects
-from validator.project import ClassDef, Method, Module, Project
+from validator.project import ClassDef, Method, Project
 
 _HARMLESS = frozenset({"object", "ABC", "Protocol", "Generic", "Module", "Exception"})  # call no method of others
 _OF_MODULE = frozenset({"forward", "train", "eval", "to", "state_dict", "load_state_dict", "extra_repr"})
@@ -140,12 +139,7 @@ class Overrides:
         """Whether a value of the class is sure to be of one below it: nobody makes objects of the class itself."""
         if cls.is_abstract:
             return True
-        made = f"{cls.name}(".encode()
-        return cls not in self.members.made and not any(
-            made in module.source.data.replace(f"class {cls.name}(".encode(), b"")
-            for module in self.project.modules.values()
-            if not module.facts.full
-        )
+        return cls not in self.members.made
 
     def _drops_keyword(self, each: Override, function: Method, call: Call, problem: Misfit) -> bool:
         """Whether the subclass lacks a keyword of the very method that the call names: a finding of its own (MP122)."""
@@ -165,8 +159,6 @@ class Overrides:
             unpacks = any(a.keyword in ("*", "**") for a in call.args)
             if (misfit(each.base, call) is not None or unpacks and not certain) and self._may_be(each, function, call):
                 return True
-        if any(self._fits_own(each, module) for module in self.project.modules.values()):
-            return True
         return not certain and self._handed_on(each)
 
     def _remote(self, name: str) -> Iterator[tuple[Method, Call]]:
@@ -184,18 +176,6 @@ class Overrides:
         types = self.objects.receivers(function, call)
         return not types or any(c in each.cls.relatives for c in types)
 
-    def _fits_own(self, each: Override, module: Module) -> bool:
-        """The same for a module of which the facts hold no calls."""
-        name = each.method.name
-        if module.facts.full or is_test(module.path) or f".{name}(".encode() not in module.source.data:
-            return False
-        for node in ast.walk(module.source.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
-                call = _call(node, name)
-                if misfit(each.method, call) is None and misfit(each.base, call) is not None:
-                    return True
-        return False
-
     def _handed_on(self, each: Override) -> bool:
         """Whether the method is taken without being called, or asked for by its name: anybody may call it then."""
         name = each.method.name
@@ -207,11 +187,7 @@ class Overrides:
             for call in function.facts.calls:
                 if any(argument.kind == "const" and argument.value in strings for argument in call.args):
                     return True
-        return any(
-            any(text.encode() in module.source.data for text in strings)
-            for module in self.project.modules.values()
-            if not module.facts.full and not is_test(module.path)
-        )
+        return False
 
 
 def _plain(method: Method) -> bool:
@@ -268,10 +244,3 @@ def _tells(guard: Guard, words: frozenset[str]) -> bool:
         return False
     text = _PRESENT.sub("", guard.text)
     return bool(_ASKING.search(text)) or any(word in text.lower() for word in words)
-
-
-def _call(node: ast.Call, name: str) -> Call:
-    """A call of which only the number and the names of its arguments are known."""
-    given = [Argument("*" if isinstance(a, ast.Starred) else None, "other", "", _HERE) for a in node.args]
-    given += [Argument(k.arg or "**", "other", "", _HERE) for k in node.keywords]
-    return Call(f"?.{name}", tuple(given), "value", (), _HERE, _HERE)

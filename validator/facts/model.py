@@ -221,7 +221,6 @@ class FileFacts(NamedTuple):
     """
 
     problem: Problem | None = None
-    full: bool = False  # whether calls, refs and assigns were recorded
     imports: tuple[Import, ...] = ()
     functions: tuple[Function, ...] = ()
     classes: tuple[Class, ...] = ()

@@ -36,21 +36,6 @@ from validator.facts.text import Text, path_of
 if TYPE_CHECKING:
     from validator.source import SourceFile
 
-# A file without any of these gives its names, imports and signatures only: no rule asks for more.
-RELEVANT = (
-    b"torch.distributed", b"import distributed", b"deepspeed", b"fsdp", b"FSDP", b"strategy", b"Strategy", b"argparse",
-    b"accelerat", b"megatron", b"autograd.Function", b"pickle", b"torch.compile", b"torch.load", b"yaml",
-    b"trust_remote_code", b"DTensor", b"device_mesh", b"DeviceMesh", b"set_device", b"breakpoint", b"pdb",
-    b"subprocess", b"os.system", b"os.popen", b"import ray\n", b"from ray", b"hydra.main", b"set_struct",
-    b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
-    b"pixel_values", b"unfinished_sequences", b"accumulation_steps", b"grad_accum", b"tp_size",
-    b".backward(", b"DistributedDataParallel", b"clip_grad_norm_", b"gradient_checkpointing_enable",
-    b"checkpoint_impl", b"n_heads", b"kv_heads",
-    b"rank_", b"_rank", b".rank", b"_RANK", b"WORLD_SIZE", b"torch.save", b"save_file", b"non_blocking",
-    b"add_argument", b"parse_args", b".args", b" args.", b"(args.", b"(args,", b"{args.",
-    b"=args.", b"[args.", b"*args.",  # reads of options (never bare "args.": every `kwargs.` has it)
-)  # fmt: skip
-
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _TRY = (ast.Try, ast.TryStar) if hasattr(ast, "TryStar") else (ast.Try,)
@@ -66,8 +51,7 @@ def extract(source: SourceFile) -> FileFacts:
         return FileFacts(problem=problem, lines=lines)
     try:
         tree = source.tree
-        full = _is_relevant(source.data)
-        facts = _Extractor(text, full).module(tree, lines)
+        facts = _Extractor(text).module(tree, lines)
         return facts._replace(extra=_extra(source, text))
     except SyntaxError as error:
         features = newer_syntax(source.data, text)
@@ -83,11 +67,6 @@ def extract(source: SourceFile) -> FileFacts:
     except ValueError as error:
         problem = Problem("syntax", 1, 1, str(error))
     return FileFacts(problem=problem, lines=lines)
-
-
-def _is_relevant(data: bytes) -> bool:
-    # `args.` is how options are read; most of its occurrences elsewhere are `kwargs.`
-    return any(token in data for token in RELEVANT) or data.count(b"args.") > data.count(b"kwargs.")
 
 
 def _extra(source: SourceFile, text: str) -> dict[str, Any]:
@@ -112,9 +91,8 @@ class _Body:
 
 
 class _Extractor:
-    def __init__(self, text: str, full: bool) -> None:
+    def __init__(self, text: str) -> None:
         self.text = Text(text)
-        self.full = full
         self.functions: list[Function] = []
         self.classes: list[Class] = []
         self.imports: list[Import] = []
@@ -138,7 +116,7 @@ class _Extractor:
         dynamic = self.dynamic or "__getattr__" in names
         unresolved = [] if self.star_imports or dynamic else self.unresolved()
         return FileFacts(
-            None, self.full, tuple(self.imports), tuple(self.functions), tuple(self.classes), names,
+            None, tuple(self.imports), tuple(self.functions), tuple(self.classes), names,
             self.exports(tree), tuple(self.star_imports), tuple(unresolved), dynamic, lines, {},
         )  # fmt: skip
 
@@ -357,13 +335,13 @@ class _Extractor:
         self.expr(node.value)
         if isinstance(node.target, ast.Name):
             self.load(node.target)
-        elif self.full and isinstance(node.target, ast.Attribute):
+        elif isinstance(node.target, ast.Attribute):
             self.ref(node.target, "load")
         self.target(node.target, "aug", node.value, node)
 
     def visit_delete(self, node: ast.Delete) -> None:
         for target in node.targets:
-            if isinstance(target, ast.Attribute) and self.full:
+            if isinstance(target, ast.Attribute):
                 self.ref(target, "del")
             if isinstance(target, ast.Attribute | ast.Subscript):
                 self.expr(target.value)
@@ -389,13 +367,12 @@ class _Extractor:
             self.expr(target.value)  # type: ignore[attr-defined]
             if isinstance(target, ast.Subscript):
                 self.expr(target.slice)
-        if self.full:
-            value_kind, text = self.text.value(value) if value is not None else ("none", "")
-            self.body.assigns.append(
-                Assign(path_of(target), kind or value_kind, text, annotation, self.guards, self.text.at(node))
-            )
-            if isinstance(target, ast.Attribute):
-                self.ref(target, "store")
+        value_kind, text = self.text.value(value) if value is not None else ("none", "")
+        self.body.assigns.append(
+            Assign(path_of(target), kind or value_kind, text, annotation, self.guards, self.text.at(node))
+        )
+        if isinstance(target, ast.Attribute):
+            self.ref(target, "store")
 
     # -- definitions ---------------------------------------------------------------------------------------
 
@@ -543,8 +520,7 @@ class _Extractor:
                 self.children(child)
 
     def attribute(self, node: ast.Attribute) -> None:
-        if self.full:
-            self.ref(node, "load")
+        self.ref(node, "load")
         value = node.value
         while type(value) is ast.Attribute:
             value = value.value
@@ -557,12 +533,11 @@ class _Extractor:
 
     def call(self, node: ast.Call, use: str) -> None:
         func = node.func
-        if self.full:
-            at = self.text.at(node)
-            end = self.text.at(func)
-            last = func.attr if type(func) is ast.Attribute else func.id if type(func) is ast.Name else ""
-            name_at = (end[2], end[3] - len(last), end[2], end[3]) if last else end
-            self.body.calls.append(Call(path_of(func), self.arguments(node), use, self.guards, at, name_at))
+        at = self.text.at(node)
+        end = self.text.at(func)
+        last = func.attr if type(func) is ast.Attribute else func.id if type(func) is ast.Name else ""
+        name_at = (end[2], end[3] - len(last), end[2], end[3]) if last else end
+        self.body.calls.append(Call(path_of(func), self.arguments(node), use, self.guards, at, name_at))
         value: ast.expr = func
         while type(value) is ast.Attribute:
             value = value.value

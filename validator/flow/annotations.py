@@ -74,7 +74,7 @@ def _value(project: Project, scope: Method, node: ast.expr) -> Val:
         return UNKNOWN
     symbol = project.lookup(scope, ast.unparse(node))
     if isinstance(symbol, ClassDef):
-        return obj("self", symbol)
+        return obj("self", symbol) if not symbol.is_protocol else UNKNOWN
     return STRING if isinstance(node, ast.Name) and node.id == "str" else UNKNOWN
 
 

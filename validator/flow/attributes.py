@@ -8,7 +8,7 @@ from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
 from validator.domains.spmd import NONE, Causes, only, rank
-from validator.flow.annotations import declared, objects_of
+from validator.flow.annotations import objects_of
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -125,6 +125,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return _of_mesh(o, name)
     if kind == "size":
         return Val()
+    if kind == "reader":
+        return BOTTOM  # the parser beside it has the methods
     if kind == "group":
         return obj("group method", Val(frozenset({o})), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":
@@ -166,7 +168,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         library = [_of_library(at, base, name) for base in cls.external_bases]
         found += [v for v in library if v.objs or v.v]
     if not found or all(held.objs <= _NOTHING_KNOWN and not held.v for held in found):
-        said = _declared(at, cls, name)
+        said = at.flow.declared_field(cls, name)
         if objects_of(said):
             return Val(said.objs | frozenset(o for held in found for o in held.each if o == NONE_OBJ))
     if not found:
@@ -174,12 +176,6 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         stored = name in cls.attributes or not exact and any(name in c.attributes for c in cls.descendants())
         return BOTTOM if stored else UNKNOWN
     return join(found)
-
-
-def _declared(at: Evaluation, cls: ClassDef, name: str) -> Val:
-    """What the annotations of a class and of those above it say of an attribute."""
-    rows = ((owner, text) for owner in cls.mro for n, text in owner.facts.attributes if n == name and text)
-    return join(declared(at.flow.project, owner.module.top, text) for owner, text in rows)
 
 
 def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:
@@ -235,6 +231,8 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
             return obj("bound", unit, Val(frozenset({o})))
         return obj("unit", unit)
     held: Val = at.flow.get("field", cls, name, True)
+    if held == BOTTOM and (base := next((b for b in cls.external_bases if at.models.method(b, name)), "")):
+        return obj("ext", f"{base}.{name}")
     return held if held != BOTTOM else UNKNOWN
 
 

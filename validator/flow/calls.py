@@ -24,7 +24,7 @@ from validator.domains.placement import (
     substituted,
 )  # fmt: skip
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
-from validator.flow import tensors
+from validator.flow import readers, tensors
 from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import NOBODY, described, is_unknown
 from validator.flow.containers import GROWING
@@ -320,7 +320,7 @@ class Calling:
                     given.append((rows[position], value))
                 elif name not in (None, "*", "**"):
                     given.append((str(name), value))
-            self.at.made[number] = (cls, tuple(given))
+            self.at.made[number] = {cls: tuple(given)}
             after = cls.find("__post_init__")
             if after is not None and (unit := self.flow.unit_of(after)) is not None:
                 self.run(number, unit, [made], {})
@@ -608,6 +608,9 @@ class Calling:
         ran = self._run_given(number, row, arguments) if row.runs is not None else UNKNOWN
         if row.result == "ran":
             return ran
+        if row.result == "field":
+            default = self._given(row.default, arguments) if row.default is not None else None
+            return default or (ran if row.runs is not None and self._place(row.runs, arguments) >= 0 else BOTTOM)
         result = self._result(number, row, arguments, receiver, group)
         if row.mixes is not None:
             drawn = self._drawn(row, arguments)
@@ -703,6 +706,17 @@ class Calling:
             values = [v for name, v in arguments if name is None]
             spread = [elements(v) for name, v in arguments if name == "*"]
             return sequence(join([*values, *spread])) if spread else tuple_of(values)
+        if word == "read":
+            named = self._given(row.classes, arguments) if row.classes is not None else None
+            return readers.read(self.at, number, named or readers.given_to(self._receiver))
+        if word == "all read":
+            more = any(n in row.when and not v.is_const(False) for n, v in arguments)
+            return readers.read_all(self.at, number, self._receiver, int(more))
+        if word == "receiver":
+            return self._receiver
+        if isinstance(word, str) and word.startswith("reader:"):
+            named = self._given(row.classes, arguments) if row.classes is not None else None
+            return readers.reader(word.partition(":")[2], named or UNKNOWN)
         if word == "replaced":
             return self._replaced(number, arguments)
         if word == "fetched":
@@ -727,9 +741,7 @@ class Calling:
         """A copy of a data class in which some fields are others: no other field differs for it."""
         copied = arguments[0][1] if arguments else UNKNOWN
         given = tuple((name, value) for name, value in arguments if name not in (None, "*", "**"))
-        for o in copied.each:
-            if o[0] in ("inst", "self"):
-                self.at.made[number] = (o[1], given)
+        self.at.made[number] = {o[1]: given for o in copied.each if o[0] in ("inst", "self")}
         return Val(copied.objs, copied.v, copied.n, NONE, copied.state)
 
     def _spanned(self, group: Val) -> Axes:

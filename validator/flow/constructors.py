@@ -55,11 +55,11 @@ def _is_defined_again(cls: ClassDef) -> bool:
 
 def _fields(cls: ClassDef, top: ClassDef) -> tuple[Param, ...] | None:
     """The parameters that `@dataclass` gives to `__init__`; None where they are not plain to see."""
-    if top is not cls or cls.external_bases or not cls.module.facts.full:
+    if top is not cls or cls.external_bases:
         return None
     found: dict[str, Param] = {}
     for each in reversed(cls.mro):
-        if _DATACLASS.isdisjoint(each.facts.decorators) or not each.module.facts.full or "__init__" in each.methods:
+        if _DATACLASS.isdisjoint(each.facts.decorators) or "__init__" in each.methods:
             return None
         if "dataclass()" in " ".join(each.facts.decorators) and "init=" in _decorator_text(each):
             return None

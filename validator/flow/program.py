@@ -410,7 +410,7 @@ class Flow:
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
         self._remote: dict[ClassDef, bool] = {}
-        self._declared: dict[tuple[Unit, str], Val] = {}
+        self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
         self.not_lowered = 0
 
     # -- units ---------------------------------------------------------------------------------------------
@@ -649,6 +649,15 @@ class Flow:
             self._declared[unit, name] = known
         return known
 
+    def declared_field(self, cls: ClassDef, name: str) -> Val:
+        """What the annotations of a class and of those above it say of an attribute; BOTTOM where none does."""
+        known = self._declared.get((cls, name))
+        if known is None:
+            rows = ((owner, text) for owner in cls.mro for n, text in owner.facts.attributes if n == name and text)
+            known = join(declared(self.project, owner.module.top, text) for owner, text in rows)
+            self._declared[cls, name] = known
+        return known
+
     def default(self, unit: Unit, name: str) -> Val:
         """The default of a parameter, or BOTTOM."""
         number = unit.code.defaults.get(name)
@@ -750,7 +759,7 @@ class Flow:
             body = self.body_of(owner) if assigned else None
             if body is not None:
                 found += self.part(("unit", body), ("class_names", name))
-        if any(_fields_are_parameters(each) for each in cls.mro):
+        if any(fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name, exact)
         return _there_if_any(found, join_ways(found))
 
@@ -863,8 +872,7 @@ class Flow:
         """What is passed for a field where objects of a data class are made."""
         family = (cls,) if exact else (cls, *cls.descendants())
         if name in self.fields_of(cls) and not any(map(self._is_spoken_of, family)):
-            rows = [(each, text) for each in cls.mro for field, text in each.facts.attributes if field == name]
-            said = join(declared(self.project, each.module.top, text) for each, text in rows)
+            said = self.declared_field(cls, name)
             yield said if objects_of(said) else UNKNOWN
         for each in family:
             for unit in self.part(("makers", each), None):
@@ -936,7 +944,7 @@ def _is_actor(cls: ClassDef) -> bool:
     return any(d.removesuffix("()").rpartition(".")[2] == "remote" for d in cls.facts.decorators)
 
 
-def _fields_are_parameters(cls: ClassDef) -> bool:
+def fields_are_parameters(cls: ClassDef) -> bool:
     """Whether objects of a class are made from its annotated names: data classes, named tuples, pydantic models."""
     if any("dataclass" in decorator or "define" in decorator for decorator in cls.facts.decorators):
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from validator.definitions import ClassDef
+from validator.definitions import ClassDef, Method
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
@@ -22,6 +22,7 @@ from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
 from validator.project import Project
 
+_ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 _CALLED = frozenset({"attr", "name", "param", "free", "import"})
 
 
@@ -88,6 +89,22 @@ class Place(NamedTuple):
         blocks, values = self.unit.code.blocks, self.unit.code.values
         handlers = blocks[self.value.block].handlers
         return any(values[number].op == "caught" for handler in handlers for number in blocks[handler].values)
+
+    def catches(self, *names: str) -> bool:
+        """Whether an exception of one of some classes that is raised here is caught, or suppressed."""
+        blocks, values = self.unit.code.blocks, self.unit.code.values
+        caught = [values[n] for h in blocks[self.value.block].handlers for n in blocks[h].values]
+        said = [str(value.data) for value in caught if value.op == "caught"]
+        managers = [self._replace(number=number) for number in self.unit.managers(self.number)]
+        said += [place.text for place in managers if place.value.op == "call" and place.method == "suppress"]
+        return any(text == "*" or any(name in text for name in names) for text in said)
+
+    def may_lack(self, name: str) -> bool:
+        """Whether what is tested or caught around the place reckons with an object that has no such member."""
+        asking = _ASKING | {name}
+        return self.catches("AttributeError", "Exception") or any(
+            not asking.isdisjoint(test.words) for test in self.tests
+        )
 
     @property
     def origin(self) -> Place:
@@ -225,6 +242,22 @@ class Place(NamedTuple):
             return Place(self.flow, outer, number) if number is not None else None
         call = self.flow.only_call(unit) if unit.code.kind == "function" else None
         return Place(self.flow, *call) if call is not None else None
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the value is what some call calls."""
+        return any(user.value.op == "call" and user.value.args[0] == self.number for user in self.users)
+
+    @property
+    def owner(self) -> Method | None:
+        """Of an attribute: the method whose own object (or class) it is read of; a nested function sees that too."""
+        base = self.operand(0).root
+        unit: Unit | None = base.unit
+        if base.value.op == "free":
+            unit = unit.above(base.value.data[0]) if unit is not None else None
+            found = unit.code.definitions.get(base.value.data[1], ()) if unit is not None else ()
+            return unit.method if unit is not None and len(found) == 1 and unit.is_receiver(found[0]) else None
+        return base.unit.method if base.unit.is_receiver(base.number) else None
 
     @property
     def users(self) -> list[Place]:
@@ -381,7 +414,7 @@ class Queries:
     def of_program(self) -> Iterator[Unit]:
         """The units of all files that rules look into but tests, which put others in the place of real objects."""
         for module in self.project.modules.values():
-            if module.facts.full and not is_test(module.path):
+            if not is_test(module.path):
                 yield from self.flow.units_of(module).values()
 
     def called_in_program(self, names: frozenset[str]) -> Iterator[Place]:

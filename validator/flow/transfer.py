@@ -95,7 +95,7 @@ class Evaluation(Walk):
         self.sites: dict[int, Site] = {}
         self.steps: dict[tuple[int, int], tuple[str, ...]] = {}  # (call, position) -> how the argument is placed by it
         self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
-        self.made: dict[int, tuple[ClassDef, tuple[tuple[str, Val], ...]]] = {}
+        self.made: dict[int, dict[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
         self._late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
         self.calling = Calling(self)
@@ -149,7 +149,8 @@ class Evaluation(Walk):
         return Result(
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
             dict(self._outs()), sites, global_rows, class_rows,
-            _together(self.made.values()), _together(self.switched.values()), _passed(sites),
+            _together(row for made in self.made.values() for row in made.items()),
+            _together(self.switched.values()), _passed(sites),
             _together((name, (owner, kept)) for owner, name, kept in stores),
             _together((name, (owner, content)) for name, owner, content in fillings(self)),
             tuple(placings), {**self.wrapped, **self.steps},

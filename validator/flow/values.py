@@ -21,6 +21,7 @@ Objects are tuples whose first element says what they are:
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
+| `("reader", classes)` | beside a parser, of which classes it makes objects |
 | `("param", position)` | whatever the caller passes |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
@@ -45,7 +46,7 @@ TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
-_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", *_COUNTING})
+_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", *_COUNTING})
 
 
 class Val:

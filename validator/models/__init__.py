@@ -33,7 +33,11 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   written there is kept where the argument `keeps` is not None or False; `kept`: whether it is where none is passed.
 - `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives`);
   `result = "ran"`: what that returns; `result = "each"`: a list of the arguments; `result = "fetched"`: what the
-  futures in its first argument give; `result = "replaced"`: its first argument with the fields that are named.
+  futures in its first argument give; `result = "field"`: what `runs` gives, or the argument `default`;
+  `result = "replaced"`: its first argument with the fields that are named.
+- `classes = [parameter, position]`: one class, or a tuple of them: `result = "reader:NAME"`: a parser that makes
+  objects of them; `result = "read"`: an object of one (without `classes`, of the receiver's); `result = "all read"`: a
+  tuple with one of each, and something more where an argument of `when` is passed; `result = "receiver"`.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
   names in no order).
@@ -139,6 +143,8 @@ class Row(NamedTuple):
     kept: bool = False
     runs: tuple[str, int] | None = None
     gives: tuple[str, int] | None = None
+    default: tuple[str, int] | None = None
+    classes: tuple[str, int] | None = None
 
     @property
     def is_collective(self) -> bool:
