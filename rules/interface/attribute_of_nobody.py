@@ -42,7 +42,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             own, _, name = row.path.partition(".")
             name = name.partition(".")[0]
             asked = row.context == "load" and own == owner.own_object and not excused(row.guards, own, name)
-            if asked and _is_nobodys(project, name):
+            if asked and _is_nobodys(project, owner.cls, name):
                 found.setdefault((owner.cls, name), []).append((function, row))
     for (cls, name), rows in found.items():
         yield _report(cls, name, rows)
@@ -62,8 +62,12 @@ def _becomes(cls: ClassDef) -> bool:
     return any(ref.path.endswith(".__class__") for ref in refs)
 
 
-def _is_nobodys(project: Project, name: str) -> bool:
-    return is_telling(name) and name.isidentifier() and name not in project.given and name not in project.texts
+def _is_nobodys(project: Project, cls: ClassDef, name: str) -> bool:
+    """Whether no class of the family has an attribute, and no code outside of them may set it on their objects."""
+    if not is_telling(name) or not name.isidentifier() or name in project.texts:
+        return False
+    family = {*cls.mro, *cls.descendants(), *(above for below in cls.descendants() for above in below.mro)}
+    return not project.analysis(Members).is_given_outside(name) and not any(name in c.attributes for c in family)
 
 
 def _report(cls: ClassDef, name: str, rows: list[tuple[Method, Ref]]) -> Finding:

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from validator.analysis.members import Members
 from validator.errors import nearest
 from validator.finding import Finding, Related, Severity
+from validator.flow.dispatch import dispatched
 from validator.flow.objects import Held, Objects
-from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.models.members import is_telling
 from validator.project import Project
@@ -31,34 +31,11 @@ RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", s
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    queries, objects = project.analysis(Queries), project.analysis(Objects)
-    for asking in queries.called_in_program(frozenset({"getattr"})):
-        position = _named_by(asking)
-        if position < 0 or asking.is_tried or any("hasattr" in test.words for test in asking.tests):
-            continue
-        held = objects.held(asking.operand(1))
-        for call in queries.calls_of(asking.unit):
-            text = _passed(call, asking.unit, position)
-            if text is not None and (severity := _is_missing(project, held, str(text.value.data))):
-                yield _report(project, held, asking, text, severity)
-
-
-def _named_by(asking: Place) -> int:
-    """The position of the parameter that names what is asked for; -1 where it is something else, or has a default."""
-    if len(asking.value.args) != 3 or not any(o == ("ext", "getattr") for o in asking.operand(0).val.each):
-        return -1
-    named = asking.operand(2).root.value
-    called = any(user.value.op in ("call", "attr") and user.value.args[0] == asking.number for user in asking.users)
-    return int(named.data[0]) if named.op == "param" and called else -1
-
-
-def _passed(call: Place, unit: Unit, position: int) -> Place | None:
-    """The text that a call passes for a parameter."""
-    if call.value.op != "call":
-        return None
-    given = call.argument(unit.code.params[position][0], position - unit.has_receiver)
-    value = given.root.value if given is not None else None
-    return given if value is not None and value.op == "const" and isinstance(value.data, str) else None
+    objects = project.analysis(Objects)
+    for each in dispatched(project.analysis(Queries)):
+        held = objects.held(each.asking.operand(1))
+        if (severity := _is_missing(project, held, each.name)) is not None:
+            yield _report(project, held, each.asking, each.text, severity)
 
 
 def _is_missing(project: Project, held: Held, name: str) -> Severity | None:

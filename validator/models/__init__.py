@@ -67,6 +67,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 `[devices]`: the current device is a thread's own. `chosen`: calls that choose it, for good or as context managers;
 `current`: calls that work on it, `current_methods` on tensors; `computing`: packages whose objects compute on it.
 `submitting`: methods of executors that run a function in another thread; `loops`: methods that run an event loop.
+`[targets]`: keys by which a section of a configuration names what it makes, with the key that holds the arguments
+(empty: they stand beside it).
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
@@ -188,6 +190,7 @@ class Models:
     dtypes: dict[str, frozenset[str]]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
+    targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
     @cached_property
     def starting(self) -> frozenset[str]:
@@ -282,6 +285,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     likely: dict[str, set[str]] = {}
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
+    targets: dict[str, str] = {}
     placed: set[str] = set()
     steps: dict[str, list[str]] = {}
     dtypes: dict[str, set[str]] = {}
@@ -326,6 +330,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
+        targets.update(data.get("targets", {}))
     sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
@@ -351,6 +356,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         frozen[7],
         states,
         words,
+        targets,
     )
 
 

@@ -1,0 +1,249 @@
+"""A section of a configuration that names what it makes, with keys that this does not take.
+
+What it does
+    Sections in the manner of Hydra's `_target_` (torchtune's `_component_`, `class_path` with `init_args`) are calls:
+    the keys beside the name are the arguments. Reported is a key that the function or class of the project has no
+    parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source.
+    Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
+    `_`, keys that some code takes out again (`pop`), and where most sections that make one thing do not fit it: there
+    the program has a way of its own.
+
+Why is this bad
+    It raises TypeError when the section is reached: after the models were loaded, or at the first evaluation.
+
+References
+    https://hydra.cc/docs/advanced/instantiate_objects/overview/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.binding import keeps_signature, parameters, written
+from validator.analysis.named import Named, is_path
+from validator.definitions import Missing, Symbol
+from validator.errors import nearest
+from validator.facts.config_files import Settings
+from validator.facts.model import At, Param
+from validator.finding import Finding, Related
+from validator.flow import Flow
+from validator.flow.arguments import literal_keys
+from validator.flow.aside import is_test
+from validator.flow.constructors import Constructors
+from validator.flow.program import Unit
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP306", "section-does-not-bind", "error", stable_since="0.3.0",
+    languages=("yaml", "json", "toml", "python"), tokens=("_target_", "_component_", "class_path"),
+)  # fmt: skip
+
+
+class _Section(NamedTuple):
+    """What a section makes, where that is said, and its arguments by name."""
+
+    path: str
+    made: str
+    at: At
+    keys: tuple[tuple[str, At], ...]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    by_made: dict[str, list[_Section]] = {}
+    for section in _sections(project):
+        by_made.setdefault(section.made, []).append(section)
+    for made, sections in by_made.items():
+        symbol = project.analysis(Named).of(made)
+        if isinstance(symbol, Missing):
+            if symbol.owner is not None and made.endswith(f".{symbol.name}"):
+                yield from (_missing(section, symbol) for section in sections)
+            continue
+        params = _parameters(project, symbol)
+        found = [list(_unknown(project, section, symbol, params)) for section in sections]
+        if len(sections) == 1 or sum(map(bool, found)) * 2 <= len(sections):  # else the program has a way of its own
+            yield from (finding for findings in found for finding in findings)
+
+
+def _parameters(project: Project, symbol: Symbol | None) -> tuple[Param, ...] | None:
+    """What something takes that a section makes; None where it may take anything."""
+    params: tuple[Param, ...] | None = None
+    if isinstance(symbol, ClassDef):
+        params = project.analysis(Constructors).of(symbol)
+    elif isinstance(symbol, Method) and keeps_signature(symbol):
+        params = parameters(symbol, bound=symbol.is_method and symbol.facts.is_classmethod)
+    return None if params is None or any(param.kind == "**" for param in params) else params
+
+
+def _unknown(
+    project: Project, section: _Section, symbol: Symbol | None, params: tuple[Param, ...] | None
+) -> Iterator[Finding]:
+    if params is None or not isinstance(symbol, Method | ClassDef):
+        return
+    names = [param.name for param in params if param.kind in ("any", "kw")]
+    for key, at in section.keys:
+        if key.startswith("_") or key in names or _is_taken_out(project, key):
+            continue
+        shown = symbol.name if isinstance(symbol, ClassDef) else symbol.qualname
+        yield RULE.finding(
+            section.path,
+            at,
+            f"`{written(shown, params)}`, which this section makes, has no parameter `{key}`: TypeError",
+            help=f"name a parameter that it has{nearest(key, names)}",
+            related=[Related(symbol.path, symbol.facts.name_at[0], f"`{shown}` is defined here")],
+            context=f"{section.made}:{key}",
+        )
+
+
+def _missing(section: _Section, symbol: Missing) -> Finding:
+    assert symbol.owner is not None
+    names = [name for name in symbol.owner.facts.names if not name.startswith("_")]
+    return RULE.finding(
+        section.path,
+        section.at,
+        f"`{symbol.module}` defines no `{symbol.name}`, which this section makes",
+        help=f"name what is there{nearest(str(symbol.name), sorted(names))}",
+        related=[Related(symbol.owner.path, 1, "the module")],
+        context=section.made,
+    )
+
+
+def _is_taken_out(project: Project, key: str) -> bool:
+    """Whether some code takes a key out of what it is given."""
+    spelled = {f"'{key}'", f'"{key}"'}
+    return any(call.args and call.args[0].value in spelled for _, call in project.calls("pop"))
+
+
+def _sections(project: Project) -> Iterator[_Section]:
+    targets = project.analysis(Flow).models.targets
+    for source in project.files.values():
+        settings = source.facts.extra.get("settings")
+        if settings is not None and not is_test(source.path):
+            yield from _of_file(source.path, settings, targets)
+    for module in project.modules.values():
+        if any(key in module.source.text for key in targets) and not is_test(module.path):
+            for unit in project.analysis(Flow).units_of(module).values():
+                yield from _of_unit(unit, targets)
+
+
+def _of_file(path: str, settings: Settings, targets: dict[str, str]) -> Iterator[_Section]:
+    for each in settings.settings:
+        if each.path[-1] in targets and is_path(each.value):
+            inside = targets[each.path[-1]]
+            below = settings.below(*each.path[:-1], *([inside] if inside else []))
+            keys = tuple((row.path[-1], row.at) for row in below if row.path[-1] not in targets)
+            yield _Section(path, str(each.value), each.value_at, keys)
+
+
+def _of_unit(unit: Unit, targets: dict[str, str]) -> Iterator[_Section]:
+    """The dictionaries of a unit that name what they make."""
+    values = unit.code.values
+    for value in values:
+        keys = literal_keys(unit, value) if value.op == "dict" else None
+        target = next((key for key in keys or () if key in targets), None)
+        if keys is None or target is None:
+            continue
+        rows = dict(zip(keys, value.args[1::2], strict=True))
+        made = values[rows[target]]
+        if made.op != "const" or not is_path(made.data):
+            continue
+        if inside := targets[target]:
+            held = values[rows[inside]] if inside in rows else None
+            keys = literal_keys(unit, held) if held is not None and held.op == "dict" else ()
+            value = held if keys and held is not None else value
+        places = zip(keys or (), value.args[::2], strict=False)
+        found = tuple((key, unit.at(values[number].at)) for key, number in places if key not in targets)
+        yield _Section(unit.path, str(made.data), unit.at(made.at), found)
+
+
+_LOSS = """\
+# file: rl/__init__.py
+# file: rl/losses.py
+import torch.distributed as dist
+
+
+class KDLoss:
+    def __init__(self, temperature=1.0, ignore_index=-100):
+        self.temperature = temperature
+        self.ignore_index = ignore_index
+        self.world = dist.get_world_size()
+
+
+def build_model(size, lora_modules=None):
+    return size, lora_modules
+
+
+def build_any(size, **more):
+    return size, more
+"""
+
+INCORRECT = (
+    _LOSS
+    + """# file: conf.yaml
+loss:
+  _target_: rl.losses.KDLoss
+  kd_temperature: 2.0  # error: MP306
+model:
+  _component_: rl.losses.build_model
+  size: 8
+  lora_target_modules: [q_proj]  # error: MP306
+old:
+  _target_: rl.losses.DistillLoss  # error: MP306
+  temperature: 1.0
+trainer:
+  class_path: rl.losses.KDLoss
+  init_args:
+    temprature: 1.0  # error: MP306
+""",
+    _LOSS
+    + """# file: recipe.py
+RECIPE = {"loss": {"_target_": "rl.losses.KDLoss", "temperature": 1.0, "ignore": -1}}  # error: MP306
+""",
+)
+
+CORRECT = (
+    _LOSS
+    + """# file: conf.yaml
+loss:
+  _target_: rl.losses.KDLoss
+  _partial_: true
+  temperature: 2.0
+model:
+  _component_: rl.losses.build_model
+  size: 8
+  packed: true
+any:
+  _target_: rl.losses.build_any
+  lora_target_modules: [q_proj]
+outside:
+  _target_: torch.optim.AdamW
+  learning_rate: 1.0
+# file: run.py
+def instantiate(section):
+    packed = section.pop("packed", False)
+    return section, packed
+""",
+    # a decorator that may take anything; a dictionary without a name
+    """# file: rl/__init__.py
+# file: rl/registry.py
+import functools
+
+import torch.distributed as dist
+
+
+def configurable(function):
+    @functools.wraps(function)
+    def wrapped(**options):
+        return function(**{key: options[key] for key in ("size",)}), dist.get_rank()
+
+    return wrapped
+
+
+@configurable
+def build(size):
+    return size
+# file: run.py
+SECTIONS = [{"_target_": "rl.registry.build", "width": 3}, {"kind": "rl.registry.build", "width": 3}]
+""",
+)
