@@ -176,6 +176,12 @@ def build_model(size, lora_modules=None):
 
 def build_any(size, **more):
     return size, more
+
+
+class Optimizer:
+    def __init__(self, lr, warmup=0):
+        self.lr = lr
+        self.warmup = warmup
 """
 
 INCORRECT = (
@@ -192,9 +198,10 @@ old:
   _target_: rl.losses.DistillLoss  # error: MP306
   temperature: 1.0
 trainer:
-  class_path: rl.losses.KDLoss
+  class_path: rl.losses.Optimizer
   init_args:
-    temprature: 1.0  # error: MP306
+    lr: 1.0e-6
+    warm_up: 10  # error: MP306
 """,
     _LOSS
     + """# file: recipe.py
