@@ -1,12 +1,12 @@
-"""An attribute that objects of a class with a base of a library are asked for, and that nobody anywhere gives.
+"""An attribute that objects of a class with a base of a library are asked for, and that nobody gives them.
 
 What it does
     Classes that inherit from `torch.nn.Module`, an optimizer, a `Trainer` and their like have members that their
     source does not show.
-    Reported is `self.name` where no class, function, store, parameter, keyword or text of the whole project gives
-    anything the name, and where it is none of the names of these libraries. Silent about names of one word, behind
-    `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name may
-    give it.
+    Reported is `self.name` where no class of the family sets or defines the name, no code outside of them stores it
+    on an object, no text spells it, and it is none of the names of these libraries. Silent about names of one word,
+    behind `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name
+    may give it.
 
 Why is this bad
     Somebody renamed the attribute where it is set and left a subclass behind: AttributeError at the first step.
@@ -76,8 +76,8 @@ def _report(cls: ClassDef, name: str, rows: list[tuple[Method, Ref]]) -> Finding
     return RULE.finding(
         function.path,
         row.at,
-        f"`{function.qualname}` reads `{row.path.partition('.')[0]}.{name}`, which nothing in the project sets or "
-        f"defines; no class that `{cls.name}` inherits from is known to have it",
+        f"`{function.qualname}` reads `{row.path.partition('.')[0]}.{name}`, which neither `{cls.name}` nor a "
+        "class of its family sets or defines; no library class that it inherits from is known to have it",
         help=f"set it in `{cls.name}`, or use the right name{near}",
         related=[Related(f.path, each.at[0], f"`{name}` is read here too") for f, each in others[:4]],
         context=f"{cls.qualname}.{name}",

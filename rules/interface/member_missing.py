@@ -6,7 +6,7 @@ What it does
     attributes from outside defines `x`. An object that takes over the members of a class (`for name in
     dir(worker_class): setattr(self, name, …)`), or whose `__getattr__` asks objects that it made of a class, has those
     of the class given to its constructor. A template method may call what only its subclasses define: one subclass
-    that has the member is enough. Silent: classes with a
+    that has the member is enough. A warning where annotations or callers alone say what the receiver is. Silent: classes with a
     base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind
     `hasattr`, `isinstance` or `except AttributeError`.
 
@@ -29,7 +29,7 @@ from validator.errors import nearest
 from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.objects import Held, Objects
+from validator.flow.objects import Held, Objects, is_passed
 from validator.flow.queries import Place
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -49,6 +49,7 @@ class Use(NamedTuple):
     at: At
     called: bool
     having: tuple[ClassDef, ...] = ()  # siblings that do have it
+    said: bool = False  # the classes are what annotations or callers say; they may do otherwise
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -57,7 +58,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         by_class.setdefault(use.classes, {}).setdefault(use.name, []).append(use)
     for classes, names in by_class.items():
         if len(names) >= _MANY:
-            yield _half_rewritten(classes, names)
+            if not any(use.said for uses in names.values() for use in uses):  # else the annotation is what is wrong
+                yield _half_rewritten(classes, names)
         else:
             for uses in names.values():
                 yield from _reports(project, uses)
@@ -100,7 +102,8 @@ def _missing(project: Project, place: Place) -> Use | None:
         return None
     if any(cls.is_abstract and cls.subclasses for cls in held.classes) and place.is_called:
         return None  # what a base class should declare is a matter of its own (MP126)
-    return _use(place, tuple(sorted(held.classes, key=lambda c: (c.module.name, c.qualname))))
+    found = _use(place, tuple(sorted(held.classes, key=lambda c: (c.module.name, c.qualname))))
+    return found._replace(said=bool(held.below) or is_passed(place.operand(0)))
 
 
 def _lacks(members: Members, held: Held, cls: ClassDef, name: str) -> bool:
@@ -176,6 +179,7 @@ def _report(project: Project, use: Use, uses: list[Use]) -> Finding:
         help=_advice(project, use),
         related=[*where, *(Related(path, line, f"`{use.name}` is used here too") for path, line in others)],
         context=f"{use.classes[0].qualname}.{use.name}:{use.function.qualname}",
+        severity="warning" if use.said else RULE.severity,
     )
 
 

@@ -75,7 +75,16 @@ def _value(project: Project, scope: Method, node: ast.expr) -> Val:
     symbol = project.lookup(scope, ast.unparse(node))
     if isinstance(symbol, ClassDef):
         return obj("self", symbol) if not symbol.is_protocol else UNKNOWN
-    return STRING if isinstance(node, ast.Name) and node.id == "str" else UNKNOWN
+    return _builtin(node.id) if isinstance(node, ast.Name) else UNKNOWN
+
+
+def _builtin(name: str) -> Val:
+    """What has the name of a builtin type is no object of the project."""
+    if name == "str":
+        return STRING
+    if name in _MAPPINGS:
+        return obj("dict", (), UNKNOWN)
+    return sequence(UNKNOWN) if name in _SEQUENCES or name == "tuple" else UNKNOWN
 
 
 def _subscript(project: Project, scope: Method, node: ast.Subscript) -> Val:

@@ -180,7 +180,9 @@ class Calling:
         if kind == "bound":
             return self._call_unit(number, o[1], [o[2]], arguments)
         if kind == "class":
-            return self._construct(number, o[1], arguments)
+            callee = self.at.code.values[number].args[0]
+            made = self._construct(number, o[1], arguments)
+            return obj("self", o[1]).placed(made.state) if self.at.unit.is_receiver(callee) else made  # `cls(…)`
         if kind in ("inst", "self"):
             return self._call_object(number, o, arguments)
         if kind == "ext":

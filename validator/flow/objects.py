@@ -13,11 +13,12 @@ from validator.analysis.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of
+from validator.flow.arguments import origins
 from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place
-from validator.flow.values import BOTTOM, NONE_OBJ, TOP, Obj, Val, join2
+from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
 from validator.project import Project
 
 _MODULES = "torch.nn.Module"
@@ -108,7 +109,7 @@ class Objects:
         objs = self._closed(place).objs - {NONE_OBJ}
         exact = frozenset(o[1] for o in objs if o[0] in _OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
-        return Held(exact, below, bool(exact) and all(o[0] in _OBJECTS for o in objs))
+        return Held(exact, below, bool(exact) and all(o[0] in _OBJECTS for o in objs) and not _may_be_data(place))
 
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
@@ -169,10 +170,11 @@ class Objects:
         whoever may call."""
         closed, root = place.closed, place.root
         said = self.flow.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
-        classes = classes_of(said)
-        if not classes or TOP in said.objs:
+        if not said.objs or TOP in said.objs:
             return closed
-        return Val(frozenset(o for o in closed.objs if o[0] in ("inst", "self") and not classes.isdisjoint(o[1].mro)))
+        classes = classes_of(said)
+        kept = frozenset(o for o in closed.objs if o[0] in ("inst", "self") and not classes.isdisjoint(o[1].mro))
+        return Val(kept) if classes else UNKNOWN
 
     # -- calls ---------------------------------------------------------------------------------------------
 
@@ -246,6 +248,14 @@ class Objects:
         if not found or None in found or len(found) != len(methods):
             return None
         return Reached(tuple(callee for each in found if each is not None for callee in each.callees), True)
+
+
+def _may_be_data(place: Place) -> bool:
+    """Whether one of the ways to a variable gives it what a library computes: no object that could be told."""
+    unit, vals = place.unit, place.result.vals
+    roots = {unit.root(number) for number in origins(unit, place.number)}
+    ways = {number for root in roots for number in origins(unit, root) if unit.code.values[number].op == "call"}
+    return any(not vals[number].objs for number in ways)
 
 
 def _made(value: Val) -> frozenset[ClassDef]:

@@ -754,7 +754,7 @@ class Flow:
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
         found = [value for _, value, _ in self.stores(cls, name, family)]
         found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path)
-        for owner in cls.mro:
+        for owner in cls.mro if exact else (*cls.mro, *cls.descendants()):
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
             body = self.body_of(owner) if assigned else None
             if body is not None:
