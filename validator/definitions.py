@@ -248,7 +248,11 @@ class ClassDef:
     @cached_property
     def adds_members(self) -> bool:
         """Whether a base outside the project, a metaclass or `__getattr__` of its own may add members."""
-        if any(base not in PLAIN_BASES for base in self._outer_bases):
+        return self.adds_more_than(PLAIN_BASES)
+
+    def adds_more_than(self, bases: frozenset[str]) -> bool:
+        """The same, where what some bases outside the project add is known."""
+        if any(base not in bases for base in self._outer_bases):
             return True
         if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
             return True

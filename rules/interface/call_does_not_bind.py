@@ -127,6 +127,11 @@ def _rebound(function: Method, name: str) -> bool:
     return any(row.target == name for row in function.facts.assigns)
 
 
+def _error(callee: Callee) -> str:
+    checked = isinstance(callee.place, ClassDef) and "pydantic.BaseModel" in callee.place.external_bases
+    return "ValidationError" if checked else "TypeError"
+
+
 def _report(failure: Failure, others: list[Failure]) -> Finding:
     function, call, seen, callee, misfit, passed = failure
     at = misfit.at if misfit.kind != "missing" else call.name_at
@@ -138,7 +143,8 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
     return RULE.finding(
         function.module.path,
         at,
-        f"{how}`{seen.target}(…)`{where} raises TypeError: `{written(callee.name, callee.params)}` {misfit.message}",
+        f"{how}`{seen.target}(…)`{where} raises {_error(callee)}: "
+        f"`{written(callee.name, callee.params)}` {misfit.message}",
         help=f"{_advice(misfit)}{hint}",
         related=[
             Related(callee.place.path, place, f"`{callee.name}` is defined here"),

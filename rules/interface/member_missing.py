@@ -6,9 +6,9 @@ What it does
     attributes from outside defines `x`. An object that takes over the members of a class (`for name in
     dir(worker_class): setattr(self, name, …)`), or whose `__getattr__` asks objects that it made of a class, has those
     of the class given to its constructor. A template method may call what only its subclasses define: one subclass
-    that has the member is enough. A warning where annotations or callers alone say what the receiver is. Silent: classes with a
-    base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind
-    `hasattr`, `isinstance` or `except AttributeError`.
+    that has the member is enough. A warning where annotations or callers alone say what the receiver is. Silent:
+    classes with a base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins;
+    places behind `hasattr`, `isinstance` or `except AttributeError`.
 
 Why is this bad
     It raises AttributeError, often only on the branch that one backend or one option takes: hours into a job.

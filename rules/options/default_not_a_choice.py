@@ -1,8 +1,8 @@
 """A default that is none of the option's own choices.
 
 What it does
-    Reports a literal default of an `add_argument(…)`, or of a field whose metadata lists `choices`, that is not among
-    them.
+    Reports a literal default of an `add_argument(…)`, of a field whose metadata lists `choices`, or of a field or a
+    parameter that is annotated with `Literal[…]`, that is not among them.
 
 Why is this bad
     `argparse` does not check defaults: the program starts, and fails or takes another way where the value is used. A
@@ -14,64 +14,121 @@ References
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from validator.facts.model import At
 from validator.finding import Finding
+from validator.flow import Flow
+from validator.flow.annotations import choices
+from validator.flow.program import Unit
+from validator.flow.values import BOTTOM, join
 from validator.ir.model import Value
-from validator.project import Project
+from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP305", "default-not-a-choice", "error", stable_since="0.2.0", tokens=("choices",))
+RULE = Rule("MP305", "default-not-a-choice", "error", stable_since="0.2.0", tokens=("choices", "Literal"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    from validator.flow import Flow, Unit
-
     flow = project.analysis(Flow)
-
-    def literals(unit: Unit, number: int) -> list[object] | None:
-        """The elements of a literal list; None where one of them is computed."""
-        value = unit.code.values[number]
-        parts = [unit.code.values[each] for each in value.args]
-        if value.op not in ("list", "tuple", "set") or any(part.op != "const" for part in parts):
-            return None
-        return [part.data for part in parts]
-
-    def choices(unit: Unit, call: Value) -> list[object] | None:
-        for name, number in zip(call.data.names, call.args[1:], strict=True):
-            value = unit.code.values[number]
-            if name == "choices":
-                return literals(unit, number)
-            if name == "metadata" and value.op == "dict":
-                for key, held in zip(value.args[::2], value.args[1::2], strict=True):
-                    if key >= 0 and unit.code.values[key].data == "choices":
-                        return literals(unit, held)
-        return None
-
     for module in project.modules.values():
-        if "choices" not in module.source.text:
+        if "choices" in module.source.text:
+            for unit in flow.units_of(module).values():
+                yield from _of_calls(unit)
+        if "Literal" in module.source.text:
+            for cls in module.classes.values():
+                yield from _of_fields(flow, cls)
+            for function in module.functions.values():
+                yield from _of_parameters(function)
+
+
+def _of_calls(unit: Unit) -> Iterator[Finding]:
+    """`add_argument("--sync", choices=[…], default=…)`, `field(default=…, metadata={"choices": […]})`."""
+    for call in unit.code.values:
+        if call.op != "call" or "default" not in call.data.names or "nargs" in call.data.names:
             continue
-        for unit in flow.units_of(module).values():
-            for call in unit.code.values:
-                if call.op != "call" or "default" not in call.data.names:
-                    continue
-                known = choices(unit, call)
-                default = unit.code.values[call.args[1 + call.data.names.index("default")]]
-                if not known or default.op != "const" or default.data is None or default.data in known:
-                    continue
-                if not all(type(each) is type(default.data) for each in known) or "nargs" in call.data.names:
-                    continue
-                listed = ", ".join(map(repr, known[:6]))
-                yield RULE.finding(
-                    unit.path,
-                    unit.at(default.at),
-                    f"the default {default.data!r} is none of the choices {listed}",
-                    help="take one of them, or add it",
-                    context=f"{unit.qualname}:{default.data}",
-                )
+        default = unit.code.values[call.args[1 + call.data.names.index("default")]]
+        if default.op == "const":
+            yield from _check(unit.path, unit.at(default.at), unit.qualname, default.data, _choices(unit, call))
 
 
+def _of_fields(flow: Flow, cls: ClassDef) -> Iterator[Finding]:
+    """`mode: Literal["disk", "nccl"] = "xccl"`, or with a `field(default=…)`."""
+    body = flow.body_of(cls)
+    rows = cls.module.functions.get(f"{cls.qualname}.<class>")
+    for name, annotation in cls.facts.attributes if body is not None and rows is not None else ():
+        allowed = choices(annotation) if "Literal" in annotation else None
+        held = join(flow.result(body).class_names.get(name, ())) if allowed and body is not None else BOTTOM
+        at = next((row.at for row in rows.facts.assigns if row.target == name), None) if rows is not None else None
+        for o in held.each if at is not None else ():
+            if o[0] == "const" and at is not None:
+                yield from _check(cls.path, at, f"{cls.qualname}.{name}", o[2], allowed)
+
+
+def _of_parameters(function: Method) -> Iterator[Finding]:
+    for param in function.facts.params:
+        allowed = choices(param.annotation) if param.default is not None and "Literal" in param.annotation else None
+        if allowed:
+            try:
+                default = ast.literal_eval(param.default or "")
+            except (ValueError, SyntaxError):
+                continue
+            yield from _check(function.path, param.at, f"{function.qualname}:{param.name}", default, allowed)
+
+
+def _choices(unit: Unit, call: Value) -> list[object] | None:
+    for name, number in zip(call.data.names, call.args[1:], strict=True):
+        value = unit.code.values[number]
+        if name == "choices":
+            return _elements(unit, number)
+        if name == "metadata" and value.op == "dict":
+            for key, held in zip(value.args[::2], value.args[1::2], strict=True):
+                if key >= 0 and unit.code.values[key].data == "choices":
+                    return _elements(unit, held)
+    return None
+
+
+def _elements(unit: Unit, number: int) -> list[object] | None:
+    """The elements of a literal list; None where one of them is computed."""
+    value = unit.code.values[number]
+    parts = [unit.code.values[each] for each in value.args]
+    if value.op not in ("list", "tuple", "set") or any(part.op != "const" for part in parts):
+        return None
+    return [part.data for part in parts]
+
+
+def _check(path: str, at: At, context: str, default: object, known: list[object] | None) -> Iterator[Finding]:
+    if not known or default is None or default in known:
+        return
+    if not all(type(each) is type(default) for each in known if each is not None):
+        return
+    listed = ", ".join(repr(each) for each in known[:6] if each is not None)
+    yield RULE.finding(
+        path,
+        at,
+        f"the default {default!r} is none of the choices {listed}",
+        help="take one of them, or add it",
+        context=f"{context}:{default}",
+    )
+
+
+_MODES = """from dataclasses import dataclass, field
+from typing import Literal, Optional
+
+
+@dataclass
+class Weights:
+    mode: Literal["disk", "xccl"] = "{mode}"{mark}
+    loss: Optional[Literal["sigmoid", "hinge"]] = field(default="{loss}"){mark}
+    any: Literal["fast"] | str = "slow"
+
+
+def send(weights, how: Literal["push", "pull"] = "{how}"):{mark}
+    return weights, how
+"""
 INCORRECT = (
+    _MODES.format(mode="nccl", loss="dpo", how="poll", mark="  # error: MP305"),
     """import argparse
 
 parser = argparse.ArgumentParser()
@@ -89,6 +146,7 @@ class Weights:
 """,
 )
 CORRECT = (
+    _MODES.format(mode="xccl", loss="hinge", how="pull", mark=""),
     """import argparse
 
 parser = argparse.ArgumentParser()

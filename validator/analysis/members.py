@@ -12,15 +12,23 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 
+from validator.definitions import PLAIN_BASES
 from validator.facts.model import Assign, Call, Guard
+from validator.flow.constructors import settings
 from validator.flow.program import Flow, fields_are_parameters
 from validator.flow.queries import Place
+from validator.models.members import of_libraries
 from validator.project import ClassDef, Method, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
 _ASKING = frozenset({"hasattr", "getattr"})
 _OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
+
+
+# What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
+_RECORDS = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
+_PLAIN = PLAIN_BASES | _RECORDS
 
 
 class Members:
@@ -42,7 +50,10 @@ class Members:
 
     def lacks_where_made(self, cls: ClassDef, name: str) -> bool:
         """The same for objects that the project itself is known to make."""
-        return not self.is_given_outside(name) and name not in cls.attributes and self._is_spelled_out(cls)
+        if self.is_given_outside(name) or name in cls.attributes or not self._is_spelled_out(cls):
+            return False
+        given = name.startswith("_") or name in of_libraries() or _takes_more(cls)
+        return _RECORDS.isdisjoint(cls.external_bases) or not given
 
     def is_given_outside(self, name: str) -> bool:
         """Whether all objects have a member of that name, or any may get it from code outside of its class."""
@@ -59,7 +70,7 @@ class Members:
 
     def _is_spelled_out(self, cls: ClassDef) -> bool:
         """Whether the source of a class and of those above it gives all members."""
-        if any(each.adds_members or not self._is_kept_by_decorators(each) for each in cls.mro):
+        if any(each.adds_more_than(_PLAIN) or not self._is_kept_by_decorators(each) for each in cls.mro):
             return False
         return all(self._lists_own(each) for each in cls.mro)
 
@@ -137,6 +148,11 @@ class Members:
                 if call.target in _SETTING or call.target in _ASKING and call.args and call.args[0].value == own:
                     found |= _literal_names(function, call) or set()
         return frozenset(found)
+
+
+def _takes_more(cls: ClassDef) -> bool:
+    """Whether objects of a class of pydantic keep what they are given beside their fields."""
+    return any("allow" in settings(each) for each in cls.mro)
 
 
 def own_object(function: Method) -> str | None:

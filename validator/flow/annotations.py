@@ -34,6 +34,38 @@ def objects_of(value: Val) -> frozenset[Obj]:
     return frozenset(o for o in value.objs if o[0] == "self" or any(objects_of(part) for part in parts_of(o)))
 
 
+def choices(annotation: str) -> list[object] | None:
+    """The values that an annotation with `Literal[…]` allows; None where it allows others too."""
+    node = _parsed(annotation)
+    return _literals(node) if node is not None else None
+
+
+def _literals(node: ast.expr) -> list[object] | None:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return [None]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _all([node.left, node.right])
+    if not isinstance(node, ast.Subscript):
+        return None
+    name = ast.unparse(node.value).rpartition(".")[2]
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name == "Literal":
+        return [part.value for part in parts if isinstance(part, ast.Constant)] if _are_constants(parts) else None
+    if name not in _TRANSPARENT:
+        return None
+    found = _all(parts if name == "Union" else parts[:1])
+    return [*found, None] if found is not None and name == "Optional" else found
+
+
+def _are_constants(nodes: list[ast.expr]) -> bool:
+    return all(isinstance(node, ast.Constant) for node in nodes)
+
+
+def _all(nodes: list[ast.expr]) -> list[object] | None:
+    found = [_literals(node) for node in nodes]
+    return None if None in found else [value for values in found if values is not None for value in values]
+
+
 def spelled(project: Project, function: Method, annotation: str) -> str:
     """An annotation with the full names of what is imported: a file may know `Iterable` by a name of its own."""
     node = _parsed(annotation)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from validator.analysis.binding import keeps_signature, parameters
 from validator.definitions import ClassDef
-from validator.facts.model import Assign, Param
+from validator.facts.model import Assign, Call, Param
 from validator.project import Project
 
 _DATACLASS = frozenset({"dataclass", "dataclasses.dataclass", "dataclass()", "dataclasses.dataclass()"})
 REMOTE = frozenset({"ray.remote", "ray.remote()"})
 _MAKING = _DATACLASS | REMOTE  # decorators that leave what a call of the class needs plain to see
 _FIELD = frozenset({"field", "dataclasses.field"})
+_TUPLES = frozenset({"typing.NamedTuple"})
+_PYDANTIC = frozenset({"pydantic.BaseModel"})
 
 
 class Constructors:
@@ -29,7 +31,7 @@ class Constructors:
     def _find(self, cls: ClassDef) -> tuple[Param, ...] | None:
         if _is_defined_again(cls) or cls.find("__new__") is not None:
             return None
-        if any(each.facts.keywords or not _MAKING.issuperset(each.facts.decorators) for each in cls.mro):
+        if any(_has_keywords(each) or not _MAKING.issuperset(each.facts.decorators) for each in cls.mro):
             return None
         for each in cls.mro:
             if "__init__" in each.methods:
@@ -39,8 +41,69 @@ class Constructors:
             if not _DATACLASS.isdisjoint(each.facts.decorators):
                 return _fields(cls, each)
             if any(not isinstance(base, ClassDef) for base in each.bases):
-                return None
+                return _fields_of_library(cls)
         return ()
+
+
+def _has_keywords(cls: ClassDef) -> bool:
+    """Whether a class is made in a way of its own; `extra` is a setting of pydantic."""
+    return any(name != "extra" for name, _ in cls.facts.keywords)
+
+
+def _fields_of_library(cls: ClassDef) -> tuple[Param, ...] | None:
+    """The parameters that `NamedTuple` and pydantic's `BaseModel` give to a class of annotated names."""
+    outer = set(cls.external_bases)
+    if outer <= _TUPLES:
+        return _annotated(cls, "any")
+    if not outer <= _PYDANTIC or any(_looks_before(each) for each in cls.mro):
+        return None
+    said = " ".join(settings(each) for each in cls.mro)
+    found = _annotated(cls, "kw")
+    if found is None or "alias" in said or "extra" in said and "forbid" not in said:
+        return None
+    return found if "forbid" in said else (*found, Param("more", "**", None, "", cls.facts.name_at))
+
+
+def _looks_before(cls: ClassDef) -> bool:
+    """Whether a class of pydantic may change what it is given before the fields are looked at."""
+    return any("validator" in each for method in cls.every_method() for each in method.facts.decorators)
+
+
+def settings(cls: ClassDef) -> str:
+    """What a class of pydantic says about the keys that it takes, as its source has it."""
+    body = cls.module.functions.get(f"{cls.qualname}.<class>")
+    calls = body.facts.calls if body is not None else ()
+    inner = cls.module.functions.get(f"{cls.qualname}.Config.<class>")
+    rows = [*(row for row in _body(cls) if row.target == "model_config"), *(inner.facts.assigns if inner else ())]
+    said = [f"{row.target}={row.value}" for row in rows]
+    said += [f"{a.keyword}={a.value}" for call in calls if call.method == "ConfigDict" for a in call.args]
+    return " ".join([*said, *(f"{name}={value}" for name, value in cls.facts.keywords)])
+
+
+def _annotated(cls: ClassDef, kind: str) -> tuple[Param, ...] | None:
+    """The annotated names of a class and of those above it as parameters; None where one goes by another name."""
+    found: dict[str, Param] = {}
+    for each in reversed(cls.mro):
+        for row in _body(each):
+            if not row.annotation or row.target.startswith("_") or "ClassVar" in row.annotation:
+                continue
+            default: str | None = row.value if row.kind != "none" else None
+            if row.kind == "call" and row.value.rpartition(".")[2] == "Field":
+                call = _call_in(each, row)
+                words = {a.keyword for a in call.args} if call is not None else {"alias"}
+                if call is None or words & {"alias", "validation_alias", "**"}:
+                    return None
+                first = call.positional[0].value if call.positional else "..."
+                default = "…" if words & {"default", "default_factory"} or first != "..." else None
+            found[row.target] = Param(row.target, kind, default, row.annotation, row.at)
+    return tuple(found.values())
+
+
+def _call_in(cls: ClassDef, row: Assign) -> Call | None:
+    """The call whose result a row of the body of a class is."""
+    body = cls.module.functions[f"{cls.qualname}.<class>"]
+    inside = (call for call in body.facts.calls if call.target == row.value)
+    return next((call for call in inside if row.at[:2] <= call.at[:2] <= row.at[2:]), None)
 
 
 def _is_defined_again(cls: ClassDef) -> bool:
@@ -83,8 +146,7 @@ def _field(cls: ClassDef, row: Assign) -> Param | None:
     if "KW_ONLY" in row.annotation:
         return None
     if row.kind == "call" and row.value in _FIELD:
-        body = cls.module.functions[f"{cls.qualname}.<class>"]
-        call = next((c for c in body.facts.calls if c.target in _FIELD and row.at[:2] <= c.at[:2] <= row.at[2:]), None)
+        call = _call_in(cls, row)
         words = {a.keyword for a in call.args} if call is not None else {"init"}
         if "init" in words or "kw_only" in words or "**" in words:
             return None
