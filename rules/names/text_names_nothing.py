@@ -1,0 +1,160 @@
+"""A text that names something in a module of the project, which the module lacks.
+
+What it does
+    Reads dotted paths in texts (`"pkg.rollout.generate"`, also `"pkg.rollout:generate"`): constants of the source,
+    values of YAML, JSON and TOML files, words of launch scripts. Reported is a path that leads to a module below a
+    package of the project and ends in a name that the module does not define. Silent in tests, about names of
+    loggers and of modules that may have been there once, and where the module defines names in ways of its own
+    (`__getattr__`, `globals()`).
+
+Why is this bad
+    Who imports by the text (a registry, Hydra, a flag such as `--reward-fn pkg.rewards.score`) gets AttributeError or
+    ImportError at run time. No search for uses of the old name finds it, and no type checker does.
+
+References
+    https://docs.python.org/3/library/importlib.html#importlib.import_module
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from validator.analysis.named import Named, is_path
+from validator.definitions import Missing
+from validator.errors import nearest
+from validator.facts.model import At
+from validator.facts.script import Word
+from validator.finding import Finding, Related
+from validator.flow import Flow
+from validator.flow.aside import is_test
+from validator.flow.program import Unit
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP207", "text-names-nothing", "warning", stable_since="0.3.0",
+    languages=("python", "yaml", "json", "toml", "shell"),
+)  # fmt: skip
+
+_NAMING = frozenset({"getLogger", "get_logger", "patch", "logger", "basicConfig", "addLoggerName", "warn"})
+_PARTS = 3  # of a path: a package, a module in it, a name
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    named = project.analysis(Named)
+    seen: set[tuple[str, At]] = set()
+    for path, at, text in _texts(project):
+        dotted = text.replace(":", ".", 1)
+        if dotted.count(".") < _PARTS - 1 or not is_path(dotted) or (path, at) in seen:
+            continue
+        symbol = named.of(dotted)
+        if not isinstance(symbol, Missing) or symbol.owner is None or "." not in symbol.owner.name:
+            continue
+        if symbol.owner.is_package and str(symbol.name).islower():
+            continue  # what a package lacks may be the former name of a module
+        if dotted == f"{symbol.owner.name}.{symbol.name}" or dotted.endswith(f"{symbol.module}.{symbol.name}"):
+            seen.add((path, at))
+            yield _report(path, at, text, symbol)
+
+
+def _report(path: str, at: At, text: str, symbol: Missing) -> Finding:
+    assert symbol.owner is not None
+    names = sorted(name for name in symbol.owner.facts.names if not name.startswith("_"))
+    return RULE.finding(
+        path,
+        at,
+        f"the text `{text}` names nothing: `{symbol.owner.name}` defines no `{symbol.name}`",
+        help=f"name what is there{nearest(str(symbol.name), names)}",
+        related=[Related(symbol.owner.path, 1, "the module")],
+        context=text,
+    )
+
+
+def _texts(project: Project) -> Iterator[tuple[str, At, str]]:
+    """The texts of a project that may be dotted paths, with their places."""
+    targets = project.analysis(Flow).models.targets
+    tops = {module.name.partition(".")[0] for module in project.modules.values() if "." in module.name}
+    for source in project.files.values():
+        if is_test(source.path):
+            continue
+        settings, script = source.facts.extra.get("settings"), source.facts.extra.get("script")
+        for each in settings.settings if settings is not None else ():
+            if isinstance(each.value, str) and each.path[-1] not in targets:  # MP306 reads those
+                yield source.path, each.value_at, each.value
+        for word in _words(script) if script is not None else ():
+            text = word.pieces[0].value if len(word.pieces) == 1 and word.pieces[0].kind == "text" else ""
+            yield source.path, word.at, text.rpartition("=")[2].strip("'\"")
+    for module in project.modules.values():
+        if not is_test(module.path):
+            for unit in project.analysis(Flow).units_of(module).values():
+                for number, value in enumerate(unit.code.values):
+                    said = value.data if value.op == "const" else None
+                    if isinstance(said, str) and said.partition(".")[0] in tops and not _is_name_only(unit, number):
+                        yield unit.path, unit.at(value.at), said
+
+
+def _is_name_only(unit: Unit, number: int) -> bool:
+    """Whether a text names a logger or the like, or is compared with: nothing is looked up by it."""
+    values = unit.code.values
+    for user in unit.users.get(number, ()):
+        value = values[user]
+        callee = values[value.args[0]] if value.op == "call" else value
+        if value.op == "call" and callee.data in _NAMING or value.op == "compare":
+            return True
+    return False
+
+
+def _words(node: Any) -> Iterator[Word]:
+    if isinstance(node, Word):
+        yield node
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _words(each)
+
+
+_PACKAGE = """\
+# file: rl/__init__.py
+# file: rl/rollout.py
+def generate(args):
+    return args
+
+
+class Worker:
+    def start(self):
+        return None
+"""
+
+INCORRECT = (
+    _PACKAGE
+    + """# file: train.py
+WORKER = "rl.rollout.RolloutWorker"  # error: MP207
+WORKERS = {"sft": "rl.rollout:SftWorker", "rl": "rl.rollout.Worker"}  # error: MP207
+# file: conf.yaml
+rollout_function: rl.rollout.generate_rollout  # error: MP207
+# file: run.sh
+python train.py --rollout-function-path rl.rollout.rollout  # error: MP207
+python train.py --rollout-function-path=rl.rollout.generate
+""",
+)
+
+CORRECT = (
+    _PACKAGE
+    + """# file: train.py
+import logging
+
+LOGGER = logging.getLogger("rl.rollout.requests")
+WORKER = "rl.rollout.Worker"
+METHOD = "rl.rollout.Worker.start"
+OTHER = "torch.nn.Linear"
+FILE = "rl.rollout"
+""",
+    """# file: rl/__init__.py
+# file: rl/lazy.py
+def __getattr__(name):
+    return name
+# file: train.py
+THING = "rl.lazy.Anything"
+KEY = "model.layers.weight"
+""",
+)
