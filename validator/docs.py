@@ -1,4 +1,5 @@
-"""`python -m validator.docs`: writes the reference page of each family from its rule modules.
+"""`python -m validator.docs`: writes the reference page of each family from its rule modules, and that of the objects
+that are followed.
 
 With `--check` it writes nothing and fails where a page is not what the modules say.
 """
@@ -11,6 +12,7 @@ import sys
 
 from validator import pin_packages
 from validator.explain import example, read
+from validator.flow.followed import page
 from validator.registry import load_rules
 from validator.rule import LoadedRule
 
@@ -39,7 +41,8 @@ def pages() -> dict[str, str]:
     families: dict[str, list[LoadedRule]] = {}
     for each in load_rules():
         families.setdefault(each.family, []).append(each)
-    return {os.path.join(home, family, "README.md"): _page(family, members) for family, members in families.items()}
+    found = {os.path.join(home, family, "README.md"): _page(family, members) for family, members in families.items()}
+    return {**found, os.path.join(home, "OBJECTS.md"): page()}
 
 
 def _content(path: str) -> str | None:

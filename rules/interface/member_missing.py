@@ -95,7 +95,11 @@ def _missing(project: Project, place: Place) -> Use | None:
         return _own_missing(project, place, own)
     if is_test(place.unit.path):
         return None
-    members, name, held = project.analysis(Members), place.value.data, project.analysis(Objects).held(place.operand(0))
+    members, name, held = (
+        project.analysis(Members),
+        place.value.data,
+        project.analysis(Objects).held(place.operand(0), place),
+    )
     if borrowing := project.analysis(Borrowed).lacking(place.unit.scope, _receiver(place), name):
         return _use(place, borrowing)
     if not held.complete or not all(_lacks(members, held, cls, name) for cls in held.classes):

@@ -133,6 +133,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
     if kind == "future":
         return obj("fetch", o[1]) if name in ("result", "get") else UNKNOWN
+    if kind in ("bound", "remote") and name == "options":
+        return obj("ext", "~receiver")
     if kind in ("unit", "bound", "remote") and name == "remote":
         return obj("remote", Val(frozenset({o}))) if kind != "remote" else Val(frozenset({o}))
     if kind == "param":
@@ -218,7 +220,7 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
     if name == "remote":
         return obj("remote", Val(frozenset({o})))
     if name == "options":
-        return obj("ext", "~itself")
+        return obj("ext", "~receiver")
     nested = cls.module.classes.get(f"{cls.qualname}.{name}")
     if nested is not None:
         return obj("class", nested)

@@ -396,6 +396,8 @@ class Calling:
             return obj("partial", callee, positional, keywords)
         if arguments and self._decorates(number):
             return self._wrapped(dotted, arguments[0][1])
+        if dotted == "~receiver":
+            return self._receiver
         if dotted in ("functools.wraps", "~itself"):
             return obj("ext", "~itself") if dotted != "~itself" or not arguments else arguments[0][1]
         if dotted == "super":
@@ -638,7 +640,7 @@ class Calling:
         given = [each for each in arguments[place + 1 :] if row.gives is None]
         if row.gives is not None and (held := self._given(row.gives, arguments)) is not None:
             given = [(None, part) for o in held.of("tuple") for part in o[1]]
-        return join([self.apply(number, o, given) for o in function.each] or [UNKNOWN])
+        return join(self.apply(number, o, given) for o in function.each)
 
     def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:
         """What the argument at a place (-1: the receiver) becomes; of a place that holds nothing it does not matter."""

@@ -104,9 +104,12 @@ class Objects:
 
     # -- objects -------------------------------------------------------------------------------------------
 
-    def held(self, place: Place) -> Held:
-        """The classes of which a value may be an object; None is left out, nothing can be asked of it anyway."""
+    def held(self, place: Place, user: Place | None = None) -> Held:
+        """The classes of which a value may be an object; None is left out, nothing can be asked of it anyway. `user`:
+        where it is asked, behind tests of its class."""
         objs = self._closed(place).objs - {NONE_OBJ}
+        for classes, holds in place.unit.class_tests.around(place.number, user.value.block) if user is not None else ():
+            objs = _told_apart(objs, place._replace(number=classes).closed, holds)
         exact = frozenset(o[1] for o in objs if o[0] in _OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
         return Held(exact, below, bool(exact) and all(o[0] in _OBJECTS for o in objs) and not _may_be_data(place))
@@ -248,6 +251,24 @@ class Objects:
         if not found or None in found or len(found) != len(methods):
             return None
         return Reached(tuple(callee for each in found if each is not None for callee in each.callees), True)
+
+
+def _told_apart(objs: frozenset[Obj], classes: Val, holds: bool) -> frozenset[Obj]:
+    """The objects that are, or are not, of some classes; where one of these is not known, all of them may be left."""
+    wanted = [o for each in classes.each for o in (_parts(each) if each[0] == "tuple" else (each,))]
+    if not wanted or any(o[0] != "class" for o in wanted):
+        return objs
+    tested = {o[1] for o in wanted}
+    known = {o for o in objs if o[0] in _OBJECTS}
+    kept = {o for o in known if tested.isdisjoint(o[1].mro) is not holds}
+    if holds:
+        kept |= {("self", cls) for cls in tested for o in known if o[0] == "self" and o[1] in cls.mro}
+        return frozenset(kept) or frozenset(("self", cls) for cls in tested)
+    return frozenset(kept) | (objs - known)
+
+
+def _parts(o: Obj) -> list[Obj]:
+    return [each for part in o[1] for each in part.each]
 
 
 def _may_be_data(place: Place) -> bool:

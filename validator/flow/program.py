@@ -82,6 +82,14 @@ class Unit:
             return True
         return any(not self.code.values[user].op.startswith("store_") for user in self.users.get(number, ()))
 
+    def is_used(self, number: int) -> bool:
+        """Whether a value is more than defined: read by its name, or, decorated or not, used where it is made."""
+        values = self.code.values
+        if values[number].op != "closure" and not (values[number].op == "call" and values[number].data.names == ("@",)):
+            return True
+        users = [user for user in self.users.get(number, ()) if not values[user].op.startswith("store_")]
+        return any(self.is_used(user) if values[user].op == "call" else True for user in users)
+
     @cached_property
     def place(self) -> tuple[str, RawAt, str]:
         """Where it stands among the units of the project."""
@@ -882,7 +890,7 @@ class Flow:
     def _is_spoken_of(self, cls: ClassDef) -> bool:
         """Whether anything names a class outside of its definition: only then may objects of it be made."""
         units = self.mentions.naming(cls.name)
-        return any(unit.code.values[n].op != "closure" for unit in units for n in unit.named.get(cls.name, ()))
+        return any(unit.is_used(number) for unit in units for number in unit.named.get(cls.name, ()))
 
     def _makers(self, cls: ClassDef) -> tuple[Unit, ...]:
         """The units that make objects of a data class."""
@@ -896,8 +904,12 @@ class Flow:
                 stored = True
                 stores = self.part(("unit", unit), ("globals", name))
                 found += [_on_all_ranks(self.close(value, unit)) for value in stores]
-        found += self._fillings(name, lambda o: o == ("module", module), module.path) if stored else ()
+        found += self.filled(module, name) if stored else ()
         return join_ways(found) if stored else UNKNOWN
+
+    def filled(self, module: Module, name: str) -> list[Val]:
+        """What functions put into the container that a variable of a module is."""
+        return list(self._fillings(name, lambda o: o == ("module", module), module.path))
 
     def _global_stores(self, unit: Unit) -> list[Any]:
         known = self._stores_of.get(unit)

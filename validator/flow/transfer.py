@@ -406,7 +406,7 @@ class Evaluation(Walk):
     def item(self, number: int, value: Instruction) -> Val:
         owner, key = self.vals[value.args[0]], self.vals[value.args[1]]
         constant = key.constant()
-        constants = [o[2] for o in key.each if o[0] == "const"] if len(key.objs) > 1 else [constant]
+        constants = [o[2] for o in key.each if o[0] == "const"]
         found: list[Val] = []
         for o in owner.each:
             kind = o[0]
@@ -415,8 +415,9 @@ class Evaluation(Walk):
             if kind == "tuple" and isinstance(constant, int) and -len(o[1]) <= constant < len(o[1]):
                 found.append(o[1][constant])
             elif kind == "dict":
-                known = [v for k, v in o[1] if k in constants]
-                found += known or [o[2] if o[2] is not None else BOTTOM]
+                told = len(constants) == len(key.objs) > 0
+                known = [v for k, v in o[1] if not told or k in constants]
+                found += [*known, *([o[2]] if o[2] is not None and not (told and known) else [])]
             elif kind == "mesh":
                 found.append(self.mesh_part(o, key))
             elif kind in ("unordered", "str", *COUNTED):
@@ -429,7 +430,7 @@ class Evaluation(Walk):
                 found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [UNKNOWN]
             elif kind == "top":
                 found.append(UNKNOWN)
-        result = join(found) if found else UNKNOWN
+        result = join(found) if found or owner.of("dict") else UNKNOWN
         v = combined(owner.v, key.v)
         if isinstance(constant, str) and constant in self.models.likely["columns"] and UNIFORM not in v | result.v:
             v |= data(sure=False)  # a column of a batch, whatever holds it
@@ -607,6 +608,17 @@ class Evaluation(Walk):
 
     def slice_(self, number: int, value: Instruction) -> Val:
         return Val(v=combined(*(self.vals[each].v for each in value.args)))
+
+    def display(self, number: int, value: Instruction) -> Val:
+        """A list, set or dictionary that is written out; of a module's own with what other functions put into it."""
+        made = _DISPLAYS[value.op](self, number, value)
+        names = self._global_names(number) if self.code.kind == "module" else ()
+        return join([made, *(held for name in names for held in self.flow.filled(self.unit.module, name))])
+
+    def _global_names(self, number: int) -> list[str]:
+        """The global variables in which a value is stored."""
+        users = (self.code.values[user] for user in self.unit.users.get(number, ()))
+        return [user.data for user in users if user.op == "store_global"]
 
     def tuple_(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
@@ -997,12 +1009,13 @@ def repeated(left: Val, right: Val) -> frozenset[Obj]:
     return as_long_as(right) if single else NONE
 
 
+_DISPLAYS = {"list": Evaluation.tuple_, "set": Evaluation.set_, "dict": Evaluation.dict_}
 _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
     "param": Evaluation.param, "const": Evaluation.const, "name": Evaluation.name, "free": Evaluation.free,
     "import": Evaluation.imported, "closure": Evaluation.closure, "attr": Evaluation.attr, "item": Evaluation.item,
     "call": Evaluation.call, "mut": Evaluation.mut, "binary": Evaluation.binary, "unary": Evaluation.unary,
-    "compare": Evaluation.compare, "tuple": Evaluation.tuple_, "list": Evaluation.tuple_, "set": Evaluation.set_,
-    "dict": Evaluation.dict_, "join": Evaluation.join_parts, "slice": Evaluation.slice_, "iter": Evaluation.iter_,
+    "compare": Evaluation.compare, "tuple": Evaluation.tuple_, "list": Evaluation.display, "set": Evaluation.display,
+    "dict": Evaluation.display, "join": Evaluation.join_parts, "slice": Evaluation.slice_, "iter": Evaluation.iter_,
     "more": Evaluation.more, "next": Evaluation.next_, "collect": Evaluation.collect, "unpack": Evaluation.unpack,
     "enter": Evaluation.enter, "leave": Evaluation.leave, "await": Evaluation.await_, "phi": Evaluation.phi,
     "match": Evaluation.match, "yield": Evaluation.yield_, "yield from": Evaluation.yield_,
