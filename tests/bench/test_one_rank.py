@@ -98,4 +98,5 @@ def test_zero_on_one_rank_reduces_without_copies(stage: int, bucket: bool) -> No
 
     assert options(1)["reduce_scatter"] is False
     assert ("reduce_bucket_size" in options(1)) == bucket
-    assert not {"reduce_scatter", "reduce_bucket_size"} & set(options(2))
+    assert ("stage3_param_persistence_threshold" in options(1)) == (stage == 3)
+    assert not {"reduce_scatter", "reduce_bucket_size", "stage3_param_persistence_threshold"} & set(options(2))
