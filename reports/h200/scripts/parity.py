@@ -4,8 +4,8 @@
 
 A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:fa4][:padded][:exact][:copied][:broken]`,
 BACKEND one of ddp, fsdp2, zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` and `fa4`
-the attention's kernel, `exact` eager attention in fp32. `ddp:exact:copied` computes in fp32 with weights that are
-copies in bf16 of those that are trained, as 16-bit training has them. `broken` reduces FSDP2's gradients over
+the attention's kernel, `exact` eager attention in fp32. `ddp:exact:copied` computes in fp32 too, with bf16 copies of
+weights that begin as bf16 ones: the weights of 16-bit training. `broken` reduces FSDP2's gradients over
 data-parallel ranks alone.
 Write the reference first.
 """
@@ -82,6 +82,7 @@ def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     run.build()
     copied = "copied" in cell
     if copied:
+        round_(run.actor)
         run.strategy._masters[run.actor] = MasterWeights(run.actor, run.optimizer, torch.float32)
     with attention_context(configuration.attn):
         for _ in range(STEPS):
