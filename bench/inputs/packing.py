@@ -35,13 +35,11 @@ class ModelInputs:
     sum_squared_lengths: int
 
     def to(self, device: torch.device) -> ModelInputs:
-        """The same with every tensor on `device`."""
-        moved = {
-            name: value.to(device, non_blocking=True)
-            for name, value in self.__dict__.items()
-            if isinstance(value, torch.Tensor)
-        }
-        return replace(self, **moved)
+        """The same with every tensor on `device`. The host does not wait for a GPU, whose pinned copies it keeps."""
+        tensors = {name: value for name, value in self.__dict__.items() if isinstance(value, torch.Tensor)}
+        if device.type == "cuda":
+            tensors = {n: v if v.is_cuda else v.pin_memory() for n, v in tensors.items()}
+        return replace(self, **{name: value.to(device, non_blocking=True) for name, value in tensors.items()})
 
     def model_kwargs(self, ring: bool) -> dict[str, Any]:
         """Keyword arguments for a transformers model; `ring` adds what ring attention reads."""

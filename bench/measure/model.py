@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,8 @@ from bench.pickles import one_line
 from rules.models import config_of, find, raw_entries
 
 HEAD_CHUNK = 1024
+TILED = {"triton.prefer_nd_tiling": True, "triton.max_tiles": 2}
+"""Of the compiler, for scores: what belongs to a position is read once per block of tokens, not once per token."""
 Head = Literal["full", "chunked", "compiled", "liger"]
 Scored = Callable[[torch.Tensor, torch.Tensor, bool], tuple[torch.Tensor, torch.Tensor]]
 HEADS = ("full", "chunked", "compiled", "liger")
@@ -106,8 +108,9 @@ class Actor(nn.Module):
         chunks would wait for each other for ever. The chunked head then splits the softmax alone."""
         self.vocabulary: VocabularyShard | None = None
         """Set by backends whose head answers for a part of the vocabulary only."""
-        self._score = torch.compile(_score) if head == "compiled" else _score
-        self._score_part = torch.compile(_score_part) if head == "compiled" else _score_part
+        compiled = head == "compiled"
+        self._score = torch.compile(_score_at_once, options=TILED) if compiled else _score
+        self._score_part = torch.compile(_score_part, options=TILED) if compiled else _score_part
 
     @property
     def config(self) -> Any:
@@ -122,7 +125,8 @@ class Actor(nn.Module):
     ) -> ActorOutput:
         """`input_ids` and `labels` (rows, positions); `kwargs` go to the model's body."""
         body = self.model.base_model
-        hidden = body(input_ids=input_ids, use_cache=False, **kwargs).last_hidden_state
+        with _without_search() if self._needs_no_mask(kwargs.get("cu_seq_lens_q")) else nullcontext():
+            hidden = body(input_ids=input_ids, use_cache=False, **kwargs).last_hidden_state
         flat, targets = hidden.flatten(0, 1), labels.flatten()
         if self.head == "liger" and not return_entropy:
             scores = [_liger_log_probs(flat, self.model.lm_head, targets, self.temperature)]
@@ -140,6 +144,12 @@ class Actor(nn.Module):
         # Copies, not views: FSDP2 cannot watch the gradient of a view.
         joined = torch.cat(log_probs).view(labels.shape).clone()
         return ActorOutput(joined, torch.cat(entropies).view(labels.shape).clone() if return_entropy else None)
+
+    def _needs_no_mask(self, bounds: torch.Tensor | None) -> bool:
+        """Whether attention takes the documents' bounds itself, or has one document only."""
+        if bounds is None or torch.compiler.is_compiling():
+            return False
+        return bounds.numel() == 2 or str(self.config._attn_implementation).startswith("flash_attention")
 
     def _chunk(
         self, scored: Scored, states: torch.Tensor, targets: torch.Tensor, return_entropy: bool
@@ -188,6 +198,20 @@ class Actor(nn.Module):
         self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
 
 
+@contextmanager
+def _without_search() -> Iterator[None]:
+    """Keep transformers from looking for documents among the positions, which it would make a mask of: it waits for the
+    device, before the first layer of every step."""
+    from transformers import masking_utils
+
+    search = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = search
+
+
 def _scaled(logits: torch.Tensor, temperature: float, cap: float | None) -> torch.Tensor:
     """The logits in fp32, capped and divided by the temperature."""
     scores = logits.float()
@@ -213,6 +237,14 @@ def _score(
         return log_probs, torch.zeros_like(log_probs)
     all_log_probs = scores.log_softmax(-1)
     return log_probs, -(all_log_probs.exp() * all_log_probs).sum(-1)
+
+
+def _score_at_once(
+    logits: torch.Tensor, targets: torch.Tensor, temperature: float, cap: float | None, with_entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `_score` computes, in fewer passes over the logits where it is compiled."""
+    lse, target, entropy = _score_part(logits, targets, 0, temperature, cap, with_entropy)
+    return target - lse, entropy
 
 
 def _liger_log_probs(hidden: torch.Tensor, head: nn.Linear, targets: torch.Tensor, temperature: float) -> torch.Tensor:

@@ -36,7 +36,8 @@ def count_loss_tokens(strategy: Strategy, micro_batches: Sequence[ModelInputs]) 
     Tensor-parallel ranks see the same tokens, so the sum over all ranks counts each `tp` times.
     """
     local = sum(int(inputs.loss_mask.sum()) for inputs in micro_batches)
-    total: torch.Tensor = strategy.all_reduce(torch.tensor(float(local), device=strategy.device), "sum")
+    # Filled by the device: a copy from the host would wait for all that runs there.
+    total: torch.Tensor = strategy.all_reduce(torch.full((), float(local), device=strategy.device), "sum")
     return (total / strategy.tp_size).clamp_min(1.0)
 
 

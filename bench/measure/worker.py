@@ -39,8 +39,7 @@ class Run:
         self.heartbeat = heartbeat
         self.loss = losses.find_loss(configuration.loss)
         self.strategy: Strategy = get_strategy(configuration)
-        self.losses: list[float] = []
-        self.grad_norms: list[float] = []
+        self._results: list[StepResult] = []
         self.counts: list[dict[str, int]] = []
         self.steady = False
         """Whether the last steps of the warm-up were alike."""
@@ -103,10 +102,18 @@ class Run:
             strategy, self.actor, self.optimizer, None, inputs, self.loss.function, phase=phase,
             backward=self.configuration.backward,
         )  # fmt: skip
-        self.losses.append(float(result.loss))
-        if result.grad_norm is not None:
-            self.grad_norms.append(float(result.grad_norm))
+        self._results.append(result)
         return result
+
+    @property
+    def losses(self) -> list[float]:
+        """Of all steps so far. Reading them waits for the device, which `step` does not."""
+        return [float(result.loss) for result in self._results]
+
+    @property
+    def grad_norms(self) -> list[float]:
+        """Of the steps that had one; reading them waits as well."""
+        return [float(result.grad_norm) for result in self._results if result.grad_norm is not None]
 
     def warm_up(self) -> list[dict[str, float]]:
         """At least `warmup` steps, and on until three in a row are alike (at most four times as many)."""
@@ -129,12 +136,14 @@ class Run:
         return self.strategy.all_reduce(0.0 if steady else 1.0, "max") == 0.0
 
     def measure(self) -> list[dict[str, float]]:
-        clock, times = Clock(self.strategy.device), []
+        """The host goes on to the next step while a GPU computes, as in training: a GPU that it let run dry would wait
+        for the first launches of each step."""
+        clocks = []
         for number in range(self.configuration.steps):
-            self.step(clock.phase)
-            times.append(clock.take())
+            clocks.append(Clock(self.strategy.device))
+            self.step(clocks[-1].phase)
             self.heartbeat.beat("measure", number + 1, self.configuration.steps)
-        return times
+        return [clock.take() for clock in clocks]
 
     def memory(self) -> dict[str, dict[str, int]]:
         """Peak bytes by phase in one more step, the maximum over ranks."""
@@ -157,8 +166,8 @@ class Run:
         totals = strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
         shared = self.configuration.ring * self.configuration.tp
         return {
-            "times": slowest[warm:], "warmups": slowest[:warm], "losses": list(self.losses),
-            "grad_norms": list(self.grad_norms),
+            "times": slowest[warm:], "warmups": slowest[:warm], "losses": self.losses,
+            "grad_norms": self.grad_norms,
             "memory": {kind: {phase: int(v) for phase, v in by_phase.items()} for kind, by_phase in peaks.items()},
             "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
             "matmul_flops": matmul_peak(strategy.device, DTYPES[self.configuration.dtype]),
@@ -195,7 +204,7 @@ def _measured(run: Run, heartbeat: Heartbeat, started: float, trace: Path | None
     times = run.measure()
     measured, worked = time.perf_counter() - warm, time.process_time() - worked
     counts = run.counts[counted:]
-    measured_losses = list(run.losses)
+    measured_losses = run.losses
     heartbeat.beat("report")
     peak = matmul_peak(run.strategy.device, DTYPES[configuration.dtype])
     memory = run.memory()

@@ -30,15 +30,49 @@ class LocalScores:
 def local_scores(
     scores: torch.Tensor, targets: torch.Tensor, start: int, with_entropy: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What `LocalScores` holds, of fp32 `scores` (positions, this rank's tokens). Comparing token numbers makes one
-    pass of it under the compiler; a gather's gradient would be a matrix of its own."""
-    lse = scores.logsumexp(-1)
-    tokens = torch.arange(scores.shape[-1], device=scores.device)
-    target = torch.where(tokens == (targets - start)[:, None], scores, 0.0).sum(-1)
+    """What `LocalScores` holds, of fp32 `scores` (positions, this rank's tokens)."""
+    lse, target = _LseAndTarget.apply(scores, targets - start)
     if not with_entropy:
         return lse, target, torch.zeros_like(lse)
     log_probs = scores - lse[:, None]
     return lse, target, -(log_probs.exp() * log_probs).sum(-1)
+
+
+LARGEST_CHUNK, LEAST_CHUNK = 1024, 64
+"""Tokens: what the compiler reduces within one block of threads, and so reads once; and what fills one."""
+
+
+def _chunk(tokens: int) -> int:
+    """The largest size of chunks that `tokens` falls into; all of them where there is none of use."""
+    for size in range(LARGEST_CHUNK, LEAST_CHUNK - 1, -1):
+        if tokens % size == 0:
+            return size
+    return tokens
+
+
+class _LseAndTarget(torch.autograd.Function):
+    """(positions,) each: the log-sum-exp of fp32 scores (positions, tokens), and the score of the target, 0 where that
+    is none of these tokens.
+
+    Written for the compiler: one pass over the logits forward and one backward, which keeps none but them. A row's
+    log-sum-exp is that of its chunks', so that no maximum is corrected token by token; a gather's own gradient would be
+    a matrix of zeros.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = scores.shape[-1]
+        lse = scores.unflatten(-1, (-1, _chunk(tokens))).logsumexp(-1).logsumexp(-1)
+        ctx.save_for_backward(scores, targets, lse)
+        found = scores.gather(-1, targets.clamp(0, tokens - 1)[:, None]).squeeze(-1)
+        return lse, torch.where((targets >= 0) & (targets < tokens), found, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        scores, targets, lse = ctx.saved_tensors
+        grad_lse, grad_target = (grad[:, None] for grad in grads)
+        hit = torch.arange(scores.shape[-1], device=scores.device) == targets[:, None]
+        return (scores - lse[:, None]).exp() * grad_lse + torch.where(hit, grad_target, 0.0), None
 
 
 class _Combine(torch.autograd.Function):

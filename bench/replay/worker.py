@@ -52,9 +52,8 @@ class Replay(Run):
     def _counted(self, function: Any) -> Any:
         def counted(log_probs: torch.Tensor, inputs: ModelInputs) -> torch.Tensor:
             value: torch.Tensor = function(log_probs, inputs)
-            copies = self.configuration.tp
-            self._loss_sum = value.detach()  # read when the step is over: a number would wait for the device
-            self.current["loss_tokens"] = float(inputs.loss_mask.sum()) / copies
+            # Read when the step is over: numbers would wait for the device.
+            self._loss_sum, self._loss_tokens = value.detach(), inputs.loss_mask.sum()
             return value
 
         return counted
@@ -105,7 +104,8 @@ class Replay(Run):
         self.peaks = {kind: strategy.all_reduce(by_phase, "max") for kind, by_phase in self.peaks.items()}
 
     def _tell(self, memory: Memory) -> None:
-        self.current["loss_sum"] = float(self._loss_sum) / self.configuration.tp
+        copies = self.configuration.tp
+        self.current |= {"loss_sum": float(self._loss_sum) / copies, "loss_tokens": float(self._loss_tokens) / copies}
         self.current["peak_memory"] = max(memory.allocated.values())
         for kind, by_phase in (("allocated", memory.allocated), ("reserved", memory.reserved)):
             for phase, value in by_phase.items():

@@ -18,22 +18,24 @@ def set_autotuning(what: str) -> None:
 
 
 def compile_blocks(model: nn.Module, inside_hooks: bool = False) -> int:
-    """Compile every decoder layer in place; returns their number.
+    """Compile every decoder layer and the norm behind them in place; returns the number of layers.
 
-    `inside_hooks` compiles what runs between a layer's hooks and leaves the hooks themselves alone: ZeRO-3's gather
+    `inside_hooks` compiles what runs between a module's hooks and leaves the hooks themselves alone: ZeRO-3's gather
     and release parameters, which no graph can hold.
 
     All layers run one code object, so the recompile limit must not be below their number: a layer that differs in a
     guarded value (its index, say) would otherwise fall back to eager without a word.
     """
-    layers = layers_of(network_of(model))
+    network = network_of(model)
+    layers = layers_of(network)
+    norm = getattr(network.base_model, "norm", None)
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 2 * len(layers) + 8)
-    for layer in layers:
+    for module in [*layers, *([norm] if isinstance(norm, nn.Module) else [])]:
         if inside_hooks:
-            layer.forward = torch.compile(layer.forward)
+            module.forward = torch.compile(module.forward)
         else:
-            layer.compile()
+            module.compile()
     return len(layers)
 
 

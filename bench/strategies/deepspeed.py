@@ -25,6 +25,8 @@ from bench.strategies.data import ResumableLoader, build_loader
 
 SMALL_BUCKET = 16_000_000
 """Elements: less than most matrices of a model that fills a GPU."""
+ALL_PARAMETERS = 10**12
+"""Elements: more than a model has."""
 
 
 class DeepspeedStrategy:
@@ -114,10 +116,11 @@ class DeepspeedStrategy:
         """ZeRO's options for one rank, which keep DeepSpeed from copying gradients that no other rank waits for.
 
         A reduce-scatter divides them by one and at stage 3 joins them in one more buffer: an all-reduce does neither.
-        At stages 1 and 2 gradients larger than a bucket are reduced where they lie.
+        At stages 1 and 2 gradients larger than a bucket are reduced where they lie. At stage 3 a rank alone gathers its
+        parameters without a copy, so they may as well stay gathered.
         """
         if self.config.zero_stage == 3:
-            return {"reduce_scatter": False}
+            return {"reduce_scatter": False, "stage3_param_persistence_threshold": ALL_PARAMETERS}
         return {"reduce_scatter": False, "reduce_bucket_size": SMALL_BUCKET}
 
     def _clips_itself(self) -> bool:

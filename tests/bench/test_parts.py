@@ -14,8 +14,18 @@ import rules.models
 from bench.configuration import model_facts
 from bench.losses import find_loss, ppo
 from bench.measure.clock import graph_report, is_steady
-from bench.measure.model import HEAD_CHUNK, Head, ModelError, build_actor, check_for_ring, model_config
+from bench.measure.model import (
+    HEAD_CHUNK,
+    Head,
+    ModelError,
+    _score,
+    _score_at_once,
+    build_actor,
+    check_for_ring,
+    model_config,
+)
 from bench.parallel.tensor_parallel import choose_plan, get_hf_tp_plan
+from bench.strategies.compilation import compile_blocks
 from bench.strategies.data import ShardedSampler, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 from bench.strategies.master_weights import MasterWeights
@@ -127,12 +137,57 @@ def test_the_chunked_head_and_the_whole_one_agree() -> None:
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-3)
 
 
+def test_blocks_are_compiled_with_the_norm_behind_them() -> None:
+    actor = build_actor(model="llama-tiny", num_layers=2, attn="sdpa", device=torch.device("cpu"))
+    assert compile_blocks(actor) == 2
+    body = actor.model.base_model
+    assert [module for module in body.modules() if module._compiled_call_impl is not None] == [*body.layers, body.norm]
+
+
 def test_the_compiled_head_fits_into_a_graph_of_the_whole() -> None:
     actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"), head="compiled")
     tokens = torch.randint(0, 1024, (1, 16))
     actor._score = torch.compile(actor._score, backend="eager")
     whole = torch.compile(actor, backend="eager", fullgraph=True)
     torch.testing.assert_close(whole(tokens, tokens).log_probs, actor(tokens, tokens).log_probs)
+
+
+@pytest.mark.parametrize("tokens", [97, 1536], ids=["one chunk", "two chunks"])
+@pytest.mark.parametrize("with_entropy", [False, True])
+def test_the_compiled_head_s_scores_are_the_others_(tokens: int, with_entropy: bool) -> None:
+    """Values and gradients, with scores that are capped and scaled."""
+    logits = [(3 * torch.randn(7, tokens, generator=torch.Generator().manual_seed(2))).requires_grad_() for _ in "ab"]
+    targets = torch.tensor([0, tokens - 1, 5, 5, 60, 70, 80])
+    for score, each in zip((_score_at_once, _score), logits, strict=True):
+        log_probs, entropy = score(each, targets, 0.7, 30.0, with_entropy)
+        (log_probs * torch.arange(7.0) + entropy).sum().backward()
+        expected = (torch.tanh(each.detach() / 30) * 30 / 0.7).log_softmax(-1)
+        torch.testing.assert_close(log_probs.detach(), expected.gather(1, targets[:, None]).squeeze(1))
+        torch.testing.assert_close(
+            entropy.detach(), -(expected.exp() * expected).sum(1) if with_entropy else entropy * 0
+        )
+    torch.testing.assert_close(logits[0].grad, logits[1].grad)
+
+
+def test_documents_are_looked_for_only_where_a_mask_is_made_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers' search waits for the device. One document needs no mask; with two, SDPA does."""
+    from transformers import masking_utils
+
+    searched = []
+    search = masking_utils.find_packed_sequence_indices
+    monkeypatch.setattr(
+        masking_utils, "find_packed_sequence_indices", lambda positions: searched.append(1) or search(positions)
+    )
+    actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=torch.device("cpu"))
+    tokens, found = torch.arange(8)[None], []
+    for lengths in ([8], [3, 5]):
+        bounds = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        positions = torch.cat([torch.arange(length) for length in lengths])[None]
+        found.append(actor(tokens, tokens, position_ids=positions, cu_seq_lens_q=bounds).log_probs)
+        assert len(searched) == len(lengths) - 1
+    alone = actor(tokens, tokens, position_ids=tokens).log_probs
+    torch.testing.assert_close(found[0], alone)
+    assert not torch.allclose(found[1][:, 3:], alone[:, 3:])
 
 
 @pytest.mark.parametrize(("head", "one_call", "calls"), [("chunked", False, 4), ("chunked", True, 1)])

@@ -2,9 +2,11 @@
 
     torchrun --standalone --nproc-per-node=4 parity.py OUT.jsonl CELL [CELL ...]
 
-A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:fa4][:padded][:exact][:broken]`, BACKEND one
-of ddp, fsdp2, zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` and `fa4` the
-attention's kernel, `exact` eager attention in fp32. `broken` reduces FSDP2's gradients over data-parallel ranks alone.
+A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:fa4][:padded][:exact][:copied][:broken]`,
+BACKEND one of ddp, fsdp2, zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` and `fa4`
+the attention's kernel, `exact` eager attention in fp32. `ddp:exact:copied` computes in fp32 too, with bf16 copies of
+weights that begin as bf16 ones: the weights of 16-bit training. `broken` reduces FSDP2's gradients over
+data-parallel ranks alone.
 Write the reference first.
 """
 
@@ -29,6 +31,7 @@ from bench.measure.worker import Run
 from bench.parallel import ring_attention
 from bench.process.heartbeat import Heartbeat
 from bench.strategies import processes
+from bench.strategies.master_weights import MasterWeights
 
 STEPS = 20
 COMMON = {
@@ -59,6 +62,12 @@ def configure(cell: str, world: int) -> Configuration:
     return parse(values)
 
 
+@torch.no_grad()
+def round_(model: torch.nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.copy_(parameter.bfloat16())
+
+
 def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     configuration = configure(cell, world)
     run = Run(configuration, heartbeat)
@@ -71,8 +80,14 @@ def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
 
         run.strategy.setup_distributed = without_ring
     run.build()
+    copied = "copied" in cell
+    if copied:
+        round_(run.actor)
+        run.strategy._masters[run.actor] = MasterWeights(run.actor, run.optimizer, torch.float32)
     with attention_context(configuration.attn):
         for _ in range(STEPS):
+            if copied:
+                round_(run.actor)
             run.step(no_phase)
     return {"losses": run.losses, "grad_norms": run.grad_norms, "attention": run.attention()}
 
