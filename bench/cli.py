@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
 
+from bench.problems import NOT_WRITTEN
 from bench.process import stopping
 from bench.terminal.streams import printable
 
@@ -45,8 +45,6 @@ STARTING_OVER = ("attention",)
 """Those of them that keep nothing of a measurement without an end."""
 
 MEETING = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 REQUIRED = (
     "jinja2", "matplotlib", "numpy", "psutil", "pyarrow", "pyperf", "safetensors", "scipy", "tabulate", "torch", "tqdm",

@@ -8,7 +8,7 @@ from bench.backends import Backend
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
-    from bench.strategies.protocol import Strategy
+    from bench.strategies.base import Strategy
 
 
 class External(Backend):

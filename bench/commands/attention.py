@@ -15,9 +15,9 @@ from typing import Any
 
 from bench.attention import needs, suite
 from bench.attention.shapes import Heads, Shape
-from bench.cli import FAILED, OK, USAGE
+from bench.cli import FAILED, OK
 from bench.launch import local
-from bench.pickles import one_line
+from bench.problems import Problem, in_one_line
 from bench.results import environment
 from bench.sweep import availability
 from bench.terminal.parsing import Parser
@@ -83,7 +83,7 @@ def _requests(options: argparse.Namespace) -> list[Request]:
     """One per kernel. Raises `ValueError` for shapes that are none, and for a GPU that is not there."""
     gpu = bool(environment.gpus())
     if options.device == "cuda" and not gpu:
-        raise ValueError("no GPU is visible: run with --device cpu")
+        raise Problem("no GPU is visible: run with --device cpu")
     cuda = gpu and options.device != "cpu"
     heads = [Heads.parse(text) for text in options.heads or ["32x8x128" if cuda else "8x4x64"]]
     lengths = options.lengths or (["8192", "32768", "10x868"] if cuda else ["256", "1024", "4x256"])
@@ -132,19 +132,15 @@ def _described() -> dict[str, Any]:
     return {"versions": environment.versions(), "gpus": environment.gpus(), "platform": platform.platform()}
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all ok, unsupported or too large for the memory, 1 a crash or hang, 2 wrong usage."""
     options = parser().parse_args(arguments)
     if not availability.installed("torch"):
-        print(f"bench attention: torch is not installed: {availability.INSTALL['torch']}", file=sys.stderr)
-        return USAGE
-    try:
-        requests = _requests(options)
-        folder = options.output / "attention"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (ValueError, OSError) as error:
-        print(f"bench attention: {one_line(error)}", file=sys.stderr)
-        return USAGE
+        raise Problem(f"torch is not installed: {availability.INSTALL['torch']}")
+    requests = _requests(options)
+    folder = options.output / "attention"
+    folder.mkdir(parents=True, exist_ok=True)
     rows = [suite.joined(several) for several in _run(requests, options.processes)]
     first = requests[0]
     suite.write(folder, rows, _described(), {"device": first.device, "dtype": first.dtype})

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,17 +14,14 @@ from bench.configuration import presets
 from bench.predict.layout import HEADS
 from bench.predict.memory import GIB
 from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
+from bench.problems import Problem, in_one_line
 from bench.rlhf import roles
 from bench.terminal.fitting import chosen, terminal
 from bench.terminal.parsing import WIDE, Parser, whole
-from rules.models import ModelError, ModelFacts, find, from_config, resolve
+from rules.models import ModelFacts, find, from_config, resolve
 
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
-
-
-class UsageError(ValueError):
-    """A flag whose value cannot be used; the message names it."""
 
 
 def memory_size(text: str) -> float:
@@ -91,17 +87,14 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
     if options.recipe is not None or options.role:
         return _whole_job(options)
-    try:
-        request = _request(options)
-        legal, refused = plan(request)
-    except (ModelError, UsageError) as error:
-        print(f"bench plan: {error}", file=sys.stderr)
-        return 2
+    request = _request(options)
+    legal, refused = plan(request)
     legal, refused = _only(legal, refused, options)
     width = None if options.wide or options.format != "text" else terminal()
     more = {} if width is None else {"width": width}
@@ -111,9 +104,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _request(options: argparse.Namespace) -> Request:
     if options.gpus > _MOST_GPUS:
-        raise UsageError(f"--gpus {options.gpus}: at most {_MOST_GPUS} are planned for")
+        raise Problem(f"--gpus {options.gpus}: at most {_MOST_GPUS} are planned for")
     if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
-        raise UsageError(
+        raise Problem(
             f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
             f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
         )
@@ -146,7 +139,7 @@ def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:
     chosen = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     wrong = [part for part in chosen if part not in allowed]
     if wrong or not chosen:
-        raise UsageError(f"{flag} {text!r}: choose from {', '.join(allowed)}")
+        raise Problem(f"{flag} {text!r}: choose from {', '.join(allowed)}")
     return chosen
 
 
@@ -231,16 +224,12 @@ def _whole_job(options: argparse.Namespace) -> int:
     from bench.rlhf import show
     from bench.rlhf.job import problems
 
-    try:
-        if options.recipe is not None and options.role:
-            raise UsageError("--recipe and --role each say a whole job: give one of them")
-        if options.role:
-            job = roles.job(options.role, _request(options), _facts)
-        else:
-            job = show.job_of(options.recipe, options.gpus, options.model)
-    except (ModelError, ValueError) as error:
-        print(f"bench plan: {error}", file=sys.stderr)
-        return 2
+    if options.recipe is not None and options.role:
+        raise Problem("--recipe and --role each say a whole job: give one of them")
+    if options.role:
+        job = roles.job(options.role, _request(options), _facts)
+    else:
+        job = show.job_of(options.recipe, options.gpus, options.model)
     if options.format == "json":
         print(json.dumps(show.as_data(job, options.gpu_memory), indent=2))
     else:

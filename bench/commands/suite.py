@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import ConfigurationError
 from bench.debug.sharding import ignored, sharding_disabled
+from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.suite.criteria import judge
 from bench.suite.flags import add_training, given, positives
@@ -47,26 +47,21 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all criteria hold (runs that are unsupported here aside), 1 one does not, 2 wrong usage, 130."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench suite: {ignored('suite')}", file=sys.stderr)
     os.environ.pop("RANK", None)  # of a pod or an old shell: a suite starts its own ranks and waits for none
-    try:
-        settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
-        planned = cells(settings)
-        settings.output_dir.mkdir(parents=True, exist_ok=True)
-    except (ConfigurationError, OSError) as error:
-        print(f"bench suite: {error}", file=sys.stderr)
-        return USAGE
+    settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
+    planned = cells(settings)
+    settings.output_dir.mkdir(parents=True, exist_ok=True)
     return _train(settings, planned, options)
 
 
 def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) -> int:
-    from bench.inputs.batch import InputError
     from bench.process.progress import Progress
-    from bench.suite.data import PreparationError
     from bench.suite.sweep import TrainingSweep, with_data
     from bench.sweep.sweep import Interrupted
 
@@ -74,12 +69,6 @@ def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) 
     progress.begin(0, "seed checkpoint")
     try:
         ready = with_data(settings, planned, progress.update)
-    except (InputError, ConfigurationError, OSError) as error:
-        print(f"bench suite: {error}", file=sys.stderr)
-        return USAGE
-    except PreparationError as error:
-        print(f"bench suite: {error}", file=sys.stderr)
-        return FAILED
     finally:
         progress.end()
     try:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench import backends
-from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.cli import FAILED, INTERRUPTED, OK
 from bench.commands.plan import memory_size
-from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
+from bench.configuration import SETTINGS, Configuration, parse
 from bench.predict.tuning import NOT_RUN, Search, Trial, axes
+from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
 from bench.terminal.parsing import Parser, whole
@@ -115,18 +115,15 @@ def command_of(configuration: Configuration) -> str:
     return shlex.join(words)
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 with a best row, 1 where none ran, 2 wrong usage, 130 interrupted."""
     from bench.sweep.sweep import Interrupted, Sweep, refusal
 
     options = parser().parse_args(arguments)
     gpus = environment.gpus()
-    try:
-        start = _start(options, len(gpus))
-        options.output.mkdir(parents=True, exist_ok=True)
-    except (ConfigurationError, OSError) as error:
-        print(f"bench tune: {error}", file=sys.stderr)
-        return USAGE
+    start = _start(options, len(gpus))
+    options.output.mkdir(parents=True, exist_ok=True)
 
     def measure(configurations: Sequence[Configuration]) -> Sequence[dict[str, Any]]:
         return Sweep(configurations, options.output, processes=1, quiet=options.quiet, gpus=len(gpus)).run()

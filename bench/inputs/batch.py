@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from bench.problems import Problem
 
-class InputError(ValueError):
+
+class InputError(Problem):
     """An input that cannot be used; the message names the file or source and the field."""
 
 

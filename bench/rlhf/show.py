@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.predict.planning import variant_name
+from bench.problems import Problem
 from bench.rlhf import command, frameworks
 from bench.rlhf.job import GENERATE, Job, moments, problems
 from bench.terminal.text import grid
@@ -17,7 +18,7 @@ ERROR = 0.08
 """Relative error of predicted peaks (`reports/h200/memory.md`)."""
 
 
-class RecipeError(ValueError):
+class RecipeError(Problem):
     """A recipe that cannot be planned; the message is one line."""
 
 

@@ -20,14 +20,13 @@ import importlib.util
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -36,8 +35,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from bench.configuration import Configuration
-from bench.strategies import collectives, limits, optimizers, processes
-from bench.strategies.data import ResumableLoader, build_loader
+from bench.strategies import processes
+from bench.strategies.base import Strategy
+from bench.strategies.data import ResumableLoader
 
 HEAVY = (
     "aiohttp", "bitsandbytes", "datasets", "flash_attn", "jsonlines", "loralib", "optimum", "peft", "pylatexenc",
@@ -103,18 +103,12 @@ def load_class(reference: str) -> tuple[type[Any], ModuleType]:
     return found, sys.modules[found.__module__]
 
 
-class ExternalStrategy:
+class ExternalStrategy(Strategy):
     """The adapter. Checkpoints and model files are written by the class itself, in its own format."""
 
     def __init__(self, config: Configuration) -> None:
-        self.config = config
-        self.device = torch.device("cpu")
-        self.mesh: DeviceMesh | None = None
-        self.world_size = self.dp_size = self.ring_size = self.tp_size = 1
-        self.dp_rank = self.ring_attn_rank = 0
-        self.accumulated_gradient = 1
+        super().__init__(config)
         self.inner: Any = None
-        self._micro_steps: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()
 
     def _arguments(self) -> Namespace:
         """The options that OpenRLHF's strategies read, for every generation's names that have one level."""
@@ -127,27 +121,20 @@ class ExternalStrategy:
             ring_head_stride=1, use_hf_tp_plan=config.tp_plan == "hf", sequence_parallel=config.sequence_parallel,
         )  # fmt: skip
 
-    def setup_distributed(self, timeout: timedelta = timedelta(minutes=60)) -> None:
+    def _join(self, timeout: timedelta) -> None:
         """Join the process group, build the class and let it set itself up in that group."""
         config = self.config
-        self.device = processes.pick_device(config.device)
-        limits.require(config, self.device.type)
         cls, module = load_class(config.backend)
-        self.world_size = processes.join(self.device, timeout)
+        super()._join(timeout)
         os.environ.setdefault("LOCAL_RANK", str(processes.local_rank()))
         if self.device.type == "cpu":
             _use_cpu(module)
-        self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
-        self.dp_rank = self.mesh["dp"].get_local_rank()
-        self.dp_size, self.tp_size = config.dp, config.tp
-        self.accumulated_gradient = config.accumulation
         self.inner = cls(
             seed=config.random_seed, full_determinism=False, max_norm=config.max_norm,
             micro_train_batch_size=config.rows, train_batch_size=config.batch,
             zero_stage=config.zero_stage, args=self._arguments(),
         )  # fmt: skip
         self.inner.setup_distributed(timeout=timeout)
-        self.setup_ring_attn(self.mesh)
 
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
         """The class has set its own ring up; here only its size and this rank's place are kept."""
@@ -165,7 +152,7 @@ class ExternalStrategy:
     ) -> Optimizer:
         """The class's own optimizer on GPUs (it chooses which), PyTorch's on CPUs."""
         if self.device.type == "cpu" or not hasattr(self.inner, "create_optimizer"):
-            return optimizers.build_optimizer(model, name, lr, betas, eps, weight_decay, self.device.type == "cuda")
+            return super().create_optimizer(model, name, lr, betas, eps, weight_decay)
         made: Optimizer = self.inner.create_optimizer(model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
         return made
 
@@ -180,34 +167,17 @@ class ExternalStrategy:
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """The class's backward pass."""
         self.inner.backward(loss, model, optimizer, name=name)
-        self._micro_steps[optimizer] = self._micro_steps.get(optimizer, 0) + 1
+        self._count(optimizer)
 
     def optimizer_step(
         self, optimizer: Optimizer, model: nn.Module, scheduler: Any | None, name: str = "model"
     ) -> torch.Tensor | None:
         """The class's step; the gradient norm where the class can tell it, else NaN."""
         self.inner.optimizer_step(optimizer, model, scheduler, name=name)
-        if self._micro_steps.get(optimizer, 0) % self.accumulated_gradient:
+        if not self._due(optimizer):
             return None
         norm = self.inner.get_grad_norm(model) if hasattr(self.inner, "get_grad_norm") else float("nan")
         return torch.as_tensor(norm, dtype=torch.float32)
-
-    def setup_dataloader(
-        self,
-        replay_buffer: Any,
-        batch_size: int,
-        pin_memory: bool = False,
-        shuffle: bool = True,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        drop_last: bool = True,
-        consumed_samples: int = 0,
-    ) -> ResumableLoader:
-        """The harness's own loader: what a rank reads must not depend on the backend."""
-        return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
-            pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
-            consumed_samples=consumed_samples,
-        )  # fmt: skip
 
     def save_model(self, model: nn.Module, tokenizer: Any | None, output_dir: str) -> None:
         self.inner.save_model(model, tokenizer, output_dir)
@@ -257,30 +227,11 @@ class ExternalStrategy:
             dataloader.load_state_dict(position)
         return path, state
 
-    def all_reduce(self, data: Any, op: str = "mean") -> Any:
-        """The harness's own reduction over all ranks."""
-        return collectives.reduce_value(data, op, self.device)
-
-    def all_gather(self, data: Any) -> Any:
-        """The harness's own gather over all ranks."""
-        return collectives.gather_value(data, self.device)
-
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients: through DeepSpeed's engine where there is one, else those of the parameters."""
         from bench.checkpoints.deepspeed_state import full_gradients
 
         yield from full_gradients(model)
-
-    def get_rank(self) -> int:
-        return processes.rank()
-
-    def is_rank_0(self) -> bool:
-        return processes.rank() == 0
-
-    def print(self, *messages: object) -> None:
-        """Print on rank 0 only."""
-        if self.is_rank_0():
-            print(*messages, flush=True)
 
 
 def _use_cpu(module: ModuleType) -> None:
