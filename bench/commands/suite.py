@@ -13,10 +13,10 @@ from bench.debug.sharding import ignored, sharding_disabled
 from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.suite.criteria import judge
-from bench.suite.flags import add_training, given, positives
+from bench.suite.flags import add_training, given
 from bench.suite.settings import REORDERED, Settings, cells, from_environment, settle
 from bench.suite.show import as_json, render
-from bench.terminal.parsing import Parser
+from bench.terminal.parsing import Parser, listed, whole
 
 THRESHOLD = 0.05
 
@@ -29,11 +29,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     runs = p.add_argument_group("runs")
     runs.add_argument(
-        "--tp-size", "--tp", "--fsdp_tensor_parallel_size", dest="tp_sizes", type=positives,
+        "--tp-size", "--tp", "--fsdp_tensor_parallel_size", dest="tp_sizes", type=listed(whole),
         help="default 2; a list makes more runs",
     )  # fmt: skip
     runs.add_argument(
-        "--ring-size", "--ring", "--ring_attn_size", dest="ring_sizes", type=positives, help="default 2; likewise"
+        "--ring-size", "--ring", "--ring_attn_size", dest="ring_sizes", type=listed(whole), help="default 2; likewise"
     )
     for name in ("deepspeed", "fsdp2", "tp", "ring"):
         help = f"no run of {name}" if name not in ("tp", "ring") else f"no run with --{name}, alone or combined"

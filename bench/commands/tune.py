@@ -17,7 +17,7 @@ from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
-from bench.terminal.parsing import Parser, whole
+from bench.terminal.parsing import Parser, choice, listed, whole
 from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
@@ -31,17 +31,6 @@ TRIED = sorted(
 """Those that are tried, what `bench run` takes first."""
 
 
-def _backends(text: str) -> list[str]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names or any(name not in backends.variants() for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(backends.variants())}")
-    return names
-
-
-def _batches(text: str) -> list[int]:
-    return [whole(part.strip()) for part in text.split(",")]
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench tune`."""
     p = Parser(prog="bench tune", description=__doc__)
@@ -52,9 +41,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--tp", type=whole, default=1, help="tensor-parallel size, which is not varied; default 1")
     p.add_argument("--ring", type=whole, default=1, help="ring size, which is not varied; default 1")
     p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
-    p.add_argument("--backends", type=_backends, default=TRIED,
+    p.add_argument("--backends", type=listed(choice(tuple(backends.variants()))), default=TRIED,
                    help=f"default {','.join(TRIED)}")  # fmt: skip
-    p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")
+    p.add_argument("--micro-batch-sizes", type=listed(whole), default=list(BATCHES), help="default 1,2,4,8")
     p.add_argument("--memory", type=memory_size, help="of one GPU, such as 80GB; default: what the smallest one has")
     p.add_argument("--steps", type=whole, default=5, help="timed steps of a row; default 5")
     p.add_argument(
