@@ -53,14 +53,6 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _memory(options: argparse.Namespace, gpus: list[dict[str, str]]) -> float:
-    """Bytes per GPU; without GPUs no bound but what is asked for."""
-    if options.memory is not None:
-        return float(options.memory)
-    totals = [float(gpu["memory.total"]) * 2**20 for gpu in gpus if gpu.get("memory.total", "").isdigit()]
-    return min(totals, default=float("inf"))
-
-
 def _start(options: argparse.Namespace, gpus: int) -> Configuration:
     """Raises `ConfigurationError` for settings that cannot be."""
     settings = run_defaults(gpus)
@@ -122,7 +114,8 @@ def main(arguments: Sequence[str]) -> int:
         return refused[0] if refused else None
 
     varied = axes(options.backends, options.micro_batch_sizes, bool(gpus))
-    search = Search(varied, measure, refuse, _memory(options, gpus))
+    memory = options.memory or environment.gpu_bytes() or float("inf")  # without GPUs no bound but what is asked for
+    search = Search(varied, measure, refuse, memory)
     try:
         best = search.run(start)
     except Interrupted:
