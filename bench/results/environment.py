@@ -61,7 +61,7 @@ def _visible(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         return rows
     names = [name.strip() for name in named.split(",") if name.strip()]
     pairs = [(name, place, row) for name in names for place, row in enumerate(rows)]
-    found = [row for name, place, row in pairs if name == str(place) or row["uuid"].startswith(name)]
+    found = [row for name, place, row in pairs if name == str(place) or row.get("uuid", "").startswith(name)]
     return found or ([] if all(name.isdigit() for name in names) else rows[: len(names)])  # parts of one, of MIG
 
 
