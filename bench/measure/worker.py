@@ -227,13 +227,19 @@ def work(configuration: Configuration, folder: Path, number: int, make: MakeRun 
     on_rank(folder, number, lambda heartbeat: execute(configuration, heartbeat, make, trace))
 
 
-def main(arguments: Sequence[str], work: Callable[[Configuration, Path, int], None] = work) -> int:
-    """`python -m bench.….worker FOLDER NUMBER`: the result directory, which holds configuration.json, and which of
-    several processes this is."""
-    folder = Path(arguments[0])
-    work(stored(folder), folder, int(arguments[1]))
-    return 0
+def command(work: Callable[[Configuration, Path, int], None]) -> Callable[[Sequence[str]], int]:
+    """The `main` of a worker, FOLDER NUMBER: the result directory, which holds configuration.json, and which of several
+    processes this is."""
 
+    def main(arguments: Sequence[str]) -> int:
+        folder = Path(arguments[0])
+        work(stored(folder), folder, int(arguments[1]))
+        return 0
+
+    return main
+
+
+main = command(work)
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

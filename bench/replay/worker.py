@@ -17,7 +17,7 @@ from bench.inputs.source import to_inputs
 from bench.losses import Loss
 from bench.measure.clock import Clock, Memory, both
 from bench.measure.model import attention_context
-from bench.measure.worker import Run, main, on_rank
+from bench.measure.worker import Run, command, on_rank
 from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat
 from bench.replay import records
@@ -127,5 +127,7 @@ def work(configuration: Configuration, folder: Path, number: int, show: Show = s
     on_rank(folder, number, replayed)
 
 
+main = command(work)
+
 if __name__ == "__main__":
-    end(main(sys.argv[1:], work))
+    end(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from typing import Any
 from bench.configuration import Configuration
 from bench.measure.clock import Clock, Memory, both
 from bench.measure.model import attention_context
-from bench.measure.worker import Run, main, on_rank
+from bench.measure.worker import Run, command, on_rank
 from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat
 from bench.suite.log import TrainingLog
@@ -103,5 +103,7 @@ def work(configuration: Configuration, folder: Path, number: int) -> None:
     on_rank(folder, number, trained)
 
 
+main = command(work)
+
 if __name__ == "__main__":
-    end(main(sys.argv[1:], work))
+    end(main(sys.argv[1:]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
 import re
@@ -52,8 +53,10 @@ LARGE = {
     "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 16, "max_position_embeddings": 1 << 19,
     "rms_norm_eps": 1e-5, "architectures": ["LlamaForCausalLM"],
 }  # fmt: skip
-TOO_LONG = (1 << 18, 1 << 19)
-"""Positions whose attention mask alone takes 0.5 TB for eight rows, and 2 TB."""
+TOO_LARGE = (1.4, 1.75)
+"""Predicted bytes of GPUs' memory: too large to run, and not so large that `bench run` refuses it untried."""
+PER_SQUARE = 774.0
+"""Bytes that eight rows of the large model take with eager attention, per square of their positions."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ def oom(phase: str) -> Case:
 def batches(most: int, ranks: int) -> list[Batch]:
     """In order of importance: what no longer fits into the time is left out. `most` GPUs, of which a sweep has
     `ranks`; where there are more, all of them have one more sweep at the end."""
+    lengths = tuple(int(math.sqrt(share * environment.gpu_bytes() / PER_SQUARE)) // 64 * 64 for share in TOO_LARGE)
     too_large = (
         Case("warmup", "configuration too large", "oom", "memory"),
         Case("", "larger than one that ran out of memory", "skipped", "dominated by"),
@@ -124,7 +128,8 @@ def batches(most: int, ranks: int) -> list[Batch]:
         Batch("measure-fsdp2", (hangs("measure"), crash("measure", "exception"), OK), ("--backend", "fsdp2")),
         Batch("load", (hangs("load"), oom("load"), crash("load", "killed"))),
         Batch("report", (hangs("report"), oom("report"), crash("report", "killed"))),
-        Batch("too-large", too_large, large, ranks=1, lengths=TOO_LONG, deadlines=(("warmup", 90),)),
+        *[Batch("too-large", too_large, large, ranks=1, lengths=lengths, deadlines=(("warmup", 90),))]
+        * bool(lengths[0]),
         Batch("warmup", (crash("warmup", "exception"), oom("warmup"), crash("warmup", "killed"), OK)),
         Batch("stopped", (hangs("measure", "stopped"), crash("measure", "killed"), Case("measure", "nan", "nan"))),
         Batch("ends", (crash("load", "exit_0"), crash("report", "exit_0"), crash("report", "exception"))),
@@ -136,7 +141,7 @@ def batches(most: int, ranks: int) -> list[Batch]:
     ]
     if most > ranks:
         found.append(Batch("all-ranks", (hangs("measure"), OK), ("--backend", "fsdp2"), ranks=most))
-    return found
+    return [batch for batch in found if any(batch.lengths) or batch.name != "too-large"]  # memory of GPUs alone
 
 
 @dataclass
