@@ -37,6 +37,8 @@ class _Parser(Parser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options = super().parse_args(args, namespace)
+        of_roles = [said["model"] for _, said in options.role or () if "model" in said]
+        options.model = options.model or next(iter(of_roles), None)
         lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
         if lacking and options.recipe is None:
             self.error(f"the following arguments are required: {', '.join(lacking)}; or give --recipe")

@@ -63,7 +63,8 @@ def _model(role: str, said: str, named: Mapping[str, str]) -> ModelFacts:
     if known is None and "" in named:
         return resolve(named[""])
     if known is None:
-        raise RecipeError(f"the {role} is {said or 'not named'}, whose sizes are not known: --model {role}=NAME")
+        problem = f"sizes of the {role} model, {said}, are not known" if said else f"no model is named as {role}"
+        raise RecipeError(f"{problem}: --model {role}=NAME")
     return known
 
 

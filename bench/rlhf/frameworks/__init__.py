@@ -34,4 +34,6 @@ def of(command: Command) -> Any:
 def job(command: Command, models: Models, gpus: int | None) -> Job:
     """The job that a command starts, on `gpus` GPUs where it does not say so itself."""
     made: Job = of(command).job(command, models, gpus)
+    if gpus not in (None, made.gpus):
+        raise Problem(f"--gpus {gpus}: the command itself says how many each model has, {made.gpus} together")
     return made
