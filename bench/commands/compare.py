@@ -114,7 +114,8 @@ def _chosen(options: argparse.Namespace) -> Chosen:
     if not paths:
         raise InputError("name a reference and what to compare with it")
     groups = [read(path, options.loss_key) for path in paths]
-    if len(groups) == 2 and options.reference is None and all(len(group) > 1 for group in groups):
+    several = len(groups) == 2 and options.reference is None and any(len(group) > 1 for group in groups)
+    if several and (all(len(group) > 1 for group in groups) or _matched(groups[0], groups[1], _settings)):
         return _row_by_row(groups[0], groups[1], paths[0], paths[1])
     runs = _told_apart(groups, paths)
     if len(runs) < 2:

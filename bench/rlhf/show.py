@@ -64,7 +64,7 @@ def _model(role: str, said: str, named: Mapping[str, str]) -> ModelFacts:
         return resolve(named[""])
     if known is None:
         problem = f"sizes of the {role} model, {said}, are not known" if said else f"no model is named as {role}"
-        raise RecipeError(f"{problem}: --model {role}=NAME")
+        raise Problem(f"{problem}: --model {role}=NAME")
     return known
 
 

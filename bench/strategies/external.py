@@ -1,6 +1,7 @@
 """Somebody else's strategy class, measured through the interface that OpenRLHF's strategies have.
 
-`--backend package.module:Class` names a class that is built as
+`--backend package.module:Class` names a class that derives from `bench.strategies.base.Strategy` and is one of ours
+then, or a class that is built as
 `Class(seed, full_determinism, max_norm, micro_train_batch_size, train_batch_size, zero_stage, args)` and has
 `setup_distributed`, `create_optimizer`, `prepare((model, optimizer, scheduler))`, `backward` and
 `optimizer_step` (OpenRLHF up to 0.9). Its files are not edited. Three things are done around them:

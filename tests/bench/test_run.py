@@ -155,6 +155,13 @@ def test_under_torchrun_the_process_is_one_rank(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("fsdp2-2x-ring2*/benchmarks.json"))) == 1
 
 
+def test_a_class_that_derives_from_ours_is_one_of_ours() -> None:
+    from bench.strategies import get_strategy
+    from bench.strategies.ddp import DDPStrategy
+
+    assert type(get_strategy(parse({"backend": "bench.strategies.ddp:DDPStrategy"}))) is DDPStrategy
+
+
 def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
     try:
         tree = openrlhf("0.9.10")
