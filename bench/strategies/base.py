@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -23,7 +24,7 @@ from bench.strategies.data import ResumableLoader, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, fill, get_grad_norm, whole
 
 
-class Strategy:
+class Strategy(ABC):
     """One distributed backend behind the operations that training code calls.
 
     `accumulated_gradient` micro-batches make one optimizer step. Gradients are means over the
@@ -86,9 +87,9 @@ class Strategy:
     def _prepare_triple(self, model: nn.Module, optimizer: Optimizer | None, scheduler: Any) -> tuple[Any, Any, Any]:
         raise NotImplementedError
 
+    @abstractmethod
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """Add the gradient of `loss`, scaled so that the micro-batches of a step average."""
-        raise NotImplementedError
 
     def _count(self, optimizer: Optimizer) -> int:
         """Count one more micro-batch of an optimizer; their number."""
@@ -99,11 +100,11 @@ class Strategy:
         """Whether the last micro-batch of a step has been counted."""
         return self._micro_steps.get(optimizer, 0) % self.accumulated_gradient == 0
 
+    @abstractmethod
     def optimizer_step(
         self, optimizer: Optimizer, model: nn.Module, scheduler: Any | None, name: str = "model"
     ) -> torch.Tensor | None:
         """Step after the last micro-batch; the gradient norm before clipping, or None when it is not yet time."""
-        raise NotImplementedError
 
     def setup_dataloader(
         self,
@@ -187,9 +188,9 @@ class Strategy:
             scheduler_states=load_lr_scheduler_states, module_only=load_module_only,
         )  # fmt: skip
 
+    @abstractmethod
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients in fp32 as the optimizer would see them, before clipping."""
-        raise NotImplementedError
 
     def all_reduce(self, data: Any, op: str = "mean") -> Any:
         """Over all ranks, for tensors, numbers and dictionaries; `op` is mean, sum or max."""
