@@ -119,16 +119,12 @@ def _request(options: argparse.Namespace) -> Request:
     stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
     variants = [(name, stage) for name in named for stage in (stages if backends.find(name).stages else [None])]
     longest = facts.max_position_embeddings or 4096
-    return Request(
-        facts=facts, gpus=options.gpus, gpus_per_node=options.gpus_per_node, gpu_memory=options.gpu_memory,
-        variants=tuple(variants), seq_len=options.seq_len or min(4096, longest),
-        micro_batch_size=options.micro_batch_size, train_batch_size=options.train_batch_size,
-        dtype=options.dtype, master=options.master, attn=options.attn, packing=options.packing,
-        compile=options.compile, head=options.head, ring_impl=options.ring_impl,
-        checkpointing={"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
-        sequence_parallel=options.sequence_parallel, reshard=not options.no_reshard,
-        offload_optimizer=options.offload_optimizer, offload_param=options.offload_param,
-    )  # fmt: skip
+    said = {name: value for name, value in vars(options).items() if name in Request.__dataclass_fields__}
+    return Request(**said | {
+        "facts": facts, "variants": tuple(variants), "seq_len": options.seq_len or min(4096, longest),
+        "checkpointing": {"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
+        "reshard": not options.no_reshard,
+    })  # fmt: skip
 
 
 def _facts(name: str) -> ModelFacts:
@@ -289,17 +285,18 @@ def as_markdown(request: Request, legal: list[Plan], refused: list[Refusal]) -> 
     return "\n".join(lines)
 
 
+REQUESTED = (
+    "gpus", "gpus_per_node", "gpu_memory", "seq_len", "micro_batch_size", "train_batch_size", "dtype", "master", "attn",
+    "packing", "compile", "head",
+)  # fmt: skip
+
+
 def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
     """`{"version": 1, "model", "request", "plans": […], "refused": […]}`; sizes in bytes, work per token."""
     document = {
         "version": 1,
         "model": _model(request.facts),
-        "request": {
-            "gpus": request.gpus, "gpus_per_node": request.gpus_per_node, "gpu_memory": request.gpu_memory,
-            "seq_len": request.seq_len, "micro_batch_size": request.micro_batch_size,
-            "train_batch_size": request.train_batch_size, "dtype": request.dtype, "master": request.master,
-            "attn": request.attn, "packing": request.packing, "compile": request.compile, "head": request.head,
-        },
+        "request": {name: getattr(request, name) for name in REQUESTED},
         "plans": [_plan(one) for one in legal],
         "refused": [one.__dict__ for one in refused],
     }  # fmt: skip
@@ -307,10 +304,7 @@ def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
 
 
 def _model(facts: ModelFacts) -> dict[str, Any]:
-    return {
-        "name": facts.name, "layers": facts.layers, "parameters": facts.parameters,
-        "active_parameters": facts.active_parameters, "source": facts.source,
-    }  # fmt: skip
+    return {name: getattr(facts, name) for name in ("name", "layers", "parameters", "active_parameters", "source")}
 
 
 def _plan(one: Plan) -> dict[str, Any]:
