@@ -23,6 +23,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -35,10 +36,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
+from bench.checkpoints.resume import Training
 from bench.configuration import Configuration
 from bench.strategies import processes
 from bench.strategies.base import Strategy
-from bench.strategies.data import ResumableLoader
 
 HEAVY = (
     "aiohttp", "bitsandbytes", "datasets", "flash_attn", "jsonlines", "loralib", "optimum", "peft", "pylatexenc",
@@ -102,6 +103,29 @@ def load_class(reference: str) -> tuple[type[Any], ModuleType]:
     if not isinstance(found, type):
         raise ValueError(f"--backend {reference}: {module_name} has no class {class_name}")
     return found, sys.modules[found.__module__]
+
+
+@dataclass
+class OwnCheckpoint(Training):
+    """The class's checkpoint: it knows optimizer and scheduler, the data position goes into `client_state`."""
+
+    model: nn.Module | None = None
+    inner: Any = None
+
+    def save(self, save_dir: str, tag: str | None, client_state: dict[str, Any] | None, **kept: Any) -> str:
+        position = self.dataloader.state_dict() if self.dataloader is not None else None
+        state = {**(client_state or {}), "data_position": position}
+        how = (kept["max_num"], kept["max_mem"], state, kept["save_latest"])
+        self.inner.save_ckpt(self.model, save_dir, tag, *how)
+        return os.path.join(save_dir, tag or "")
+
+    def load(self, load_dir: str, tag: str | None, **how: Any) -> tuple[str, dict[str, Any]]:
+        states = (how["strict"], how["optimizer_states"], how["scheduler_states"], how["module_only"])
+        path, state = self.inner.load_ckpt(self.model, load_dir, tag, *states)
+        position = state.pop("data_position", None)
+        if self.dataloader is not None and position is not None:
+            self.dataloader.load_state_dict(position)
+        return path, state
 
 
 class ExternalStrategy(Strategy):
@@ -186,47 +210,9 @@ class ExternalStrategy(Strategy):
     def load_model(self, model: nn.Module, path: str, strict: bool = True) -> None:
         self.inner.load_model(model, path, strict=strict)
 
-    def save_ckpt(
-        self,
-        model: nn.Module,
-        save_dir: str,
-        tag: str | None = None,
-        max_num: int = 3,
-        max_mem: int = 1000,
-        client_state: dict[str, Any] | None = None,
-        save_latest: bool = True,
-        optimizer: Optimizer | None = None,
-        scheduler: Any | None = None,
-        dataloader: ResumableLoader | None = None,
-    ) -> str:
-        """The class's checkpoint; it knows optimizer and scheduler, the data position goes into `client_state`."""
-        position = dataloader.state_dict() if dataloader is not None else None
-        state = {**(client_state or {}), "data_position": position}
-        self.inner.save_ckpt(model, save_dir, tag, max_num, max_mem, state, save_latest)
-        return os.path.join(save_dir, tag or "")
-
-    def load_ckpt(
-        self,
-        model: nn.Module,
-        load_dir: str,
-        tag: str | None = None,
-        load_module_strict: bool = True,
-        load_optimizer_states: bool = True,
-        load_lr_scheduler_states: bool = True,
-        load_module_only: bool = False,
-        optimizer: Optimizer | None = None,
-        scheduler: Any | None = None,
-        dataloader: ResumableLoader | None = None,
-    ) -> tuple[str, dict[str, Any]]:
-        """The class's checkpoint; returns its path and the caller's part of `client_state`."""
-        path, state = self.inner.load_ckpt(
-            model, load_dir, tag, load_module_strict, load_optimizer_states, load_lr_scheduler_states,
-            load_module_only,
-        )  # fmt: skip
-        position = state.pop("data_position", None)
-        if dataloader is not None and position is not None:
-            dataloader.load_state_dict(position)
-        return path, state
+    def _training(self, model: nn.Module, optimizer: Any, scheduler: Any, dataloader: Any) -> OwnCheckpoint:
+        seed = self.config.random_seed
+        return OwnCheckpoint({}, self.device, seed, dataloader=dataloader, model=model, inner=self.inner)
 
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients: through DeepSpeed's engine where there is one, else those of the parameters."""
