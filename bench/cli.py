@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
 
+from bench.problems import NOT_WRITTEN
 from bench.process import stopping
 from bench.terminal.streams import printable
 
@@ -46,8 +46,6 @@ STARTING_OVER = ("attention",)
 
 MEETING = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-
 REQUIRED = (
     "jinja2", "matplotlib", "numpy", "psutil", "pyarrow", "pyperf", "safetensors", "scipy", "tabulate", "torch", "tqdm",
     "transformers",
@@ -70,8 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     arguments = _without_local_rank(arguments)
     name, *rest = arguments or [DEFAULT]
     if name in ("-h", "--help") and not rest:
-        print(usage())
-        return OK
+        return _run("", rest)
     if name.startswith("-"):
         name, rest = DEFAULT, list(arguments)
     if name not in COMMANDS:
@@ -95,10 +92,14 @@ def _interrupted(name: str) -> int:
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
-    """The status of a command, or of what it ends with that is nobody's mistake in the code: one line on stderr."""
+    """The status of a command (without a name, of the list of commands), or of what it ends with that is nobody's
+    mistake in the code: one line on stderr."""
+    status = OK
     try:
-        command = importlib.import_module(f"bench.commands.{name.replace('-', '_')}")
-        status: int = command.main(arguments)
+        if name:
+            status = importlib.import_module(f"bench.commands.{name.replace('-', '_')}").main(arguments)
+        else:
+            print(usage())
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:

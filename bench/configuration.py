@@ -18,6 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from bench.problems import Problem
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
 from bench.terminal.parsing import LARGEST, nearest
 from rules.models import ModelError, ModelFacts, from_config, load, resolve
@@ -27,7 +28,7 @@ FILE = "configuration.json"
 SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
 
 
-class ConfigurationError(ValueError):
+class ConfigurationError(Problem):
     """A flag or setting that cannot be used; the message is one line for the user."""
 
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.problems import Problem
+
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 600
 
 
-class ValidatorError(Exception):
+class ValidatorError(Problem):
     """The validator could not read what it was given; the message is one line."""
 
 

@@ -20,6 +20,8 @@ settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep the validator's cache, in this process and in those it starts, inside the test run's folder."""
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the validator's cache, in this process and in those it starts, inside the test run's folder, and nobody's
+    width of a terminal."""
     os.environ["MESHPROOF_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ.pop("COLUMNS", None)  # tables are whole in files and pipes

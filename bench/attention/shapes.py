@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bench.problems import Problem
+
 HEADS = re.compile(r"(\d{1,5})x(\d{1,5})x(\d{1,5})")
 DOCUMENTS = re.compile(r"(?:(\d{1,6})x)?(\d{1,9})")
 
@@ -21,13 +23,13 @@ class Heads:
 
     @classmethod
     def parse(cls, text: str) -> Heads:
-        """From `32x8x128`; raises `ValueError` for anything else, and for heads that do not share key heads evenly."""
+        """From `32x8x128`; raises `Problem` for anything else, and for heads that do not share key heads evenly."""
         found = HEADS.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r}: heads are HEADSxKEYHEADSxSIZE, such as 32x8x128")
+            raise Problem(f"{text!r}: heads are HEADSxKEYHEADSxSIZE, such as 32x8x128")
         made = cls(*map(int, found.groups()))
         if min(made.heads, made.key_heads, made.size) < 1 or made.heads % made.key_heads:
-            raise ValueError(f"{text!r}: {made.heads} heads do not share {made.key_heads} key heads evenly")
+            raise Problem(f"{text!r}: {made.heads} heads do not share {made.key_heads} key heads evenly")
         return made
 
 
@@ -41,11 +43,11 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str, heads: Heads) -> Shape:
-        """From `8192`, or `10x868` for ten documents; raises `ValueError` for anything else."""
+        """From `8192`, or `10x868` for ten documents; raises `Problem` for anything else."""
         found = DOCUMENTS.fullmatch(text)
         made = cls(int(found[1] or 1), int(found[2]), heads) if found else None
         if made is None or made.documents < 1 or made.length < 1:
-            raise ValueError(f"{text!r}: lengths are LENGTH or DOCUMENTSxLENGTH, such as 8192 or 10x868")
+            raise Problem(f"{text!r}: lengths are LENGTH or DOCUMENTSxLENGTH, such as 8192 or 10x868")
         return made
 
     @classmethod

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.attention.shapes import Shape
+from bench.process import files
 from bench.results.results import write_json
 from bench.terminal.text import MARKDOWN, grid
 
@@ -98,6 +99,5 @@ def _write_pyperf(path: Path, rows: Sequence[dict[str, Any]], described: dict[st
                 for process in row["processes"]
             ]  # fmt: skip
             benchmarks.append(pyperf.Benchmark(runs))
-    part = path.with_name(f".{path.name}.part")
-    pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
-    part.replace(path)
+    with files.whole(path) as part:
+        pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)

@@ -12,10 +12,9 @@ import torch
 
 from bench.attention.kernels import KERNELS, Attend, UnsupportedError
 from bench.attention.shapes import Shape
-from bench.measure.clock import Clock, matmul_peak
+from bench.measure.clock import DTYPES, Clock, matmul_peak
 from bench.pickles import one_line
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 PRODUCT, PRODUCTS = 8192, 3
 CHECKED = 256
 """Positions of a document, at most, on which outputs and gradients are held against attention in fp64."""

@@ -11,7 +11,7 @@ from rules.models import ModelFacts
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
-    from bench.strategies.protocol import Strategy
+    from bench.strategies.base import Strategy
 
 
 class DDP(Backend):

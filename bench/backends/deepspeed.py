@@ -12,7 +12,7 @@ from rules.models import ModelFacts
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
-    from bench.strategies.protocol import Strategy
+    from bench.strategies.base import Strategy
 
 
 class DeepSpeed(Backend):

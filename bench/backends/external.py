@@ -8,7 +8,7 @@ from bench.backends import Backend
 
 if TYPE_CHECKING:
     from bench.configuration import Configuration
-    from bench.strategies.protocol import Strategy
+    from bench.strategies.base import Strategy
 
 
 class External(Backend):
@@ -19,9 +19,11 @@ class External(Backend):
         self.name = name
 
     def strategy(self, config: Configuration) -> Strategy:
-        from bench.strategies.external import ExternalStrategy
+        from bench.strategies.base import Strategy
+        from bench.strategies.external import ExternalStrategy, load_class
 
-        return ExternalStrategy(config)
+        found, _ = load_class(config.backend)
+        return found(config) if issubclass(found, Strategy) else ExternalStrategy(config)
 
     def short(self, stage: int) -> str:
         return self.name.rpartition(":")[2]

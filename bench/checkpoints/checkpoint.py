@@ -28,6 +28,7 @@ from torch.optim import Optimizer
 from bench.checkpoints import stored
 from bench.checkpoints.stored import LATEST, CheckpointError
 from bench.pickles import one_line
+from bench.process import files
 from bench.strategies import processes
 
 __all__ = ["CheckpointError"]
@@ -142,9 +143,7 @@ def write(
         shutil.rmtree(target, ignore_errors=True)
         os.replace(part, target)
         if save_latest:
-            pointer = Path(folder) / f".{LATEST}.part"
-            pointer.write_text(tag, encoding="utf-8")
-            pointer.replace(Path(folder) / LATEST)
+            files.write(Path(folder) / LATEST, tag)
         _make_room(Path(folder), tag, max_num - 1, max_mem)
     _barrier()
     return str(target)

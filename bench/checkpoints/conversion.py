@@ -19,8 +19,8 @@ from torch import nn
 
 from bench.checkpoints import checkpoint, resume, stored
 from bench.checkpoints.stored import CheckpointError
-from bench.checkpoints.weights import SAVED_DTYPES
 from bench.configuration import parse_known
+from bench.measure.clock import DTYPES
 from bench.measure.model import ModelError, model_config
 from bench.pickles import one_line
 
@@ -204,7 +204,7 @@ def write(
         if target.exists() and any(target.iterdir()):
             raise CheckpointError(f"{target}: is not empty")
         _describe(network, target, dtype, beside)
-        any_network: Any = network.to(SAVED_DTYPES[dtype])
+        any_network: Any = network.to(DTYPES[dtype])
         with _onto_disk(target):
             any_network.save_pretrained(target)
         return target
@@ -214,7 +214,7 @@ def write(
     named = {f"{prefix}{name}": parameter.detach() for name, parameter in network.named_parameters()}
     training = resume.Training(named, torch.device("cpu"), seed=0)
     with _onto_disk(target):
-        written = resume.save(training, str(target), tag, None, max_num=UNLIMITED, max_mem=UNLIMITED, save_latest=True)
+        written = training.save(str(target), tag, None, max_num=UNLIMITED, max_mem=UNLIMITED, save_latest=True)
     # No run has been here: whoever loads it starts with random numbers of his own.
     shutil.rmtree(Path(written) / "rng")
     _describe(network, Path(written) / DESCRIPTION, "fp32", beside)
@@ -237,7 +237,7 @@ def _onto_disk(target: Path) -> Iterator[None]:
 def _describe(network: Any, folder: Path, dtype: str, beside: Path | None) -> None:
     """The model's configuration and what else lies beside its weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    network.config.dtype = SAVED_DTYPES[dtype]
+    network.config.dtype = DTYPES[dtype]
     network.config.save_pretrained(folder)
     if beside is None or not beside.is_dir():
         return

@@ -18,25 +18,6 @@ from torch.optim import Optimizer
 
 from bench.checkpoints import checkpoint, resume
 from bench.strategies import processes
-from bench.strategies.data import ResumableLoader
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-READ_BYTES = 1 << 30
-
-
-@dataclass
-class Parts:
-    """A DeepSpeed engine and what belongs to its run."""
-
-    engine: Any
-    device: torch.device
-    seed: int
-    optimizer: Optimizer | None
-    scheduler: Any | None
-    dataloader: ResumableLoader | None
-
-    def training(self) -> resume.Training:
-        return resume.Training({}, self.device, self.seed, self.optimizer, self.scheduler, self.dataloader)
 
 
 def _is_engine(model: nn.Module) -> bool:
@@ -131,7 +112,7 @@ def set_parameter(model: nn.Module, parameter: torch.Tensor, value: torch.Tensor
     from deepspeed.utils import safe_set_full_fp32_param
 
     with torch.no_grad():
-        local = _slice(parameter, value.to(device_of(parameter)).float())
+        local = _slice(parameter, value.to(parameter.device).float())
         if _has_flat_copy(parameter):
             safe_set_full_fp32_param(parameter, local)
         copy = _copies(model).get(id(parameter))
@@ -168,11 +149,6 @@ def _sum_of_squares(tensors: list[torch.Tensor], device: torch.device) -> torch.
     if not tensors:
         return torch.zeros((), device=device)
     return torch.stack(torch._foreach_norm(tensors, 2.0, dtype=torch.float32)).square().sum()
-
-
-def device_of(parameter: torch.Tensor) -> torch.device:
-    """Where collectives of this parameter run: its GPU, even while ZeRO has emptied it."""
-    return parameter.device
 
 
 def _flat_groups(engine: Any) -> list[list[torch.Tensor]]:
@@ -233,46 +209,11 @@ def _full_state(engine: Any, parameter: torch.Tensor, key: str) -> torch.Tensor:
 def _set_state(engine: Any, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
     from deepspeed.utils import safe_set_full_optimizer_state
 
-    local = _slice(parameter, value.to(device_of(parameter)))
+    local = _slice(parameter, value.to(parameter.device))
     if _has_flat_copy(parameter):
         safe_set_full_optimizer_state(parameter, local, key)
     else:
         _inner(engine).state[_copies(engine).get(id(parameter), parameter)][key].copy_(local)
-
-
-def save(
-    parts: Parts,
-    save_dir: str,
-    tag: str | None,
-    client_state: dict[str, Any] | None,
-    *,
-    max_num: int,
-    max_mem: int,
-    save_latest: bool,
-) -> str:
-    """Write a checkpoint in the common format; each rank keeps and writes every n-th tensor of n ranks."""
-    engine = parts.engine
-    rank, world = processes.rank(), processes.world_size()
-    keys = _state_keys(engine) if parts.optimizer is not None else []
-    steps = _step_count(engine) if parts.optimizer is not None else None
-    if keys:
-        _link_states(engine)
-    tensors: dict[str, torch.Tensor] = {}
-    parameters = dict(_module(engine).named_parameters())
-    for number, (name, value) in enumerate(full_parameters(engine)):
-        mine = number % world == rank
-        if mine:
-            tensors[f"model.{name}"] = value.cpu()
-        for key in keys if parameters[name].requires_grad else ():
-            gathered = _full_state(engine, parameters[name], key)
-            if mine:
-                tensors[f"optimizer.{name}.{key}"] = gathered.cpu()
-        if mine and steps is not None:
-            tensors[f"optimizer.{name}.step"] = steps.clone()
-    return checkpoint.write(
-        save_dir, tag or resume.DEFAULT_TAG, tensors, parts.training().record(client_state), parts.device,
-        max_num=max_num, max_mem=max_mem, save_latest=save_latest,
-    )  # fmt: skip
 
 
 def _create_state(engine: Any, keys: set[str]) -> None:
@@ -291,37 +232,7 @@ def _create_state(engine: Any, keys: set[str]) -> None:
 def _whole_shape(parameter: Any) -> tuple[int, ...]:
     """The shape of the parameter before AutoTP and ZeRO-3 cut it."""
     shape = getattr(parameter, "ds_shape", parameter.shape)
-    return tuple(_whole(parameter, torch.empty(shape, device=device_of(parameter))).shape)
-
-
-def load(
-    parts: Parts,
-    load_dir: str,
-    tag: str | None,
-    *,
-    strict: bool,
-    optimizer_states: bool,
-    scheduler_states: bool,
-    module_only: bool,
-) -> tuple[str, dict[str, Any]]:
-    """Restore a checkpoint of any backend, tensor by tensor; returns its path and the caller's `client_state`."""
-    engine, path = parts.engine, checkpoint.find(load_dir, tag)
-    record, stored = checkpoint.read_record(path), checkpoint.stored_names(path)
-    with_optimizer = parts.optimizer is not None and optimizer_states and not module_only
-    keys = {name.rpartition(".")[2] for name in stored if name.startswith("optimizer.")} if with_optimizer else set()
-    if keys:
-        _create_state(engine, keys)
-    parameters = dict(_module(engine).named_parameters())
-    missing = sorted(name for name in parameters if f"model.{name}" not in stored)
-    if missing and strict:
-        raise checkpoint.CheckpointError(f"{path}: {len(missing)} parameters are missing, the first is {missing[0]}")
-    for name, parameter in parameters.items():
-        _load_one(engine, path, name, parameter, keys - {"step"}, stored)
-    if "step" in keys:
-        _set_step(engine, path, stored)
-    if not module_only:
-        parts.training().apply_record(path, record, with_optimizer, scheduler_states)
-    return str(path), record["client_state"]
+    return tuple(_whole(parameter, torch.empty(shape, device=parameter.device)).shape)
 
 
 def _load_one(engine: Any, path: Path, name: str, parameter: torch.Tensor, keys: set[str], stored: set[str]) -> None:
@@ -340,3 +251,49 @@ def _set_step(engine: Any, path: Path, stored: set[str]) -> None:
     value = checkpoint.read_alone(path, {name: torch.zeros(())})[name]
     for state in _inner(engine).state.values():
         state["step"] = torch.as_tensor(state["step"]).fill_(float(value))
+
+
+@dataclass
+class EngineTraining(resume.Training):
+    """A DeepSpeed engine and what belongs to its run."""
+
+    engine: Any = None
+
+    def tensors(self, with_optimizer: bool) -> dict[str, torch.Tensor]:
+        """In the common format; each rank keeps and writes every n-th tensor of n ranks."""
+        engine, rank, world = self.engine, processes.rank(), processes.world_size()
+        keys = _state_keys(engine) if with_optimizer else []
+        steps = _step_count(engine) if with_optimizer else None
+        if keys:
+            _link_states(engine)
+        found: dict[str, torch.Tensor] = {}
+        parameters = dict(_module(engine).named_parameters())
+        for number, (name, value) in enumerate(full_parameters(engine)):
+            mine = number % world == rank
+            if mine:
+                found[f"model.{name}"] = value.cpu()
+            for key in keys if parameters[name].requires_grad else ():
+                gathered = _full_state(engine, parameters[name], key)
+                if mine:
+                    found[f"optimizer.{name}.{key}"] = gathered.cpu()
+            if mine and steps is not None:
+                found[f"optimizer.{name}.step"] = steps.clone()
+        return found
+
+    def fill(self, path: Path, with_optimizer: bool, strict: bool) -> None:
+        """Tensor by tensor: no rank holds the whole model."""
+        engine, known = self.engine, checkpoint.stored_names(path)
+        states = [name for name in known if with_optimizer and name.startswith("optimizer.")]
+        keys = {name.rpartition(".")[2] for name in states}
+        if keys:
+            _create_state(engine, keys)
+        parameters = dict(_module(engine).named_parameters())
+        missing = sorted(name for name in parameters if f"model.{name}" not in known)
+        if missing and strict:
+            raise checkpoint.CheckpointError(
+                f"{path}: {len(missing)} parameters are missing, the first is {missing[0]}"
+            )
+        for name, parameter in parameters.items():
+            _load_one(engine, path, name, parameter, keys - {"step"}, known)
+        if "step" in keys:
+            _set_step(engine, path, known)

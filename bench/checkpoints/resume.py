@@ -1,4 +1,4 @@
-"""Saving and restoring a whole run, for backends whose optimizers hold one state per parameter."""
+"""Saving and restoring a whole run; as it is here, of backends whose optimizers hold one state per parameter."""
 
 from __future__ import annotations
 
@@ -65,41 +65,32 @@ class Training:
             self.dataloader.load_state_dict(record["data"])
         checkpoint.restore_random(path, self.device, self.seed)
 
+    def fill(self, path: Path, with_optimizer: bool, strict: bool) -> None:
+        """Read a checkpoint's tensors in place."""
+        if with_optimizer and self.optimizer is not None:
+            checkpoint.create_missing_state(self.optimizer, self.names(), checkpoint.stored_names(path))
+        checkpoint.read_into(path, self.tensors(with_optimizer), strict)
 
-def save(
-    training: Training,
-    save_dir: str,
-    tag: str | None,
-    client_state: dict[str, Any] | None,
-    *,
-    max_num: int,
-    max_mem: int,
-    save_latest: bool,
-) -> str:
-    """Write a checkpoint; returns its path."""
-    return checkpoint.write(
-        save_dir, tag or DEFAULT_TAG, training.tensors(True), training.record(client_state), training.device,
-        max_num=max_num, max_mem=max_mem, save_latest=save_latest,
-    )  # fmt: skip
+    def save(self, save_dir: str, tag: str | None, client_state: dict[str, Any] | None, **kept: Any) -> str:
+        """Write a checkpoint; returns its path. `kept` as in `checkpoint.write`."""
+        tensors, record = self.tensors(self.optimizer is not None), self.record(client_state)
+        return checkpoint.write(save_dir, tag or DEFAULT_TAG, tensors, record, self.device, **kept)
 
-
-def load(
-    training: Training,
-    load_dir: str,
-    tag: str | None,
-    *,
-    strict: bool,
-    optimizer_states: bool,
-    scheduler_states: bool,
-    module_only: bool,
-) -> tuple[str, dict[str, Any]]:
-    """Restore a checkpoint in place; returns its path and the caller's `client_state`."""
-    path = checkpoint.find(load_dir, tag)
-    record = checkpoint.read_record(path)
-    with_optimizer = training.optimizer is not None and optimizer_states and not module_only
-    if with_optimizer and training.optimizer is not None:
-        checkpoint.create_missing_state(training.optimizer, training.names(), checkpoint.stored_names(path))
-    checkpoint.read_into(path, training.tensors(with_optimizer), strict)
-    if not module_only:
-        training.apply_record(path, record, with_optimizer, scheduler_states)
-    return str(path), record["client_state"]
+    def load(
+        self,
+        load_dir: str,
+        tag: str | None,
+        *,
+        strict: bool,
+        optimizer_states: bool,
+        scheduler_states: bool,
+        module_only: bool,
+    ) -> tuple[str, dict[str, Any]]:
+        """Restore a checkpoint of any backend in place; returns its path and the caller's `client_state`."""
+        path = checkpoint.find(load_dir, tag)
+        record = checkpoint.read_record(path)
+        with_optimizer = self.optimizer is not None and optimizer_states and not module_only
+        self.fill(path, with_optimizer, strict)
+        if not module_only:
+            self.apply_record(path, record, with_optimizer, scheduler_states)
+        return str(path), record["client_state"]

@@ -21,13 +21,14 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import filesystem, metadata
 
 from bench.pickles import RestrictedUnpickler, one_line
+from bench.problems import Problem
 
 LATEST = "latest"
 LONGEST_TAG = 255
 INDEX = ".metadata"
 
 
-class CheckpointError(ValueError):
+class CheckpointError(Problem):
     """A checkpoint that is absent, incomplete or for another model; the message names the directory."""
 
 

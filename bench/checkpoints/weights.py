@@ -12,10 +12,9 @@ import torch.distributed as dist
 from torch import nn
 
 from bench.checkpoints.checkpoint import CheckpointError
+from bench.measure.clock import DTYPES
 from bench.measure.model import network_of
 from bench.strategies import processes
-
-SAVED_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def save_pretrained(
@@ -29,9 +28,9 @@ def save_pretrained(
     kept = {}
     for name, tensor in weights:
         if processes.rank() == 0:
-            kept[name] = tensor.detach().to("cpu", SAVED_DTYPES[dtype], copy=True)
+            kept[name] = tensor.detach().to("cpu", DTYPES[dtype], copy=True)
     if processes.rank() == 0:
-        network.config.dtype = SAVED_DTYPES[dtype]
+        network.config.dtype = DTYPES[dtype]
         network.save_pretrained(output_dir, state_dict=kept)
         if tokenizer is not None:
             tokenizer.save_pretrained(output_dir)

@@ -15,12 +15,12 @@ from typing import Any
 
 from bench.attention import needs, suite
 from bench.attention.shapes import Heads, Shape
-from bench.cli import FAILED, OK, USAGE
+from bench.cli import FAILED, OK
 from bench.launch import local
-from bench.pickles import one_line
+from bench.problems import Problem, in_one_line
 from bench.results import environment
 from bench.sweep import availability
-from bench.terminal.parsing import Parser
+from bench.terminal.parsing import Parser, choice, listed, whole
 
 SECONDS = 900
 """Of one kernel on all shapes, its compilation included."""
@@ -42,38 +42,19 @@ class Request:
         return json.dumps({**plain, "shapes": [shape.as_dict() for shape in self.shapes]})
 
 
-def _texts(text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise argparse.ArgumentTypeError(f"{text!r} lists nothing")
-    return parts
-
-
-def _kernels(text: str) -> list[str]:
-    wrong = [part for part in _texts(text) if part not in needs.NAMES]
-    if wrong:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r}: choose from {', '.join(needs.NAMES)}")
-    return _texts(text)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 10000")
-    return int(text)
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench attention`."""
     p = Parser(prog="bench attention", description=__doc__)
-    p.add_argument("--kernels", type=_kernels, default=list(needs.NAMES), help="default: all; names as in --attn")
-    p.add_argument("--lengths", type=_texts, help="LENGTH or DOCUMENTSxLENGTH, packed; default: 8192,32768,10x868 on a "
-                   "GPU, 256,1024,4x256 without one")  # fmt: skip
-    p.add_argument("--heads", type=_texts, help="HEADSxKEYHEADSxSIZE; default: 32x8x128, without a GPU 8x4x64")
+    p.add_argument("--kernels", type=listed(choice(needs.NAMES)), default=list(needs.NAMES),
+                   help="default: all; names as in --attn")  # fmt: skip
+    p.add_argument("--lengths", type=listed(str), help="LENGTH or DOCUMENTSxLENGTH, packed; default: "
+                   "8192,32768,10x868 on a GPU, 256,1024,4x256 without one")  # fmt: skip
+    p.add_argument("--heads", type=listed(str), help="HEADSxKEYHEADSxSIZE; default: 32x8x128, without a GPU 8x4x64")
     p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), help="default: bf16, without a GPU fp32")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU if there is one")
-    p.add_argument("--processes", type=_count, default=2, help="processes per kernel, in turns; default 2")
-    p.add_argument("--warmup", type=_count, default=5, help="steps before those that count; default 5")
-    p.add_argument("--steps", type=_count, default=15, help="steps of a process; default 15")
+    p.add_argument("--processes", type=whole, default=2, help="processes per kernel, in turns; default 2")
+    p.add_argument("--warmup", type=whole, default=5, help="steps before those that count; default 5")
+    p.add_argument("--steps", type=whole, default=15, help="steps of a process; default 15")
     p.add_argument("--output", type=Path, default=Path("results"), help="default ./results: its folder `attention`")
     p.add_argument("--markdown", action="store_true", help="the table as Markdown")
     return p
@@ -83,7 +64,7 @@ def _requests(options: argparse.Namespace) -> list[Request]:
     """One per kernel. Raises `ValueError` for shapes that are none, and for a GPU that is not there."""
     gpu = bool(environment.gpus())
     if options.device == "cuda" and not gpu:
-        raise ValueError("no GPU is visible: run with --device cpu")
+        raise Problem("no GPU is visible: run with --device cpu")
     cuda = gpu and options.device != "cpu"
     heads = [Heads.parse(text) for text in options.heads or ["32x8x128" if cuda else "8x4x64"]]
     lengths = options.lengths or (["8192", "32768", "10x868"] if cuda else ["256", "1024", "4x256"])
@@ -132,19 +113,15 @@ def _described() -> dict[str, Any]:
     return {"versions": environment.versions(), "gpus": environment.gpus(), "platform": platform.platform()}
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all ok, unsupported or too large for the memory, 1 a crash or hang, 2 wrong usage."""
     options = parser().parse_args(arguments)
     if not availability.installed("torch"):
-        print(f"bench attention: torch is not installed: {availability.INSTALL['torch']}", file=sys.stderr)
-        return USAGE
-    try:
-        requests = _requests(options)
-        folder = options.output / "attention"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (ValueError, OSError) as error:
-        print(f"bench attention: {one_line(error)}", file=sys.stderr)
-        return USAGE
+        raise Problem(f"torch is not installed: {availability.INSTALL['torch']}")
+    requests = _requests(options)
+    folder = options.output / "attention"
+    folder.mkdir(parents=True, exist_ok=True)
     rows = [suite.joined(several) for several in _run(requests, options.processes)]
     first = requests[0]
     suite.write(folder, rows, _described(), {"device": first.device, "dtype": first.dtype})

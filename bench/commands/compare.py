@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.cli import FAILED, OK, UNDECIDED, USAGE
+from bench.cli import FAILED, OK, UNDECIDED
 from bench.compare import logprobs
 from bench.compare.pairs import Limits, Pair, compare
 from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
 from bench.compare.series import InputError, Run
 from bench.compare.sources import read
+from bench.problems import in_one_line
 from bench.terminal.parsing import Parser
 from bench.terminal.text import valid_json
 
@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 alike, 1 beyond a limit, 3 undecided: only more processes can tell; 2 for paths or flags that
     cannot be used, with one line on stderr."""
@@ -74,16 +75,12 @@ def main(arguments: Sequence[str]) -> int:
         atol=options.atol, max_slowdown=options.max_slowdown, must_fall=options.must_fall,
         common_only=options.common_steps, rebase=options.rebase,
     )  # fmt: skip
-    try:
-        if options.plot:
-            check_target(options.plot)
-        chosen, unmatched = _chosen(options)
-        pairs = [compare(a, b, limits) for a, b in chosen]
-        if options.plot:
-            save(pairs, options.plot, options.threshold)
-    except InputError as error:
-        print(f"bench compare: {error}", file=sys.stderr)
-        return USAGE
+    if options.plot:
+        check_target(options.plot)
+    chosen, unmatched = _chosen(options)
+    pairs = [compare(a, b, limits) for a, b in chosen]
+    if options.plot:
+        save(pairs, options.plot, options.threshold)
     print(_shown(pairs, unmatched, options.format))
     statuses = {pair.status for pair in pairs}
     return FAILED if "FAIL" in statuses else UNDECIDED if "undecided" in statuses else OK
@@ -91,14 +88,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _logprobs(options: argparse.Namespace) -> int:
     """Exit status 0 within --kl-threshold, 1 beyond it or where a token has no probability on one side, 2."""
-    try:
-        if len(options.paths) != 2:
-            raise InputError("--logprobs takes two files: the trainer's and the rollout engine's")
-        first, second = options.paths
-        found = logprobs.compare(logprobs.read(first), logprobs.read(second), (str(first), str(second)))
-    except InputError as error:
-        print(f"bench compare: {error}", file=sys.stderr)
-        return USAGE
+    if len(options.paths) != 2:
+        raise InputError("--logprobs takes two files: the trainer's and the rollout engine's")
+    first, second = options.paths
+    found = logprobs.compare(logprobs.read(first), logprobs.read(second), (str(first), str(second)))
     told = logprobs.findings(found, options.kl_threshold)
     print(mismatch_as_json(found, told) if options.format == "json" else mismatch_as_text(found, told, options.format))
     return FAILED if any(fails for fails, _ in told) else OK
@@ -121,7 +114,8 @@ def _chosen(options: argparse.Namespace) -> Chosen:
     if not paths:
         raise InputError("name a reference and what to compare with it")
     groups = [read(path, options.loss_key) for path in paths]
-    if len(groups) == 2 and options.reference is None and all(len(group) > 1 for group in groups):
+    several = len(groups) == 2 and options.reference is None and any(len(group) > 1 for group in groups)
+    if several and (all(len(group) > 1 for group in groups) or _matched(groups[0], groups[1], _settings)):
         return _row_by_row(groups[0], groups[1], paths[0], paths[1])
     runs = _told_apart(groups, paths)
     if len(runs) < 2:

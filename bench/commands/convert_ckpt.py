@@ -12,7 +12,8 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.cli import OK, USAGE
+from bench.cli import OK
+from bench.problems import in_one_line
 from bench.terminal.parsing import Parser, whole
 
 
@@ -34,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 written; 2 for what cannot be read or is there already, with one line that says why."""
     options = parser().parse_args(arguments)
@@ -47,19 +49,11 @@ def _convert(options: argparse.Namespace) -> int:
     from bench.checkpoints import conversion
 
     _quieten_transformers()
-    try:
-        source = conversion.find_source(options.source, options.tag)
-        to = options.to or (
-            conversion.CHECKPOINT if source.kind == conversion.HUGGING_FACE else conversion.HUGGING_FACE
-        )
-        network = conversion.read(source, options.model, options.num_layers, options.trust_pickle)
-        model, _ = conversion.describing(source, options.model, options.num_layers)
-        written = conversion.write(
-            network, options.target, to, dtype=options.dtype, bare=options.bare, beside=Path(model)
-        )
-    except (conversion.CheckpointError, conversion.ModelError, OSError) as error:
-        print(f"bench convert-ckpt: {error}", file=sys.stderr)
-        return USAGE
+    source = conversion.find_source(options.source, options.tag)
+    to = options.to or (conversion.CHECKPOINT if source.kind == conversion.HUGGING_FACE else conversion.HUGGING_FACE)
+    network = conversion.read(source, options.model, options.num_layers, options.trust_pickle)
+    model, _ = conversion.describing(source, options.model, options.num_layers)
+    written = conversion.write(network, options.target, to, dtype=options.dtype, bare=options.bare, beside=Path(model))
     parameters = sum(parameter.numel() for parameter in network.parameters())
     print(f"{parameters:,} parameters from {source.path} ({source.kind}) written to {written} ({to})")
     return OK

@@ -4,16 +4,15 @@ JSON) and stacks (`py-spy dump`, faulthandler), one file per rank, or directorie
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.cli import FAILED, OK, USAGE
+from bench.cli import FAILED, OK
 from bench.diagnose import analysis, dumps, findings
+from bench.problems import in_one_line
 from bench.process.stacks import Frame, Position, parse, position
 from bench.process.verdict import ranges
 from bench.terminal.parsing import Parser
-from bench.validation import ValidatorError
 
 SHOWN = 5
 
@@ -26,20 +25,17 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 no rank waits, 1 some do, 2 wrong usage."""
     options = parser().parse_args(arguments)
-    try:
-        if options.source is not None and not options.source.is_dir():
-            raise dumps.DumpError(f"--source {options.source}: no such directory")
-        recorded, stacks = read(options.dumps)
-        lines, waits, frames = diagnosis(recorded, stacks)
-        print("\n".join(lines))
-        if options.source is not None and waits:
-            print("\n".join(_explained(options.source, frames)))
-    except (dumps.DumpError, ValidatorError) as error:
-        print(f"bench diagnose: {error}", file=sys.stderr)
-        return USAGE
+    if options.source is not None and not options.source.is_dir():
+        raise dumps.DumpError(f"--source {options.source}: no such directory")
+    recorded, stacks = read(options.dumps)
+    lines, waits, frames = diagnosis(recorded, stacks)
+    print("\n".join(lines))
+    if options.source is not None and waits:
+        print("\n".join(_explained(options.source, frames)))
     return FAILED if waits else OK
 
 

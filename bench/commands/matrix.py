@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from bench import backends
-from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.cli import FAILED, INTERRUPTED, OK
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import ignored, sharding_disabled
 from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
 from bench.matrix.lanes import LanedSweep
+from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.sweep import availability
 from bench.sweep.sweep import Interrupted, refusal
@@ -57,24 +58,21 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer) or none can, 2 wrong usage,
     130 interrupted."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench matrix: {ignored('matrix')}", file=sys.stderr)
-    try:
-        if options.diff:
-            return _diff(*options.diff)
-        gpus = len(environment.gpus())
-        base = _base(options, gpus)
-        chosen, never = _chosen(options, base, gpus)
-        if not options.dry_run:
-            options.output.mkdir(parents=True, exist_ok=True)
-    except (ConfigurationError, OSError) as error:
-        print(f"bench matrix: {error}", file=sys.stderr)
-        return USAGE
-    if options.dry_run:
+    if options.diff:
+        return _diff(*options.diff)
+    gpus = len(environment.gpus())
+    base = _base(options, gpus)
+    chosen, never = _chosen(options, base, gpus)
+    if not options.dry_run:
+        options.output.mkdir(parents=True, exist_ok=True)
+    else:
         for cell in chosen:
             refused = refusal(cell.configuration, gpus)
             print(cell.name if refused is None else f"{cell.name}: unsupported: {refused[0]}")

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,17 +14,14 @@ from bench.configuration import presets
 from bench.predict.layout import HEADS
 from bench.predict.memory import GIB
 from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
+from bench.problems import Problem, in_one_line
 from bench.rlhf import roles
 from bench.terminal.fitting import chosen, terminal
 from bench.terminal.parsing import WIDE, Parser, whole
-from rules.models import ModelError, ModelFacts, find, from_config, resolve
+from rules.models import ModelFacts, find, from_config, resolve
 
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
 _UNITS = {"": 1e9, "GB": 1e9, "GIB": float(GIB), "G": 1e9, "MB": 1e6, "MIB": 2.0**20, "TB": 1e12}
-
-
-class UsageError(ValueError):
-    """A flag whose value cannot be used; the message names it."""
 
 
 def memory_size(text: str) -> float:
@@ -41,6 +37,8 @@ class _Parser(Parser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options = super().parse_args(args, namespace)
+        of_roles = [said["model"] for _, said in options.role or () if "model" in said]
+        options.model = options.model or next(iter(of_roles), None)
         lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
         if lacking and options.recipe is None:
             self.error(f"the following arguments are required: {', '.join(lacking)}; or give --recipe")
@@ -91,17 +89,14 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Print the plan. Exit status 0; 2 for a model or flag that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
     if options.recipe is not None or options.role:
         return _whole_job(options)
-    try:
-        request = _request(options)
-        legal, refused = plan(request)
-    except (ModelError, UsageError) as error:
-        print(f"bench plan: {error}", file=sys.stderr)
-        return 2
+    request = _request(options)
+    legal, refused = plan(request)
     legal, refused = _only(legal, refused, options)
     width = None if options.wide or options.format != "text" else terminal()
     more = {} if width is None else {"width": width}
@@ -111,9 +106,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _request(options: argparse.Namespace) -> Request:
     if options.gpus > _MOST_GPUS:
-        raise UsageError(f"--gpus {options.gpus}: at most {_MOST_GPUS} are planned for")
+        raise Problem(f"--gpus {options.gpus}: at most {_MOST_GPUS} are planned for")
     if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
-        raise UsageError(
+        raise Problem(
             f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
             f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
         )
@@ -124,16 +119,12 @@ def _request(options: argparse.Namespace) -> Request:
     stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
     variants = [(name, stage) for name in named for stage in (stages if backends.find(name).stages else [None])]
     longest = facts.max_position_embeddings or 4096
-    return Request(
-        facts=facts, gpus=options.gpus, gpus_per_node=options.gpus_per_node, gpu_memory=options.gpu_memory,
-        variants=tuple(variants), seq_len=options.seq_len or min(4096, longest),
-        micro_batch_size=options.micro_batch_size, train_batch_size=options.train_batch_size,
-        dtype=options.dtype, master=options.master, attn=options.attn, packing=options.packing,
-        compile=options.compile, head=options.head, ring_impl=options.ring_impl,
-        checkpointing={"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
-        sequence_parallel=options.sequence_parallel, reshard=not options.no_reshard,
-        offload_optimizer=options.offload_optimizer, offload_param=options.offload_param,
-    )  # fmt: skip
+    said = {name: value for name, value in vars(options).items() if name in Request.__dataclass_fields__}
+    return Request(**said | {
+        "facts": facts, "variants": tuple(variants), "seq_len": options.seq_len or min(4096, longest),
+        "checkpointing": {"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
+        "reshard": not options.no_reshard,
+    })  # fmt: skip
 
 
 def _facts(name: str) -> ModelFacts:
@@ -146,7 +137,7 @@ def _listed(text: str, flag: str, allowed: tuple[str, ...]) -> list[str]:
     chosen = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     wrong = [part for part in chosen if part not in allowed]
     if wrong or not chosen:
-        raise UsageError(f"{flag} {text!r}: choose from {', '.join(allowed)}")
+        raise Problem(f"{flag} {text!r}: choose from {', '.join(allowed)}")
     return chosen
 
 
@@ -231,16 +222,12 @@ def _whole_job(options: argparse.Namespace) -> int:
     from bench.rlhf import show
     from bench.rlhf.job import problems
 
-    try:
-        if options.recipe is not None and options.role:
-            raise UsageError("--recipe and --role each say a whole job: give one of them")
-        if options.role:
-            job = roles.job(options.role, _request(options), _facts)
-        else:
-            job = show.job_of(options.recipe, options.gpus, options.model)
-    except (ModelError, ValueError) as error:
-        print(f"bench plan: {error}", file=sys.stderr)
-        return 2
+    if options.recipe is not None and options.role:
+        raise Problem("--recipe and --role each say a whole job: give one of them")
+    if options.role:
+        job = roles.job(options.role, _request(options), _facts)
+    else:
+        job = show.job_of(options.recipe, options.gpus, options.model)
     if options.format == "json":
         print(json.dumps(show.as_data(job, options.gpu_memory), indent=2))
     else:
@@ -298,17 +285,18 @@ def as_markdown(request: Request, legal: list[Plan], refused: list[Refusal]) -> 
     return "\n".join(lines)
 
 
+REQUESTED = (
+    "gpus", "gpus_per_node", "gpu_memory", "seq_len", "micro_batch_size", "train_batch_size", "dtype", "master", "attn",
+    "packing", "compile", "head",
+)  # fmt: skip
+
+
 def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
     """`{"version": 1, "model", "request", "plans": […], "refused": […]}`; sizes in bytes, work per token."""
     document = {
         "version": 1,
         "model": _model(request.facts),
-        "request": {
-            "gpus": request.gpus, "gpus_per_node": request.gpus_per_node, "gpu_memory": request.gpu_memory,
-            "seq_len": request.seq_len, "micro_batch_size": request.micro_batch_size,
-            "train_batch_size": request.train_batch_size, "dtype": request.dtype, "master": request.master,
-            "attn": request.attn, "packing": request.packing, "compile": request.compile, "head": request.head,
-        },
+        "request": {name: getattr(request, name) for name in REQUESTED},
         "plans": [_plan(one) for one in legal],
         "refused": [one.__dict__ for one in refused],
     }  # fmt: skip
@@ -316,10 +304,7 @@ def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
 
 
 def _model(facts: ModelFacts) -> dict[str, Any]:
-    return {
-        "name": facts.name, "layers": facts.layers, "parameters": facts.parameters,
-        "active_parameters": facts.active_parameters, "source": facts.source,
-    }  # fmt: skip
+    return {name: getattr(facts, name) for name in ("name", "layers", "parameters", "active_parameters", "source")}
 
 
 def _plan(one: Plan) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
+from bench.problems import in_one_line
 from bench.process import supervise
 from bench.process.ending import end
 from bench.process.locks import Locks
@@ -24,7 +25,7 @@ from bench.replay import records
 from bench.results import environment, results
 from bench.sweep import attempts, availability
 from bench.sweep.flags import add_one
-from bench.sweep.sweep import refusal
+from bench.sweep.sweep import require
 from bench.terminal.described import told
 from bench.terminal.parsing import Parser
 
@@ -98,27 +99,19 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     return replace(made, steps=-(-len(files) // dealt))
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 replayed, 1 it failed, 2 wrong usage or inputs, 130 interrupted."""
     options = parser().parse_args(arguments)
-    from bench.inputs.batch import InputError
-
     gpus = len(environment.gpus())
     if sharding_disabled():
         print(f"bench replay: {notice()}", file=sys.stderr)
     launched = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else None
-    try:
-        configuration = configuration_of(options, gpus, launched)
-        refused = refusal(configuration, gpus)
-        if refused is not None:
-            raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")
-        folder = configuration.directory(options.output)
-        folder.mkdir(parents=True, exist_ok=True)
-        replay = _one_rank if launched is not None else _supervised
-        return replay(configuration, folder, options.quiet)
-    except (ConfigurationError, InputError, OSError) as error:
-        print(f"bench replay: {error}", file=sys.stderr)
-        return USAGE
+    configuration = configuration_of(options, gpus, launched)
+    require(configuration, gpus)
+    folder = configuration.directory(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    return (_supervised if launched is None else _one_rank)(configuration, folder, options.quiet)
 
 
 def _total(configuration: Configuration) -> int:

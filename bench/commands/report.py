@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.cli import OK, USAGE
-from bench.compare.series import InputError
+from bench.cli import OK
+from bench.problems import in_one_line
 from bench.report import sections
 from bench.report.bmf import as_bmf
 from bench.report.columns import as_csv, as_json
@@ -36,26 +36,20 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0; 2 for paths that cannot be read or written, with one line on stderr."""
     options = parser().parse_args(arguments)
     form = options.format or (SUFFIXES.get(options.output.suffix.lower(), "text") if options.output else "text")
-    try:
-        found = collect(options.paths)
-        if options.plots:
-            _save_plots(found, options.plots)
-        text = _rendered(found, form, options).rstrip("\n")
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(f"{text}\n", encoding="utf-8")
-    except InputError as error:
-        print(f"bench report: {error}", file=sys.stderr)
-        return USAGE
-    except OSError as error:
-        print(f"bench report: {error.filename}: {error.strerror}", file=sys.stderr)
-        return USAGE
-    if options.output is None:
-        print(text, flush=True)  # whatever stops this, such as a pager that was left, is no file's fault
+    found = collect(options.paths)
+    if options.plots:
+        _save_plots(found, options.plots)
+    text = _rendered(found, form, options).rstrip("\n")
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(f"{text}\n", encoding="utf-8")
+    else:
+        print(text, flush=True)
     for note in found.passed_over:
         print(f"bench report: passed over: {note}", file=sys.stderr)
     return OK

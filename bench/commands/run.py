@@ -17,6 +17,7 @@ from bench.configuration import SETTINGS, Configuration, ConfigurationError, par
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import notice, sharding_disabled
+from bench.problems import in_one_line
 from bench.process.ending import end
 from bench.results import environment
 from bench.sweep import flags as setting_flags
@@ -121,34 +122,27 @@ def _processes(value: Any) -> int:
     return value
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 rows are ok or unsupported, 1 one failed or none is ok, 2 wrong usage, 130 interrupted."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench run: {notice()}", file=sys.stderr)
-    try:
-        settings = _settings(options)
-        if "RANK" in os.environ:
-            return _one_rank(settings, options, len(environment.gpus()))
-        launchers.check(options, settings)
-        gpus = launchers.of(options).gpus(options)
-        configurations = expand(settings, gpus) if options.cell is None else [_cell(options.cell)]
-        check_names(configurations)
-        orders = _orders(options)
-        if orders is None and not options.dry_run:
-            options.output.mkdir(parents=True, exist_ok=True)
-        elif orders is not None and len(configurations) != 1:
-            raise ConfigurationError("--break and --log-shapes look into one configuration: give no lists")
-    except (ConfigurationError, OSError) as error:
-        print(f"bench run: {error}", file=sys.stderr)
-        return USAGE
+    settings = _settings(options)
+    if "RANK" in os.environ:
+        return _one_rank(settings, options, len(environment.gpus()))
+    launchers.check(options, settings)
+    gpus = launchers.of(options).gpus(options)
+    configurations = expand(settings, gpus) if options.cell is None else [_cell(options.cell)]
+    check_names(configurations)
+    orders = _orders(options)
+    if orders is None and not options.dry_run:
+        options.output.mkdir(parents=True, exist_ok=True)
+    elif orders is not None and len(configurations) != 1:
+        raise ConfigurationError("--break and --log-shapes look into one configuration: give no lists")
     if orders is not None and not options.dry_run:
         return _look_into(configurations[0], orders, gpus)
-    try:
-        sweep = _prepared(configurations, options, gpus)
-    except ConfigurationError as error:
-        print(f"bench run: {error}", file=sys.stderr)
-        return USAGE
+    sweep = _prepared(configurations, options, gpus)
     return _dry_run(sweep) if options.dry_run else _sweep(sweep, options)
 
 
@@ -160,12 +154,9 @@ def _orders(options: argparse.Namespace) -> Orders | None:
 
 
 def _look_into(configuration: Configuration, orders: Orders, gpus: int) -> int:
-    from bench.sweep.sweep import refusal
+    from bench.sweep.sweep import require
 
-    refused = refusal(configuration, gpus)
-    if refused is not None:
-        print(f"bench run: {refused[0]}{f'; {refused[1]}' if refused[1] else ''}", file=sys.stderr)
-        return USAGE
+    require(configuration, gpus)
     return run_in_foreground(configuration, orders)
 
 
@@ -214,12 +205,8 @@ def _left(sweep: LanedSweep, options: argparse.Namespace) -> int:
     """Leave what is to be measured to another program; show what is there."""
     from bench.results.table import render
 
-    try:
-        left = sweep.outstanding()
-        launchers.of(options).leave(sweep, options)
-    except (OSError, ConfigurationError) as error:
-        print(f"bench run: {error}", file=sys.stderr)
-        return USAGE
+    left = sweep.outstanding()
+    launchers.of(options).leave(sweep, options)
     if len(left) < len(sweep.configurations):
         print(render(list(sweep.rows.values())))
     if left:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import Configuration, ConfigurationError
+from bench.cli import FAILED, INTERRUPTED, OK
+from bench.configuration import Configuration
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
+from bench.problems import in_one_line
 from bench.process.ending import end
 from bench.results import environment, results
 from bench.results.table import render
@@ -18,7 +19,7 @@ from bench.suite.flags import add_training, given
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import attempts
 from bench.sweep.expansion import check_names
-from bench.sweep.sweep import Interrupted, refusal
+from bench.sweep.sweep import Interrupted, require
 from bench.terminal.described import told
 from bench.terminal.parsing import Parser, whole
 
@@ -38,33 +39,20 @@ def log_beside(options: argparse.Namespace) -> dict[str, Any]:
     return {} if options.output_dir is None else {"log_dir": options.output_dir}
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 trained, 1 it failed, 2 wrong usage or a configuration that cannot run here, 130 interrupted."""
     options = parser().parse_args(arguments)
-    from bench.inputs.batch import InputError
-    from bench.suite.data import PreparationError
-
     gpus = len(environment.gpus())
     if sharding_disabled():
         print(f"bench sft: {notice()}", file=sys.stderr)
     launched = {"num_gpus": int(os.environ.get("WORLD_SIZE", "1"))} if "RANK" in os.environ else {}
-    try:
-        settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
-        cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
-        check_names([cell.configuration])
-        refused = refusal(cell.configuration, gpus)
-        if refused is not None:
-            raise ConfigurationError(f"{refused[0]}{f'; {refused[1]}' if refused[1] else ''}")
-        settings.output_dir.mkdir(parents=True, exist_ok=True)
-        if launched:
-            return _one_rank(settings, cell, options)
-        return _supervised(settings, cell, options)
-    except (ConfigurationError, InputError, OSError) as error:
-        print(f"bench sft: {error}", file=sys.stderr)
-        return USAGE
-    except PreparationError as error:
-        print(f"bench sft: {error}", file=sys.stderr)
-        return FAILED
+    settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
+    cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
+    check_names([cell.configuration])
+    require(cell.configuration, gpus)
+    settings.output_dir.mkdir(parents=True, exist_ok=True)
+    return (_one_rank if launched else _supervised)(settings, cell, options)
 
 
 def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:

@@ -8,23 +8,19 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import validation
-from bench.cli import FAILED, OK, USAGE
+from bench.cli import FAILED, OK
 from bench.launch import own_flags
 from bench.launch.script import Script
+from bench.problems import Problem, in_one_line
 from bench.terminal.parsing import Parser
 
 SECONDS = 120
-
-
-class SubmitError(Exception):
-    """A script that cannot be submitted; the message is one line."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,34 +38,29 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 submitted, 1 refused by a check or by Slurm, 2 wrong usage."""
     before, after = _split(list(arguments))
     options = parser().parse_args(before)
     options.arguments += after
-    try:
-        script = _read(options.script)
-        sizes = _sizes(options)
-        command = _command(options, script, sizes)
-        found = [*check(options.script, script, sizes, options.source), *own_flags.check(script.text)]
-        for finding in found:
-            print(_line(options.script, finding))
-        for module in script.modules():
-            if module != "bench" and not _holds(options.source, module):
-                print(f"note: {module} does not lie in {options.source}: its options were not checked; give --source")
-        errors = sum(finding["severity"] == "error" for finding in found)
-        if errors and not options.force:
-            print(
-                f"not submitted: {errors} error{'s' * (errors > 1)} in {options.script}; --force submits all the same"
-            )
-            return FAILED
-        if options.dry_run:
-            print(shlex.join(command))
-            return OK
-        return _submit(command)
-    except (SubmitError, validation.ValidatorError) as error:
-        print(f"bench submit: {error}", file=sys.stderr)
-        return USAGE
+    script = _read(options.script)
+    sizes = _sizes(options)
+    command = _command(options, script, sizes)
+    found = [*check(options.script, script, sizes, options.source), *own_flags.check(script.text)]
+    for finding in found:
+        print(_line(options.script, finding))
+    for module in script.modules():
+        if module != "bench" and not _holds(options.source, module):
+            print(f"note: {module} does not lie in {options.source}: its options were not checked; give --source")
+    errors = sum(finding["severity"] == "error" for finding in found)
+    if errors and not options.force:
+        print(f"not submitted: {errors} error{'s' * (errors > 1)} in {options.script}; --force submits all the same")
+        return FAILED
+    if options.dry_run:
+        print(shlex.join(command))
+        return OK
+    return _submit(command)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -85,7 +76,7 @@ def _read(path: Path) -> Script:
         return Script(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise SubmitError(f"{path}: cannot be read: {reason}") from None
+        raise Problem(f"{path}: cannot be read: {reason}") from None
 
 
 def _sizes(options: argparse.Namespace) -> dict[str, str]:
@@ -93,7 +84,7 @@ def _sizes(options: argparse.Namespace) -> dict[str, str]:
     given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names if getattr(options, name)}
     for name, value in given.items():
         if name != "--gres" and not (value.isascii() and value.isdigit() and int(value) > 0):
-            raise SubmitError(f"{name} {value}: give a whole number from 1 on")
+            raise Problem(f"{name} {value}: give a whole number from 1 on")
     return given
 
 
@@ -102,10 +93,10 @@ def _command(options: argparse.Namespace, script: Script, sizes: dict[str, str])
     path, rest = str(options.script), list(options.arguments)
     if not script.is_slurm:
         if sizes or options.partition:
-            raise SubmitError(f"{path} has no #SBATCH line: sizes and --partition are Slurm's")
+            raise Problem(f"{path} has no #SBATCH line: sizes and --partition are Slurm's")
         return ["bash", "--", path, *rest]
     if shutil.which("sbatch") is None and not options.dry_run:
-        raise SubmitError("sbatch is not on this machine: submit from a login node of the cluster, or use --dry-run")
+        raise Problem("sbatch is not on this machine: submit from a login node of the cluster, or use --dry-run")
     partition = [f"--partition={options.partition}"] if options.partition else []
     return ["sbatch", "--parsable", *(f"{name}={value}" for name, value in sizes.items()), *partition, path, *rest]
 
@@ -113,10 +104,10 @@ def _command(options: argparse.Namespace, script: Script, sizes: dict[str, str])
 def check(path: Path, script: Script, sizes: dict[str, str], source: Path) -> list[dict[str, Any]]:
     """Findings that concern the script as it would run, with lines of the file as it is.
 
-    Raises `SubmitError`, `bench.validation.ValidatorError`.
+    Raises `Problem`, `bench.validation.ValidatorError`.
     """
     if not source.is_dir():
-        raise SubmitError(f"--source {source}: no such directory")
+        raise Problem(f"--source {source}: no such directory")
     checked, shift = path, 0
     if sizes:
         checked, shift = _copy(path, script.with_sizes(sizes)), script.added_lines(sizes)
@@ -144,9 +135,7 @@ def _copy(path: Path, script: Script) -> Path:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(script.text)
     except OSError as error:
-        raise SubmitError(
-            f"{path.parent}: cannot be written, and the sizes given need a copy: {error.strerror}"
-        ) from None
+        raise Problem(f"{path.parent}: cannot be written, and the sizes given need a copy: {error.strerror}") from None
     return Path(name)
 
 
@@ -161,7 +150,7 @@ def _submit(command: list[str]) -> int:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SubmitError(f"sbatch: {error}") from None
+        raise Problem(f"sbatch: {error}") from None
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
         print(f"sbatch refused it: {reason[0]}")

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import ConfigurationError
 from bench.debug.sharding import ignored, sharding_disabled
+from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.suite.criteria import judge
-from bench.suite.flags import add_training, given, positives
+from bench.suite.flags import add_training, given
 from bench.suite.settings import REORDERED, Settings, cells, from_environment, settle
 from bench.suite.show import as_json, render
-from bench.terminal.parsing import Parser
+from bench.terminal.parsing import Parser, listed, whole
 
 THRESHOLD = 0.05
 
@@ -29,11 +29,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     runs = p.add_argument_group("runs")
     runs.add_argument(
-        "--tp-size", "--tp", "--fsdp_tensor_parallel_size", dest="tp_sizes", type=positives,
+        "--tp-size", "--tp", "--fsdp_tensor_parallel_size", dest="tp_sizes", type=listed(whole),
         help="default 2; a list makes more runs",
     )  # fmt: skip
     runs.add_argument(
-        "--ring-size", "--ring", "--ring_attn_size", dest="ring_sizes", type=positives, help="default 2; likewise"
+        "--ring-size", "--ring", "--ring_attn_size", dest="ring_sizes", type=listed(whole), help="default 2; likewise"
     )
     for name in ("deepspeed", "fsdp2", "tp", "ring"):
         help = f"no run of {name}" if name not in ("tp", "ring") else f"no run with --{name}, alone or combined"
@@ -47,26 +47,21 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all criteria hold (runs that are unsupported here aside), 1 one does not, 2 wrong usage, 130."""
     options = parser().parse_args(arguments)
     if sharding_disabled():
         print(f"bench suite: {ignored('suite')}", file=sys.stderr)
     os.environ.pop("RANK", None)  # of a pod or an old shell: a suite starts its own ranks and waits for none
-    try:
-        settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
-        planned = cells(settings)
-        settings.output_dir.mkdir(parents=True, exist_ok=True)
-    except (ConfigurationError, OSError) as error:
-        print(f"bench suite: {error}", file=sys.stderr)
-        return USAGE
+    settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
+    planned = cells(settings)
+    settings.output_dir.mkdir(parents=True, exist_ok=True)
     return _train(settings, planned, options)
 
 
 def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) -> int:
-    from bench.inputs.batch import InputError
     from bench.process.progress import Progress
-    from bench.suite.data import PreparationError
     from bench.suite.sweep import TrainingSweep, with_data
     from bench.sweep.sweep import Interrupted
 
@@ -74,12 +69,6 @@ def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) 
     progress.begin(0, "seed checkpoint")
     try:
         ready = with_data(settings, planned, progress.update)
-    except (InputError, ConfigurationError, OSError) as error:
-        print(f"bench suite: {error}", file=sys.stderr)
-        return USAGE
-    except PreparationError as error:
-        print(f"bench suite: {error}", file=sys.stderr)
-        return FAILED
     finally:
         progress.end()
     try:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench import backends
-from bench.cli import FAILED, INTERRUPTED, OK, USAGE
+from bench.cli import FAILED, INTERRUPTED, OK
 from bench.commands.plan import memory_size
-from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
+from bench.configuration import SETTINGS, Configuration, parse
 from bench.predict.tuning import NOT_RUN, Search, Trial, axes
+from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
-from bench.terminal.parsing import Parser, whole
+from bench.terminal.parsing import Parser, choice, listed, whole
 from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
@@ -31,17 +31,6 @@ TRIED = sorted(
 """Those that are tried, what `bench run` takes first."""
 
 
-def _backends(text: str) -> list[str]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names or any(name not in backends.variants() for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(backends.variants())}")
-    return names
-
-
-def _batches(text: str) -> list[int]:
-    return [whole(part.strip()) for part in text.split(",")]
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench tune`."""
     p = Parser(prog="bench tune", description=__doc__)
@@ -52,9 +41,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--tp", type=whole, default=1, help="tensor-parallel size, which is not varied; default 1")
     p.add_argument("--ring", type=whole, default=1, help="ring size, which is not varied; default 1")
     p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
-    p.add_argument("--backends", type=_backends, default=TRIED,
+    p.add_argument("--backends", type=listed(choice(tuple(backends.variants()))), default=TRIED,
                    help=f"default {','.join(TRIED)}")  # fmt: skip
-    p.add_argument("--micro-batch-sizes", type=_batches, default=list(BATCHES), help="default 1,2,4,8")
+    p.add_argument("--micro-batch-sizes", type=listed(whole), default=list(BATCHES), help="default 1,2,4,8")
     p.add_argument("--memory", type=memory_size, help="of one GPU, such as 80GB; default: what the smallest one has")
     p.add_argument("--steps", type=whole, default=5, help="timed steps of a row; default 5")
     p.add_argument(
@@ -62,14 +51,6 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--quiet", action="store_true", help="no progress, the table alone")
     return p
-
-
-def _memory(options: argparse.Namespace, gpus: list[dict[str, str]]) -> float:
-    """Bytes per GPU; without GPUs no bound but what is asked for."""
-    if options.memory is not None:
-        return float(options.memory)
-    totals = [float(gpu["memory.total"]) * 2**20 for gpu in gpus if gpu.get("memory.total", "").isdigit()]
-    return min(totals, default=float("inf"))
 
 
 def _start(options: argparse.Namespace, gpus: int) -> Configuration:
@@ -115,18 +96,15 @@ def command_of(configuration: Configuration) -> str:
     return shlex.join(words)
 
 
+@in_one_line
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 with a best row, 1 where none ran, 2 wrong usage, 130 interrupted."""
     from bench.sweep.sweep import Interrupted, Sweep, refusal
 
     options = parser().parse_args(arguments)
     gpus = environment.gpus()
-    try:
-        start = _start(options, len(gpus))
-        options.output.mkdir(parents=True, exist_ok=True)
-    except (ConfigurationError, OSError) as error:
-        print(f"bench tune: {error}", file=sys.stderr)
-        return USAGE
+    start = _start(options, len(gpus))
+    options.output.mkdir(parents=True, exist_ok=True)
 
     def measure(configurations: Sequence[Configuration]) -> Sequence[dict[str, Any]]:
         return Sweep(configurations, options.output, processes=1, quiet=options.quiet, gpus=len(gpus)).run()
@@ -136,7 +114,8 @@ def main(arguments: Sequence[str]) -> int:
         return refused[0] if refused else None
 
     varied = axes(options.backends, options.micro_batch_sizes, bool(gpus))
-    search = Search(varied, measure, refuse, _memory(options, gpus))
+    memory = options.memory or environment.gpu_bytes() or float("inf")  # without GPUs no bound but what is asked for
+    search = Search(varied, measure, refuse, memory)
     try:
         best = search.run(start)
     except Interrupted:

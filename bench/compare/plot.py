@@ -22,13 +22,10 @@ def check_target(path: Path) -> None:
 
 
 def save(pairs: Sequence[Pair], path: Path, threshold: float) -> None:
-    """Write the plot. Raises `InputError` where no two runs share a loss, or the file cannot be written."""
+    """Write the plot. Raises `InputError` where no two runs share a loss."""
     if not any(pair.alignment for pair in pairs):
         raise InputError(f"--plot {path}: there are no losses to draw")
-    try:
-        draw(pairs, threshold).savefig(path, dpi=150)
-    except OSError as error:
-        raise InputError(f"--plot {path}: {error.strerror or error}") from None
+    draw(pairs, threshold).savefig(path, dpi=150)
 
 
 def draw(pairs: Sequence[Pair], threshold: float | None = None) -> Any:

@@ -58,16 +58,10 @@ def as_markdown(pairs: Sequence[Pair], unmatched: Sequence[str] = ()) -> str:
 
 
 def _reference_rows(pair: Pair) -> list[list[str]]:
+    values = [(a.quantity, a.first) for a in pair.alignments]
     return [
-        [
-            pair.first.name,
-            a.quantity,
-            str(a.first.steps),
-            "",
-            *map(_figure, (a.first.initial, a.first.mean, a.first.final)),
-        ]
-        + [""] * 4
-        for a in pair.alignments
+        [pair.first.name, quantity, str(s.steps), "", *map(_figure, (s.initial, s.mean, s.final)), *[""] * 4]
+        for quantity, s in values
     ]
 
 

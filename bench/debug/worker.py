@@ -17,7 +17,8 @@ from bench.debug import pause
 from bench.debug.session import FILE, Orders
 from bench.debug.shapes import log_shapes
 from bench.measure import worker
-from bench.measure.training import Phase, StepResult, train_step
+from bench.measure.clock import Phase
+from bench.measure.training import StepResult, train_step
 from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat
 

@@ -28,12 +28,6 @@ class Stall:
     silent: tuple[int, ...] = ()
     """Members that left no dump."""
 
-    def suspects(self) -> tuple[int, ...]:
-        """Ranks to look at first."""
-        if self.absent or self.silent:
-            return tuple(sorted({*self.absent, *self.silent}))
-        return tuple(self.waiting)
-
     def frames(self) -> list[Frame]:
         """Calls on the stacks of those that wait and of the last collective of those that did not come."""
         return [frame for entry in (*self.waiting.values(), *self.last.values()) for frame in entry.frames]

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.pickles import RestrictedUnpickler, one_line
+from bench.problems import Problem
 from bench.process.stacks import LIBRARIES, Frame
 
 MAX_BYTES = 512 * 2**20
 STACKS = re.compile(r"(?:^|\n)(?:Current thread|Thread) ")
 
 
-class DumpError(Exception):
+class DumpError(Problem):
     """A file that is no dump; the message is one line and names it."""
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.doctor.check import Check, failure, ok, warning
+from bench.results import environment
 
 FIELDS = (
     "index", "name", "driver_version", "memory.total", "memory.used", "temperature.gpu", "clocks.sm", "clocks.max.sm",
@@ -30,13 +31,7 @@ BUSY = 1024
 
 def query() -> list[dict[str, str]] | None:
     """One dictionary per GPU, or None without nvidia-smi."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    rows = [line.split(", ") for line in done.stdout.splitlines() if line.strip()]
-    return [dict(zip(FIELDS, row, strict=False)) for row in rows]
+    return environment.nvidia_smi(*FIELDS)
 
 
 def checks(found: Sequence[Mapping[str, str]] | None) -> Iterator[Check]:

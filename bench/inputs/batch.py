@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from bench.problems import Problem
 
-class InputError(ValueError):
+
+class InputError(Problem):
     """An input that cannot be used; the message names the file or source and the field."""
 
 
@@ -94,13 +96,3 @@ def pad_to(batch: Batch, positions: int, pad_id: int = 0) -> Batch:
         pad(batch.token_actions(), (0, extra)),
         batch.source,
     )
-
-
-def truncate(batch: Batch, positions: int) -> Batch:
-    """The batch cut to its first `positions` columns; all-padding columns on the left go first."""
-    first = int(batch.attention_mask.any(0).to(torch.int8).argmax())
-    window = slice(first, first + positions)
-    actions = batch.token_actions()[:, window]
-    kept = Batch(batch.sequences[:, window], batch.attention_mask[:, window], actions, batch.source)
-    kept.check()
-    return kept

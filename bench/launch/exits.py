@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.process import files
+
 VARIABLE = "MESHPROOF_EXITS"
 """Environment variable with the file's path."""
 
@@ -15,11 +17,8 @@ VARIABLE = "MESHPROOF_EXITS"
 def record(codes: Mapping[int, int]) -> None:
     """Write the exit code of each failed rank (below 0: a signal), where a supervisor asks for it."""
     path = os.environ.get(VARIABLE)
-    if path is None:
-        return
-    part = Path(f"{path}.part")
-    part.write_text(json.dumps({str(rank): code for rank, code in codes.items()}), encoding="utf-8")
-    part.replace(path)
+    if path is not None:
+        files.write(Path(path), json.dumps({str(rank): code for rank, code in codes.items()}))
 
 
 def read(path: Path) -> dict[int, int]:

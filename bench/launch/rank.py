@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.process import files
 from bench.process.ending import end
 
 SECONDS = 300.0
@@ -54,9 +55,7 @@ def meet(folder: Path, number: str, rank: int, hosts: int) -> tuple[str, int]:
         with socket.socket() as probe:
             probe.bind(("", 0))
             port = int(probe.getsockname()[1])
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps([host, port]), encoding="utf-8")
-        part.replace(path)
+        files.write(path, json.dumps([host, port]))
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:

@@ -6,13 +6,15 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+"""By their names in settings."""
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
 STEADY = 0.05
@@ -20,6 +22,9 @@ MAX_WARMUP_FACTOR = 4
 LEAST_WARMUP = {"deepcompile": 7}
 """Steps by compile mode. DeepCompile compiles again at its sixth step, with what it has seen of the memory (`WARMUP` in
 deepspeed/compile, DeepSpeed 0.19.8)."""
+
+
+Phase = Callable[[str], AbstractContextManager[None]]
 
 
 class Clock:
@@ -61,16 +66,30 @@ class Memory:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.allocated: dict[str, int] = {}
-        self.reserved: dict[str, int] = {}
+        self.peaks: dict[str, dict[str, float]] = {"allocated": {}, "reserved": {}}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         reset_peak(self.device)
         yield
-        allocated, reserved = peak(self.device)
-        self.allocated[name] = max(allocated, self.allocated.get(name, 0))
-        self.reserved[name] = max(reserved, self.reserved.get(name, 0))
+        self.add({kind: {name: value} for kind, value in zip(self.peaks, peak(self.device), strict=True)})
+
+    def add(self, peaks: Mapping[str, Mapping[str, float]]) -> None:
+        """Keep the larger of each peak."""
+        for kind, by_phase in peaks.items():
+            for name, value in by_phase.items():
+                self.peaks[kind][name] = max(value, self.peaks[kind].get(name, 0))
+
+
+def both(clock: Clock, memory: Memory) -> Phase:
+    """Phases of which the time and the memory are measured."""
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        with memory.phase(name), clock.phase(name):
+            yield
+
+    return phase
 
 
 def reset_peak(device: torch.device) -> None:

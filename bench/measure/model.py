@@ -17,6 +17,7 @@ from bench.parallel import flash_attention_4
 from bench.parallel.ring_attention import ATTENTION_NAME
 from bench.parallel.vocabulary import LocalScores, VocabularyShard, combine, local_scores
 from bench.pickles import one_line
+from bench.problems import Problem
 from rules.models import config_of, find, raw_entries
 
 HEAD_CHUNK = 1024
@@ -27,7 +28,7 @@ Scored = Callable[[torch.Tensor, torch.Tensor, bool], tuple[torch.Tensor, torch.
 HEADS = ("full", "chunked", "compiled", "liger")
 
 
-class ModelError(ValueError):
+class ModelError(Problem):
     """A model that cannot be built as asked; the message says what to change."""
 
 

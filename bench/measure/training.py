@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -12,9 +12,8 @@ from torch.optim import Optimizer
 
 from bench.inputs.packing import ModelInputs
 from bench.losses import LossFunction
-from bench.strategies.protocol import Strategy
-
-Phase = Callable[[str], AbstractContextManager[None]]
+from bench.measure.clock import Phase
+from bench.strategies.base import Strategy
 
 
 class StepResult(NamedTuple):

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from bench import losses
 from bench.attention.choice import resolve
 from bench.configuration import Configuration, compiles, stored
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
-from bench.measure.clock import LEAST_WARMUP, MAX_WARMUP_FACTOR, Clock, Memory, graph_report, is_steady, matmul_peak
+from bench.measure.clock import (
+    DTYPES,
+    LEAST_WARMUP,
+    MAX_WARMUP_FACTOR,
+    Clock,
+    Memory,
+    graph_report,
+    is_steady,
+    matmul_peak,
+)
 from bench.measure.model import attention_context, build_actor, count_parameters, network_of
 from bench.measure.profiler import profile_step
 from bench.measure.training import StepResult, no_phase, train_step
@@ -27,8 +33,6 @@ from bench.process.heartbeat import Heartbeat, reported, write_run
 from bench.strategies import Strategy, get_strategy, processes
 from bench.strategies.compilation import set_autotuning
 from bench.sweep.attempts import TRACE, TRACES
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 class Run:
@@ -145,30 +149,23 @@ class Run:
             self.heartbeat.beat("measure", number + 1, self.configuration.steps)
         return [clock.take() for clock in clocks]
 
-    def memory(self) -> dict[str, dict[str, int]]:
-        """Peak bytes by phase in one more step, the maximum over ranks."""
-        memory = Memory(self.strategy.device)
-        self.step(memory.phase)
-        everywhere = [self.strategy.all_reduce(d, "max") for d in (memory.allocated, memory.reserved)]
-        return {
-            name: {phase: int(value) for phase, value in values.items()}
-            for name, values in zip(("allocated", "reserved"), everywhere, strict=True)
-        }
+    def everywhere(self, memory: Memory) -> dict[str, dict[str, int]]:
+        """Peak bytes by kind and phase, the maximum over ranks."""
+        found = {kind: self.strategy.all_reduce(by_phase, "max") for kind, by_phase in memory.peaks.items()}
+        return {kind: {phase: int(value) for phase, value in by_phase.items()} for kind, by_phase in found.items()}
 
-    def report(
-        self, times: list[dict[str, float]], peaks: Mapping[str, Mapping[str, float]], warm: int
-    ) -> dict[str, Any]:
+    def report(self, times: Sequence[dict[str, float]], memory: Memory, warm: int) -> dict[str, Any]:
         """What `execute` promises, of a run in which every step counts: `times` and `counts` of all its steps on this
-        rank, of which the first `warm` stand for the warm-up, and the peak bytes by kind and phase of all ranks."""
+        rank, of which the first `warm` stand for the warm-up, and the peaks of this rank."""
         strategy = self.strategy
         slowest = [strategy.all_reduce(step, "max") for step in times]
-        counts = self.counts[warm:]
+        counts = self.counts[warm : len(times)]
         totals = strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
+        # Every rank of a ring and of a tensor-parallel group counts the same batch.
         shared = self.configuration.ring * self.configuration.tp
         return {
-            "times": slowest[warm:], "warmups": slowest[:warm], "losses": self.losses,
-            "grad_norms": self.grad_norms,
-            "memory": {kind: {phase: int(v) for phase, v in by_phase.items()} for kind, by_phase in peaks.items()},
+            "times": slowest[warm:], "warmups": slowest[:warm], "losses": self.losses[: len(times)],
+            "grad_norms": self.grad_norms[: len(times)], "memory": self.everywhere(memory),
             "tokens": {name: value / shared for name, value in totals.items()}, "parameters": self.parameters,
             "matmul_flops": matmul_peak(strategy.device, DTYPES[self.configuration.dtype]),
             "effective": {
@@ -195,43 +192,25 @@ def execute(
 
 def _measured(run: Run, heartbeat: Heartbeat, started: float, trace: Path | None) -> dict[str, Any]:
     """What `execute` promises, of a run that is built."""
-    configuration = run.configuration
     built = time.perf_counter()
     warmups = run.warm_up()
     warm = time.perf_counter()
-    counted = len(run.counts)
     worked = time.process_time()
     times = run.measure()
     measured, worked = time.perf_counter() - warm, time.process_time() - worked
-    counts = run.counts[counted:]
-    measured_losses = run.losses
     heartbeat.beat("report")
-    peak = matmul_peak(run.strategy.device, DTYPES[configuration.dtype])
-    memory = run.memory()
+    memory = Memory(run.strategy.device)
+    run.step(memory.phase)
     longest = run.strategy.all_reduce(float(run.longest), "max")
+    found = run.report([*warmups, *times], memory, len(warmups))
     profiled = profile_step(lambda: run.step(no_phase), run.strategy.device, trace)
-    slowest = [run.strategy.all_reduce(step, "max") for step in times]
-    totals = run.strategy.all_reduce({k: float(sum(c[k] for c in counts)) for k in counts[0]}, "sum")
-    # Every rank of a ring and of a tensor-parallel group counts the same batch.
-    shared = configuration.ring * configuration.tp
-    return {
-        "times": slowest,
-        "warmups": warmups,
-        "memory": memory,
-        "memory_positions": int(longest),
-        "losses": measured_losses,
-        "grad_norms": run.grad_norms[: len(measured_losses)],
-        "tokens": {name: value / shared for name, value in totals.items()},
-        "parameters": run.parameters,
-        "matmul_flops": peak,
-        "effective": {
-            "attention": run.attention(), "device": str(run.strategy.device), "graphs": graph_report(),
-            "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
-            "cast_seconds": profiled.cast_seconds, "warmup_steps": len(warmups), "steady": run.steady,
-        },
-        # All threads of rank 0: on a CPU, less than the threads' share of `measure` means that others had the cores.
-        "seconds": {"build": built - started, "warmup": warm - built, "measure": measured, "measure_process": worked},
+    found["effective"] |= {
+        "attention_kernels": list(profiled.attention), "communication_share": profiled.communication,
+        "cast_seconds": profiled.cast_seconds, "steady": run.steady,
     }  # fmt: skip
+    # All threads of rank 0: on a CPU, less than the threads' share of `measure` means that others had the cores.
+    seconds = {"build": built - started, "warmup": warm - built, "measure": measured, "measure_process": worked}
+    return found | {"memory_positions": int(longest), "seconds": seconds}
 
 
 def _trace(folder: Path, rank: int, number: int) -> Path | None:
@@ -240,25 +219,36 @@ def _trace(folder: Path, rank: int, number: int) -> Path | None:
     return folder / TRACES / f"rank{rank}.json.gz" if wanted else None
 
 
-def work(configuration: Configuration, folder: Path, number: int, make: MakeRun = Run) -> None:
-    """Measure on this rank and, on rank 0, write `run.<number>.json` into `folder`."""
+def on_rank(folder: Path, number: int, measured: Callable[[Heartbeat], dict[str, Any]]) -> None:
+    """Do what a worker does on this rank and, on rank 0, write what comes of it as `run.<number>.json`."""
     rank = int(os.environ.get("RANK", "0"))
     heartbeat = Heartbeat(folder, rank)
     with reported(heartbeat):
-        result = execute(configuration, heartbeat, make, _trace(folder, rank, number))
+        result = measured(heartbeat)
         if rank == 0:
             write_run(folder, number, result)
         processes.leave()
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.measure.worker", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the result directory, which holds configuration.json")
-    parser.add_argument("number", type=int, help="which process of several this is")
-    options = parser.parse_args(arguments)
-    work(stored(options.folder), options.folder, options.number)
-    return 0
+def work(configuration: Configuration, folder: Path, number: int, make: MakeRun = Run) -> None:
+    """Measure on this rank."""
+    trace = _trace(folder, int(os.environ.get("RANK", "0")), number)
+    on_rank(folder, number, lambda heartbeat: execute(configuration, heartbeat, make, trace))
 
+
+def command(work: Callable[[Configuration, Path, int], None]) -> Callable[[Sequence[str]], int]:
+    """The `main` of a worker, FOLDER NUMBER: the result directory, which holds configuration.json, and which of several
+    processes this is."""
+
+    def main(arguments: Sequence[str]) -> int:
+        folder = Path(arguments[0])
+        work(stored(folder), folder, int(arguments[1]))
+        return 0
+
+    return main
+
+
+main = command(work)
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

@@ -59,10 +59,6 @@ def kernels_used() -> list[str]:
     return sorted(_used)
 
 
-def current_ring() -> Ring | None:
-    return _current
-
-
 def zigzag_chunks(length: int, rank: int, size: int) -> tuple[slice, slice]:
     """The two stretches of a document of `length` positions that `rank` holds.
 
@@ -251,11 +247,6 @@ def _flash_kernels() -> Any | None:
     except ImportError:
         return None
     return zigzag_ring_flash_attn_varlen_func
-
-
-def has_flash_kernels() -> bool:
-    """Whether the fast CUDA kernels can be used; they are right in bf16 and fp16 only."""
-    return torch.cuda.is_available() and _flash_kernels() is not None
 
 
 def _attention_forward(

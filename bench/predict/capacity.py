@@ -33,20 +33,12 @@ def impossible(configuration: Configuration, facts: ModelFacts, on_gpu: bool, he
         return ""
     predicted = estimate(facts, layout(configuration)).allocated
     if on_gpu:
-        there = (gpu_bytes() if here else 0.0) or LARGEST_GPU
+        there = (environment.gpu_bytes() if here else 0.0) or LARGEST_GPU
         words = f"about {predicted / 1e9:,.0f} GB per GPU, which has {there / 1e9:.0f}"
     else:
         there, predicted = host_bytes() if here else 0.0, predicted * ranks
         words = f"about {predicted / 1e9:,.0f} GB of memory, this host has {there / 1e9:.0f}"
     return f"it would need {words}" if there and predicted > MARGIN * there else ""
-
-
-@cache
-def gpu_bytes() -> float:
-    """Memory of the GPUs of this host, which are alike; 0 where none is seen."""
-    gpus = environment.gpus()
-    text = gpus[0].get("memory.total", "") if gpus else ""
-    return float(text) * 2**20 if text.replace(".", "", 1).isdigit() else 0.0
 
 
 @cache

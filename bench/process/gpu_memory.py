@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Callable, Sequence
+
+from bench.results import environment
 
 WAIT = 60.0
 POLL = 0.5
@@ -14,16 +14,10 @@ SLACK = 512
 
 
 def used() -> list[int]:
-    """MiB in use, by anyone, on every GPU that this process may use; empty without `nvidia-smi`."""
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        command.append(f"--id={visible}")  # on the others, neighbours come and go
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-        return [int(line) for line in done.stdout.split()]
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return []
+    """MiB in use, by anyone, on every GPU that this process may use (on the others, neighbours come and go); empty
+    without `nvidia-smi`."""
+    told = [gpu["memory.used"].strip() for gpu in environment.gpus("memory.used")]
+    return [int(text) for text in told] if all(text.isdigit() for text in told) else []
 
 
 def wait_until_free(before: Sequence[int], read: Callable[[], list[int]] = used, wait: float = WAIT) -> str:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.process import files
+
 PHASES = ("start", "load", "compile", "warmup", "measure", "report", "end")
 """In order. A rank in `end` has nothing left to do; one that is gone without it has failed."""
 
@@ -24,12 +26,6 @@ SUPERVISOR = "MESHPROOF_SUPERVISOR"
 
 PR_SET_PDEATHSIG = 1
 STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(value), encoding="utf-8")
-    part.replace(path)
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
@@ -83,25 +79,18 @@ class Heartbeat:
 
     def beat(self, phase: str, done: int = 0, total: int = 0) -> None:
         self.phase = phase
-        _write(
-            self.path,
-            {
-                "rank": self.rank, "phase": phase, "done": done, "total": total, "time": time.time(),
-                "pid": os.getpid(), **self.place,
-            },
-        )  # fmt: skip
+        told = {"rank": self.rank, "phase": phase, "done": done, "total": total, "time": time.time()}
+        files.write(self.path, json.dumps({**told, "pid": os.getpid(), **self.place}))
 
     def fail(self, error: BaseException) -> None:
         """Record the error that ends this rank; the supervisor takes the earliest of all ranks."""
         text = str(error).strip().splitlines() or [type(error).__name__]
         message = f"{self.subject}: {text[0]}" if self.subject else text[0]
-        _write(
-            self.error_path,
-            {
-                "rank": self.rank, "phase": self.phase, "time": time.time(), "type": type(error).__name__,
-                "message": message, "traceback": traceback.format_exc()[-20_000:],
-            },
-        )  # fmt: skip
+        told = {
+            "rank": self.rank, "phase": self.phase, "time": time.time(), "type": type(error).__name__,
+            "message": message, "traceback": traceback.format_exc()[-20_000:],
+        }  # fmt: skip
+        files.write(self.error_path, json.dumps(told))
 
 
 @contextmanager
@@ -116,11 +105,8 @@ def reported(heartbeat: Heartbeat) -> Iterator[None]:
 
 
 def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
-    """Leave a process's result for the supervisor, whole or not at all."""
-    target = folder / f"run.{number}.json"
-    part = target.with_suffix(".part")
-    part.write_text(json.dumps(result), encoding="utf-8")
-    part.replace(target)
+    """Leave a process's result for the supervisor."""
+    files.write(folder / f"run.{number}.json", json.dumps(result))
 
 
 def read_all(folder: Path, kind: str) -> list[dict[str, Any]]:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bench.configuration import Configuration, stored
+from bench.configuration import Configuration
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import to_inputs
 from bench.losses import Loss
-from bench.measure.clock import Clock, Memory
+from bench.measure.clock import Clock, Memory, both
 from bench.measure.model import attention_context
-from bench.measure.training import Phase
-from bench.measure.worker import Run
+from bench.measure.worker import Run, command, on_rank
 from bench.process.ending import end
-from bench.process.heartbeat import Heartbeat, reported, write_run
+from bench.process.heartbeat import Heartbeat
 from bench.replay import records
 from bench.strategies import processes
 
@@ -44,7 +41,7 @@ class Replay(Run):
         super().__init__(configuration, heartbeat)
         self.path, self.show = path, show
         self.times: list[dict[str, float]] = []
-        self.peaks: dict[str, dict[str, float]] = {"allocated": {}, "reserved": {}}
+        self.memory = Memory(self.strategy.device)
         self.current: dict[str, float] = {}
         self.done = 0
         self.loss = Loss(self._counted(self.loss.function), self.loss.use_actions)
@@ -94,22 +91,19 @@ class Replay(Run):
         for number in range(configuration.steps):
             memory = Memory(strategy.device)
             started = time.perf_counter()
-            self.step(_both(clock, memory))
+            self.step(both(clock, memory))
             self.times.append(clock.take())
             self.current["seconds"] = time.perf_counter() - started
             self.done = number + 1
             self._tell(memory)
             self.heartbeat.beat("measure", self.done, configuration.steps)
         self.heartbeat.subject = ""
-        self.peaks = {kind: strategy.all_reduce(by_phase, "max") for kind, by_phase in self.peaks.items()}
 
     def _tell(self, memory: Memory) -> None:
         copies = self.configuration.tp
         self.current |= {"loss_sum": float(self._loss_sum) / copies, "loss_tokens": float(self._loss_tokens) / copies}
-        self.current["peak_memory"] = max(memory.allocated.values())
-        for kind, by_phase in (("allocated", memory.allocated), ("reserved", memory.reserved)):
-            for phase, value in by_phase.items():
-                self.peaks[kind][phase] = max(value, self.peaks[kind].get(phase, 0.0))
+        self.current["peak_memory"] = max(memory.peaks["allocated"].values())
+        self.memory.add(memory.peaks)
         rows = self.strategy.all_gather(records.to_row(self.current | self.times[-1]))
         if processes.rank() == 0:
             found = records.merge(rows, self.done, self.names)
@@ -118,37 +112,22 @@ class Replay(Run):
                 self.show(record)
 
 
-def _both(clock: Clock, memory: Memory) -> Phase:
-    @contextmanager
-    def phase(name: str) -> Iterator[None]:
-        with memory.phase(name), clock.phase(name):
-            yield
-
-    return phase
-
-
 def work(configuration: Configuration, folder: Path, number: int, show: Show = show_nothing) -> None:
-    """Replay on this rank; rank 0 writes `inputs.jsonl` as it goes, shows it, and ends with `run.<number>.json`."""
-    heartbeat = Heartbeat(folder, int(os.environ.get("RANK", "0")))
-    with reported(heartbeat):
+    """Replay on this rank; rank 0 writes `inputs.jsonl` as it goes and shows it."""
+
+    def replayed(heartbeat: Heartbeat) -> dict[str, Any]:
         run = Replay(configuration, heartbeat, folder / records.FILE, show)
         run.build()
         run.begin()
         with attention_context(run.configuration.attn):
             run.replay()
         heartbeat.beat("report")
-        result = run.report(run.times, run.peaks, min(configuration.warmup, configuration.steps - 1))
-        if processes.rank() == 0:
-            write_run(folder, number, result)
-        processes.leave()
+        return run.report(run.times, run.memory, min(configuration.warmup, configuration.steps - 1))
+
+    on_rank(folder, number, replayed)
 
 
-def main(arguments: list[str]) -> int:
-    """`python -m bench.replay.worker FOLDER NUMBER`."""
-    folder = Path(arguments[0])
-    work(stored(folder), folder, int(arguments[1]))
-    return 0
-
+main = command(work)
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

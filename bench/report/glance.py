@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.configuration import deciding, model_name
+from bench.configuration import deciding
 from bench.report.rows import IN_VARIANT, Row
 from bench.results.identity import processor
 from bench.settings import SPLIT, WAY, WORK
@@ -61,16 +61,26 @@ def works(rows: Sequence[Row]) -> list[Work]:
 def _names(firsts: Sequence[Row]) -> list[str]:
     """The work in words: model, layers, ranks and lengths, and what else tells one from another."""
     told = ("model", "num_layers", "num_gpus", "seq_len")
-    more = words([row.configuration for row in firsts], [name for name in deciding(WORK) if name not in told])
-    processors = [processor(row.environment) for row in firsts]
-    found = []
-    for row, rest, kind in zip(firsts, more, processors, strict=True):
+
+    def begin(row: Row) -> list[str]:
         c = row.configuration
-        parts = [model_name(c.model), "all layers" if c.num_layers is None else f"{c.num_layers} layers"]
         on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
-        parts.append(f"{c.num_gpus} {'process' if on_cpu else 'GPU'}{('es' if on_cpu else 's') * (c.num_gpus > 1)}")
-        parts += [f"{c.seq_len} tokens"] * (not c.input_hash) + [rest] * bool(rest)
-        found.append(", ".join([*parts, *[kind] * (len(set(processors)) > 1 and bool(kind))]))
+        layers = "all layers" if c.num_layers is None else f"{c.num_layers} layers"
+        return [layers, f"{c.num_gpus} {'process' if on_cpu else 'GPU'}{('es' if on_cpu else 's') * (c.num_gpus > 1)}"]
+
+    return group_names(firsts, begin, [name for name in deciding(WORK) if name not in told])
+
+
+def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others: Sequence[str]) -> list[str]:
+    """Names of groups of rows by their first ones: the model, what `begin` says, the length, what `others` tell one
+    from another by, and the processor where there are several."""
+    more = words([row.configuration for row in firsts], others)
+    kinds = [processor(row.environment) for row in firsts]
+    found = []
+    for row, rest, kind in zip(firsts, more, kinds, strict=True):
+        length = [f"{row.configuration.seq_len} tokens"] * (not row.configuration.input_hash)
+        parts = [row.model, *begin(row), *length, rest, kind if len(set(kinds)) > 1 else ""]
+        found.append(", ".join(filter(None, parts)))
     return found
 
 

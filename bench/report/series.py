@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from bench.configuration import deciding, model_name
+from bench.configuration import deciding
 from bench.metrics.times import PHASES
-from bench.report.glance import Work
+from bench.report.glance import Work, group_names
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row
 from bench.report.scaling import line
@@ -45,21 +45,12 @@ def _against_layers(rows: Sequence[Row]) -> list[dict[str, Any]]:
             key = *(getattr(row.configuration, name) for name in EQUAL), processor(row.environment)
             groups[key].append(row)
     several = [members for members in groups.values() if len(members) > 1]
-    names = _group_names([members[0] for members in several])
+    others = [name for name in EQUAL if name not in TOLD]
+    names = group_names(
+        [members[0] for members in several], lambda row: [f"{row.configuration.num_gpus} ranks", row.setting], others
+    )
     charts = [{"name": name, "lines": _lines(members)} for name, members in zip(names, several, strict=True)]
     return sorted(charts, key=lambda chart: -sum(len(one["points"]) for one in chart["lines"]))
-
-
-def _group_names(firsts: Sequence[Row]) -> list[str]:
-    more = words([row.configuration for row in firsts], [name for name in EQUAL if name not in TOLD])
-    kinds = [processor(row.environment) for row in firsts]
-    found = []
-    for row, rest, kind in zip(firsts, more, kinds, strict=True):
-        c = row.configuration
-        parts = [model_name(c.model), f"{c.num_gpus} ranks", row.setting]
-        parts += [f"{c.seq_len} tokens"] * (not c.input_hash) + [rest] * bool(rest)
-        found.append(", ".join([*parts, *[kind] * (len(set(kinds)) > 1 and bool(kind))]))
-    return found
 
 
 def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -55,21 +55,32 @@ def _output(*command: str) -> str | None:
 
 
 def _visible(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Those that CUDA_VISIBLE_DEVICES leaves to this process: nvidia-smi lists all of them."""
+    """Those that CUDA_VISIBLE_DEVICES leaves to this process, by number or UUID: nvidia-smi lists all of them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
         return rows
     names = [name.strip() for name in named.split(",") if name.strip()]
-    if all(name.isdigit() for name in names):
-        return [rows[int(name)] for name in names if int(name) < len(rows)]
-    return rows[: len(names)]  # named by UUID, which is not asked for; GPUs of one host are alike
+    pairs = [(name, place, row) for name in names for place, row in enumerate(rows)]
+    found = [row for name, place, row in pairs if name == str(place) or row.get("uuid", "").startswith(name)]
+    return found or ([] if all(name.isdigit() for name in names) else rows[: len(names)])  # parts of one, of MIG
 
 
-def gpus() -> list[dict[str, str]]:
+def nvidia_smi(*fields: str) -> list[dict[str, str]] | None:
+    """These fields of each GPU of this host, or None without `nvidia-smi`."""
+    text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    return None if text is None else [dict(zip(fields, line.split(", "), strict=False)) for line in text.splitlines()]
+
+
+def gpus(*fields: str) -> list[dict[str, str]]:
     """Name, driver, clocks, throttle reasons and so on of each GPU this process may use; empty without any."""
-    text = _output("nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits")
-    rows = [line.split(", ") for line in text.splitlines()] if text else []
-    return _visible([dict(zip(GPU_FIELDS, row, strict=False)) for row in rows])
+    found = _visible(nvidia_smi(*(fields or GPU_FIELDS), "uuid") or [])
+    return [{name: value for name, value in gpu.items() if name != "uuid"} for gpu in found]
+
+
+def gpu_bytes() -> float:
+    """Memory of the smallest GPU this process may use; 0 where none is seen."""
+    found = [gpu.get("memory.total", "") for gpu in gpus()]
+    return min((float(text) * 2**20 for text in found if text.replace(".", "", 1).isdigit()), default=0.0)
 
 
 @cache
@@ -85,9 +96,7 @@ def cpu() -> str:
 
 def compute_capability() -> float | None:
     """The least of the GPUs that this process may use, such as 9.0; None without any."""
-    text = _output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
-    rows = _visible([{"compute_cap": line.strip()} for line in (text or "").splitlines()])
-    found = [row["compute_cap"] for row in rows]
+    found = [row["compute_cap"].strip() for row in gpus("compute_cap")]
     return min((float(number) for number in found if number.replace(".", "", 1).isdigit()), default=None)
 
 

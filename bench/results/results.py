@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from typing import Any
 from bench import metrics
 from bench.configuration import SCHEMA, Configuration
 from bench.metrics.times import PHASES
+from bench.process import files
 from bench.terminal.text import valid_json
 
 FILE = "result.json"
@@ -35,9 +35,7 @@ SUITE = "benchmarks.json"
 def write_json(path: Path, value: Any) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(valid_json(value, indent=1, sort_keys=True), encoding="utf-8")
-    part.replace(path)
+    files.write(path, valid_json(value, indent=1, sort_keys=True))
 
 
 def read_result(folder: Path, name: str = FILE) -> dict[str, Any] | None:
@@ -108,9 +106,8 @@ def write_suite(path: Path, result: dict[str, Any]) -> None:
     peaks = [float(max(run["memory"]["allocated"].values())) for run in result["runs"]]
     memory = _metadata(result, "peak_memory", "byte")
     benchmarks.append(pyperf.Benchmark([pyperf.Run([p], metadata=memory, collect_metadata=False) for p in peaks]))
-    part = path.with_name(f".{path.name}.part")
-    pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
-    part.replace(path)
+    with files.whole(path) as part:
+        pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
 
 
 def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bench.problems import Problem
+
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;#]*)\s*(?:#.*)?$")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::-([^}]*))?\}|([A-Za-z_]\w*))")
 _FRAMEWORKS = re.compile(r"openrlhf|train_ppo|verl\.|verl/|\btrl\b|grpo|ppo", re.IGNORECASE)
@@ -22,19 +24,19 @@ class Command:
     settings: dict[str, str] = field(default_factory=dict)
 
     def number(self, name: str, default: int) -> int:
-        """A whole number under a flag or a setting. Raises `ValueError` for anything else."""
+        """A whole number under a flag or a setting. Raises `Problem` for anything else."""
         value = self.settings.get(name, self.flags.get(name, default))
         try:
             return int(str(value))
         except ValueError:
-            raise ValueError(f"{name}: {value!r} is not a whole number") from None
+            raise Problem(f"{name}: {value!r} is not a whole number") from None
 
     def share(self, name: str, default: float) -> float:
         value = self.settings.get(name, self.flags.get(name, default))
         try:
             return float(str(value))
         except ValueError:
-            raise ValueError(f"{name}: {value!r} is not a number") from None
+            raise Problem(f"{name}: {value!r} is not a number") from None
 
     def text(self, name: str, default: str = "") -> str:
         return str(self.settings.get(name, self.flags.get(name, default)))
@@ -48,7 +50,7 @@ class Command:
 def read(text: str, variables: Mapping[str, str] | None = None) -> Command:
     """The command of a script that starts an RLHF framework; the longest where several look like one.
 
-    Raises `ValueError`, one line, where there is none.
+    Raises `Problem`, one line, where there is none.
     """
     known = dict(variables or {})
     candidates: list[list[str]] = []
@@ -64,7 +66,7 @@ def read(text: str, variables: Mapping[str, str] | None = None) -> Command:
                 continue
             candidates.append(words)
     if not candidates:
-        raise ValueError("no command of OpenRLHF, verl or TRL in it")
+        raise Problem("no command of OpenRLHF, verl or TRL in it")
     return parse(max(candidates, key=len))
 
 

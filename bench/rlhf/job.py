@@ -135,6 +135,12 @@ class Job:
     processes: bool = True
     notes: tuple[str, ...] = ()
 
+    @property
+    def gpus(self) -> int:
+        """Of all groups together."""
+        sizes = {part.role: part.gpus for part in self.parts} | ({"rollout": self.engine.gpus} if self.engine else {})
+        return sum(max(sizes[role] for role in group) for group in self.groups)
+
 
 @dataclass(frozen=True)
 class Moment:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from bench import backends
 from bench.predict.layout import HEADS
 from bench.predict.planning import Request, layout, refusal
+from bench.problems import Problem
 from bench.rlhf.job import Engine, Job, Part
 from bench.terminal.parsing import choice, nearest, switch, whole
 from rules.models import ModelFacts
@@ -73,11 +74,11 @@ def role(text: str) -> Role:
 
 
 def job(given: Sequence[Role], common: Request, resolve: Callable[[str], ModelFacts]) -> Job:
-    """The job of these roles. Raises `ValueError`, one line, for one that cannot be, `ModelError` for models."""
+    """The job of these roles. Raises `Problem`, one line, for one that cannot be, `ModelError` for models."""
     names = [name for name, _ in given]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise ValueError(f"--role {twice} is given twice")
+        raise Problem(f"--role {twice} is given twice")
     parts = tuple(_part(name, said, common, resolve) for name, said in given if name != ROLLOUT)
     engine = next((_engine(said, common, resolve) for name, said in given if name == ROLLOUT), None)
     groups: dict[object, list[str]] = {}
@@ -87,9 +88,7 @@ def job(given: Sequence[Role], common: Request, resolve: Callable[[str], ModelFa
     for members in groups.values():
         if len({sizes[name] for name in members}) > 1:
             shown = ", ".join(f"{name} {sizes[name]}" for name in members)
-            raise ValueError(
-                f"roles that share GPUs have different numbers of them: {shown}; say on=NAME for those apart"
-            )
+            raise Problem(f"roles that share GPUs have different numbers of them: {shown}; say on=NAME for those apart")
     return Job("flags", parts, engine, tuple(tuple(members) for members in groups.values()))
 
 
@@ -109,7 +108,7 @@ def _part(name: str, said: Mapping[str, object], common: Request, resolve: Calla
     tp, ring = _whole(said, "tp", 1), _whole(said, "ring", 1)
     refused = refusal(request, backend, stage, tp, ring)
     if refused is not None:
-        raise ValueError(f"{name}: [{refused.constraint}] {refused.message}{'; ' * bool(refused.help)}{refused.help}")
+        raise Problem(f"{name}: [{refused.constraint}] {refused.message}{'; ' * bool(refused.help)}{refused.help}")
     split = layout(request, backend, stage, tp, ring)
     if request.train_batch_size is None:
         split = replace(split, grad_accum=ACCUMULATION)
@@ -122,7 +121,7 @@ def _engine(said: Mapping[str, object], common: Request, resolve: Callable[[str]
     facts = resolve(str(said["model"])) if "model" in said else common.facts
     gpus, tp = _whole(said, "gpus", common.gpus), _whole(said, "tp", 1)
     if gpus % tp:
-        raise ValueError(f"{ROLLOUT}: engines of tp {tp} do not divide its {gpus} GPUs")
+        raise Problem(f"{ROLLOUT}: engines of tp {tp} do not divide its {gpus} GPUs")
     share = float(str(said.get("share", 0.5)))
     return Engine(facts, gpus // tp, tp, share, bool(said.get("sleep")), _whole(said, "seq-len", common.seq_len))
 

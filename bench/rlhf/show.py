@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.predict.planning import variant_name
+from bench.problems import Problem
 from bench.rlhf import command, frameworks
 from bench.rlhf.job import GENERATE, Job, moments, problems
 from bench.terminal.text import grid
@@ -17,7 +18,7 @@ ERROR = 0.08
 """Relative error of predicted peaks (`reports/h200/memory.md`)."""
 
 
-class RecipeError(ValueError):
+class RecipeError(Problem):
     """A recipe that cannot be planned; the message is one line."""
 
 
@@ -62,7 +63,8 @@ def _model(role: str, said: str, named: Mapping[str, str]) -> ModelFacts:
     if known is None and "" in named:
         return resolve(named[""])
     if known is None:
-        raise RecipeError(f"the {role} is {said or 'not named'}, whose sizes are not known: --model {role}=NAME")
+        problem = f"sizes of the {role} model, {said}, are not known" if said else f"no model is named as {role}"
+        raise Problem(f"{problem}: --model {role}=NAME")
     return known
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bench import backends
 from bench.configuration import Configuration
 from bench.debug.sharding import effective_backend
-from bench.strategies.protocol import Strategy
+from bench.strategies.base import Strategy
 
 __all__ = ["Strategy", "get_strategy"]
 

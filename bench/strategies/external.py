@@ -1,6 +1,7 @@
 """Somebody else's strategy class, measured through the interface that OpenRLHF's strategies have.
 
-`--backend package.module:Class` names a class that is built as
+`--backend package.module:Class` names a class that derives from `bench.strategies.base.Strategy` and is one of ours
+then, or a class that is built as
 `Class(seed, full_determinism, max_norm, micro_train_batch_size, train_batch_size, zero_stage, args)` and has
 `setup_distributed`, `create_optimizer`, `prepare((model, optimizer, scheduler))`, `backward` and
 `optimizer_step` (OpenRLHF up to 0.9). Its files are not edited. Three things are done around them:
@@ -20,14 +21,14 @@ import importlib.util
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -35,9 +36,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
+from bench.checkpoints.resume import Training
 from bench.configuration import Configuration
-from bench.strategies import collectives, limits, optimizers, processes
-from bench.strategies.data import ResumableLoader, build_loader
+from bench.strategies import processes
+from bench.strategies.base import Strategy
 
 HEAVY = (
     "aiohttp", "bitsandbytes", "datasets", "flash_attn", "jsonlines", "loralib", "optimum", "peft", "pylatexenc",
@@ -103,18 +105,35 @@ def load_class(reference: str) -> tuple[type[Any], ModuleType]:
     return found, sys.modules[found.__module__]
 
 
-class ExternalStrategy:
+@dataclass
+class OwnCheckpoint(Training):
+    """The class's checkpoint: it knows optimizer and scheduler, the data position goes into `client_state`."""
+
+    model: nn.Module | None = None
+    inner: Any = None
+
+    def save(self, save_dir: str, tag: str | None, client_state: dict[str, Any] | None, **kept: Any) -> str:
+        position = self.dataloader.state_dict() if self.dataloader is not None else None
+        state = {**(client_state or {}), "data_position": position}
+        how = (kept["max_num"], kept["max_mem"], state, kept["save_latest"])
+        self.inner.save_ckpt(self.model, save_dir, tag, *how)
+        return os.path.join(save_dir, tag or "")
+
+    def load(self, load_dir: str, tag: str | None, **how: Any) -> tuple[str, dict[str, Any]]:
+        states = (how["strict"], how["optimizer_states"], how["scheduler_states"], how["module_only"])
+        path, state = self.inner.load_ckpt(self.model, load_dir, tag, *states)
+        position = state.pop("data_position", None)
+        if self.dataloader is not None and position is not None:
+            self.dataloader.load_state_dict(position)
+        return path, state
+
+
+class ExternalStrategy(Strategy):
     """The adapter. Checkpoints and model files are written by the class itself, in its own format."""
 
     def __init__(self, config: Configuration) -> None:
-        self.config = config
-        self.device = torch.device("cpu")
-        self.mesh: DeviceMesh | None = None
-        self.world_size = self.dp_size = self.ring_size = self.tp_size = 1
-        self.dp_rank = self.ring_attn_rank = 0
-        self.accumulated_gradient = 1
+        super().__init__(config)
         self.inner: Any = None
-        self._micro_steps: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()
 
     def _arguments(self) -> Namespace:
         """The options that OpenRLHF's strategies read, for every generation's names that have one level."""
@@ -127,27 +146,20 @@ class ExternalStrategy:
             ring_head_stride=1, use_hf_tp_plan=config.tp_plan == "hf", sequence_parallel=config.sequence_parallel,
         )  # fmt: skip
 
-    def setup_distributed(self, timeout: timedelta = timedelta(minutes=60)) -> None:
+    def _join(self, timeout: timedelta) -> None:
         """Join the process group, build the class and let it set itself up in that group."""
         config = self.config
-        self.device = processes.pick_device(config.device)
-        limits.require(config, self.device.type)
         cls, module = load_class(config.backend)
-        self.world_size = processes.join(self.device, timeout)
+        super()._join(timeout)
         os.environ.setdefault("LOCAL_RANK", str(processes.local_rank()))
         if self.device.type == "cpu":
             _use_cpu(module)
-        self.mesh = processes.build_mesh(self.device, config.dp, config.ring, config.tp)
-        self.dp_rank = self.mesh["dp"].get_local_rank()
-        self.dp_size, self.tp_size = config.dp, config.tp
-        self.accumulated_gradient = config.accumulation
         self.inner = cls(
             seed=config.random_seed, full_determinism=False, max_norm=config.max_norm,
             micro_train_batch_size=config.rows, train_batch_size=config.batch,
             zero_stage=config.zero_stage, args=self._arguments(),
         )  # fmt: skip
         self.inner.setup_distributed(timeout=timeout)
-        self.setup_ring_attn(self.mesh)
 
     def setup_ring_attn(self, mesh: DeviceMesh | None) -> None:
         """The class has set its own ring up; here only its size and this rank's place are kept."""
@@ -165,7 +177,7 @@ class ExternalStrategy:
     ) -> Optimizer:
         """The class's own optimizer on GPUs (it chooses which), PyTorch's on CPUs."""
         if self.device.type == "cpu" or not hasattr(self.inner, "create_optimizer"):
-            return optimizers.build_optimizer(model, name, lr, betas, eps, weight_decay, self.device.type == "cuda")
+            return super().create_optimizer(model, name, lr, betas, eps, weight_decay)
         made: Optimizer = self.inner.create_optimizer(model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
         return made
 
@@ -180,34 +192,17 @@ class ExternalStrategy:
     def backward(self, loss: torch.Tensor, model: nn.Module, optimizer: Optimizer, name: str = "model") -> None:
         """The class's backward pass."""
         self.inner.backward(loss, model, optimizer, name=name)
-        self._micro_steps[optimizer] = self._micro_steps.get(optimizer, 0) + 1
+        self._count(optimizer)
 
     def optimizer_step(
         self, optimizer: Optimizer, model: nn.Module, scheduler: Any | None, name: str = "model"
     ) -> torch.Tensor | None:
         """The class's step; the gradient norm where the class can tell it, else NaN."""
         self.inner.optimizer_step(optimizer, model, scheduler, name=name)
-        if self._micro_steps.get(optimizer, 0) % self.accumulated_gradient:
+        if not self._due(optimizer):
             return None
         norm = self.inner.get_grad_norm(model) if hasattr(self.inner, "get_grad_norm") else float("nan")
         return torch.as_tensor(norm, dtype=torch.float32)
-
-    def setup_dataloader(
-        self,
-        replay_buffer: Any,
-        batch_size: int,
-        pin_memory: bool = False,
-        shuffle: bool = True,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        drop_last: bool = True,
-        consumed_samples: int = 0,
-    ) -> ResumableLoader:
-        """The harness's own loader: what a rank reads must not depend on the backend."""
-        return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
-            pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
-            consumed_samples=consumed_samples,
-        )  # fmt: skip
 
     def save_model(self, model: nn.Module, tokenizer: Any | None, output_dir: str) -> None:
         self.inner.save_model(model, tokenizer, output_dir)
@@ -215,72 +210,15 @@ class ExternalStrategy:
     def load_model(self, model: nn.Module, path: str, strict: bool = True) -> None:
         self.inner.load_model(model, path, strict=strict)
 
-    def save_ckpt(
-        self,
-        model: nn.Module,
-        save_dir: str,
-        tag: str | None = None,
-        max_num: int = 3,
-        max_mem: int = 1000,
-        client_state: dict[str, Any] | None = None,
-        save_latest: bool = True,
-        optimizer: Optimizer | None = None,
-        scheduler: Any | None = None,
-        dataloader: ResumableLoader | None = None,
-    ) -> str:
-        """The class's checkpoint; it knows optimizer and scheduler, the data position goes into `client_state`."""
-        position = dataloader.state_dict() if dataloader is not None else None
-        state = {**(client_state or {}), "data_position": position}
-        self.inner.save_ckpt(model, save_dir, tag, max_num, max_mem, state, save_latest)
-        return os.path.join(save_dir, tag or "")
-
-    def load_ckpt(
-        self,
-        model: nn.Module,
-        load_dir: str,
-        tag: str | None = None,
-        load_module_strict: bool = True,
-        load_optimizer_states: bool = True,
-        load_lr_scheduler_states: bool = True,
-        load_module_only: bool = False,
-        optimizer: Optimizer | None = None,
-        scheduler: Any | None = None,
-        dataloader: ResumableLoader | None = None,
-    ) -> tuple[str, dict[str, Any]]:
-        """The class's checkpoint; returns its path and the caller's part of `client_state`."""
-        path, state = self.inner.load_ckpt(
-            model, load_dir, tag, load_module_strict, load_optimizer_states, load_lr_scheduler_states,
-            load_module_only,
-        )  # fmt: skip
-        position = state.pop("data_position", None)
-        if dataloader is not None and position is not None:
-            dataloader.load_state_dict(position)
-        return path, state
-
-    def all_reduce(self, data: Any, op: str = "mean") -> Any:
-        """The harness's own reduction over all ranks."""
-        return collectives.reduce_value(data, op, self.device)
-
-    def all_gather(self, data: Any) -> Any:
-        """The harness's own gather over all ranks."""
-        return collectives.gather_value(data, self.device)
+    def _training(self, model: nn.Module, optimizer: Any, scheduler: Any, dataloader: Any) -> OwnCheckpoint:
+        seed = self.config.random_seed
+        return OwnCheckpoint({}, self.device, seed, dataloader=dataloader, model=model, inner=self.inner)
 
     def named_gradients(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole gradients: through DeepSpeed's engine where there is one, else those of the parameters."""
         from bench.checkpoints.deepspeed_state import full_gradients
 
         yield from full_gradients(model)
-
-    def get_rank(self) -> int:
-        return processes.rank()
-
-    def is_rank_0(self) -> bool:
-        return processes.rank() == 0
-
-    def print(self, *messages: object) -> None:
-        """Print on rank 0 only."""
-        if self.is_rank_0():
-            print(*messages, flush=True)
 
 
 def _use_cpu(module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Gradient norms and clipping that are right when parameters are sharded over several meshes at once."""
+"""Whole values of sharded parameters; gradient norms and clipping that are right over several meshes at once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Partial, Replicate, distribute_tensor
 
 
 def to_local_if_dtensor(tensor: torch.Tensor) -> torch.Tensor:
     """The local shard of a DTensor (it shares memory); any other tensor as it is."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All shards together; a collective for DTensors."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def fill(parameter: torch.Tensor, value: torch.Tensor) -> None:
+    """Copy a whole tensor, the same on every rank, into a parameter that may be a shard of one."""
+    if not isinstance(parameter, DTensor):
+        parameter.copy_(value)
+        return
+    cast = value.to(parameter.device, parameter.dtype)
+    # No rank sends: each cuts its shard out of the copy that it has read itself.
+    shard = distribute_tensor(cast, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    parameter.to_local().copy_(shard.to_local())
 
 
 def _summed(gradient: torch.Tensor) -> torch.Tensor:

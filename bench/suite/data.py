@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import Configuration, ConfigurationError, presets, seed_folder, store
+from bench.problems import Problem
 from bench.process import supervise
 from bench.process.locks import Locks
 from bench.suite.settings import Settings
@@ -21,8 +22,10 @@ WAIT = 1800.0
 FILE_ROWS = 4096
 
 
-class PreparationError(Exception):
+class PreparationError(Problem):
     """Data or a seed checkpoint that could not be made; the message is one line."""
+
+    status = 1
 
 
 def _identity(values: dict[str, Any]) -> str:

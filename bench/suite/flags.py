@@ -12,12 +12,6 @@ from bench.sweep.flags import add_one
 from bench.terminal.described import describe
 from bench.terminal.parsing import whole
 
-SIZES = ("tp_sizes", "ring_sizes")
-
-
-def positives(text: str) -> tuple[int, ...]:
-    return tuple(whole(part.strip()) for part in text.split(","))
-
 
 def add_training(p: argparse.ArgumentParser) -> None:
     """Data, model and how it trains; each is None where it is not given."""
@@ -64,4 +58,5 @@ def add_training(p: argparse.ArgumentParser) -> None:
 
 def given(options: argparse.Namespace) -> dict[str, Any]:
     """The settings that the flags give."""
-    return {name: value for name, value in vars(options).items() if value is not None}
+    values = {name: value for name, value in vars(options).items() if value is not None}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bench.checkpoints.weights import SAVED_DTYPES
 from bench.configuration import Configuration, stored
+from bench.measure.clock import DTYPES
 from bench.measure.model import build_actor
 from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat, reported
@@ -15,7 +15,7 @@ from bench.strategies import processes
 
 def write_seed(configuration: Configuration, folder: Path) -> None:
     """A Hugging Face directory of the model that `configuration` names, rounded to its dtype."""
-    dtype = SAVED_DTYPES[configuration.dtype]
+    dtype = DTYPES[configuration.dtype]
     actor = build_actor(
         model=configuration.model, num_layers=configuration.num_layers, attn="sdpa",
         device=processes.pick_device(configuration.device), dtype=dtype, seed=configuration.random_seed,

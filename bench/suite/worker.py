@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.configuration import Configuration, stored
-from bench.measure.clock import Clock, Memory
+from bench.configuration import Configuration
+from bench.measure.clock import Clock, Memory, both
 from bench.measure.model import attention_context
-from bench.measure.worker import Run
+from bench.measure.worker import Run, command, on_rank
 from bench.process.ending import end
-from bench.process.heartbeat import Heartbeat, reported, write_run
-from bench.strategies import processes
+from bench.process.heartbeat import Heartbeat
 from bench.suite.log import TrainingLog
 
 CHECKPOINTS = "checkpoints"
@@ -41,7 +37,6 @@ class Training(Run):
         self.folder, self.orders = folder, orders
         self.checkpoints = str(folder / CHECKPOINTS)
         self.times: list[dict[str, float]] = []
-        self.peaks: dict[str, dict[str, float]] = {}
 
     def resume(self) -> int:
         """The number of steps that a checkpoint in the result directory has behind it, restored; or 0."""
@@ -58,17 +53,11 @@ class Training(Run):
         configuration, strategy = self.configuration, self.strategy
         first = self.resume()
         log.open(first)
-        clock, memory = Clock(strategy.device), Memory(strategy.device)
-
-        @contextmanager
-        def both(name: str) -> Iterator[None]:
-            with memory.phase(name), clock.phase(name):
-                yield
-
+        clock, self.memory = Clock(strategy.device), Memory(strategy.device)
         for number in range(first, configuration.steps):
             last = number == configuration.steps - 1
             started = time.perf_counter()
-            result = self.step(both if last else clock.phase)
+            result = self.step(both(clock, self.memory) if last else clock.phase)
             self.times.append(clock.take())
             log.add(
                 {
@@ -84,25 +73,22 @@ class Training(Run):
                     self.actor, self.checkpoints, tag=f"step{number + 1}", max_num=1,
                     client_state={"step": number + 1}, optimizer=self.optimizer,
                 )  # fmt: skip
-        everywhere = [strategy.all_reduce(d, "max") for d in (memory.allocated, memory.reserved)]
-        self.peaks = dict(zip(("allocated", "reserved"), everywhere, strict=True))
 
     def results(self, log: TrainingLog) -> dict[str, Any]:
         """The run in the form of `worker.execute`; the first step of this process counts as its warm-up."""
         warm = min(self.configuration.warmup, len(self.times) - 1)
         norms = [r["grad_norm"] for r in log.records if r["grad_norm"] is not None]
         losses = [r["gpt_loss"] for r in log.records]
-        found = self.report(self.times, self.peaks, warm)
+        found = self.report(self.times, self.memory, warm)
         return found | {"losses": losses, "grad_norms": norms, "steps": log.records}
 
 
 def work(configuration: Configuration, folder: Path, number: int) -> None:
-    """Train on this rank; rank 0 writes the log and `run.<number>.json`."""
-    rank = int(os.environ.get("RANK", "0"))
-    heartbeat = Heartbeat(folder, rank)
-    with reported(heartbeat):
+    """Train on this rank; rank 0 writes the log."""
+
+    def trained(heartbeat: Heartbeat) -> dict[str, Any]:
         orders = Orders(**json.loads((folder / "orders.json").read_text(encoding="utf-8")))
-        log = TrainingLog(folder / "steps.jsonl", Path(orders.log), writes=rank == 0)
+        log = TrainingLog(folder / "steps.jsonl", Path(orders.log), writes=heartbeat.rank == 0)
         run = Training(configuration, heartbeat, folder, orders)
         run.build()
         run.begin()
@@ -112,17 +98,12 @@ def work(configuration: Configuration, folder: Path, number: int) -> None:
         result = run.results(log)
         if orders.save_model:
             run.strategy.save_model(run.actor, None, orders.save_model)
-        if rank == 0:
-            write_run(folder, number, result)
-        processes.leave()
+        return result
+
+    on_rank(folder, number, trained)
 
 
-def main(arguments: list[str]) -> int:
-    """`python -m bench.suite.worker FOLDER NUMBER`."""
-    folder = Path(arguments[0])
-    work(stored(folder), folder, int(arguments[1]))
-    return 0
-
+main = command(work)
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import trackers
 from bench.attention.choice import resolve
-from bench.configuration import Configuration, compiles, model_facts, store
+from bench.configuration import Configuration, ConfigurationError, compiles, model_facts, store
 from bench.launch.engine import Launcher
 from bench.predict import sizes
 from bench.predict.capacity import impossible
@@ -55,6 +55,13 @@ def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple
         return missing, ""
     reason = impossible(configuration, facts, on_gpu, here)
     return (reason, "") if reason else None
+
+
+def require(configuration: Configuration, gpus: int) -> None:
+    """Raise `ConfigurationError` for a configuration that cannot run on this host."""
+    refused = refusal(configuration, gpus)
+    if refused is not None:
+        raise ConfigurationError("; ".join(filter(None, refused)))
 
 
 class Sweep:

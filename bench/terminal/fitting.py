@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ def screen(
 
 
 def terminal() -> int | None:
-    """The columns of standard output where it is a terminal, else None."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """The columns of standard output where it is a terminal, or that COLUMNS asks for, else None."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else None
 
 
 def fitted(rows: Sequence[Sequence[str]], headers: Sequence[str], order: Sequence[str], width: int) -> str:

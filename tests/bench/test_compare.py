@@ -348,6 +348,11 @@ def test_two_sweeps_are_compared_row_by_row(tmp_path: Path, capsys: pytest.Captu
     assert bench(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
     assert f"not compared: ddp-1x-L2-eager-packed, only in {tmp_path / 'new'}" in capsys.readouterr().out
     assert bench(["compare", str(tmp_path / "old"), "--reference", "fsdp2-1x-L2-sdpa-packed"]) == 0
+    measured(tmp_path / "one" / "ddp", [0.1, 0.1], [3.0, 2.0], backend="ddp")
+    assert bench(["compare", str(tmp_path / "new"), str(tmp_path / "one")]) == 0  # a sweep and one of its rows, again
+    told = capsys.readouterr().out
+    assert "pass  ddp-1x-L2-sdpa-packed (second)" in told
+    assert f"not compared: fsdp2-1x-L2-sdpa-packed, only in {tmp_path / 'new'}" in told
 
 
 def test_rows_of_two_sweeps_find_each_other_by_their_settings(

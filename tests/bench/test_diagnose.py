@@ -125,7 +125,7 @@ def test_the_rank_that_stopped_early_is_named(world: int, length: int, data: st.
         raw["pg_config"] = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(world)))}}
         recorded.append(dumps._dump(rank, Path(f"trace_{rank}"), raw))
     (stall,) = analysis.stalls(recorded)
-    assert stall.suspects() == (away,)
+    assert stall.absent == (away,)
     assert set(stall.waiting) == set(range(world)) - {away}
     assert {e.number for e in stall.waiting.values()} == {came + 1}
 

@@ -10,7 +10,7 @@ import pytest
 from bench.predict.layout import Layout
 from bench.predict.memory import by_moment, estimate
 from bench.predict.moments import CONSTANTS
-from bench.report.memory_fit import Peak, fit, peaks, spread
+from reports.h200.scripts.memory_fit import Peak, fit, peaks, spread
 from rules.models import resolve
 
 RESULTS = Path(__file__).resolve().parents[2] / "reports" / "h200" / "results"

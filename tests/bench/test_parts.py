@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from bench.measure.model import (
     check_for_ring,
     model_config,
 )
+from bench.measure.profiler import _covered
 from bench.parallel.tensor_parallel import choose_plan, get_hf_tp_plan
 from bench.strategies.compilation import compile_blocks
 from bench.strategies.data import ShardedSampler, build_loader
@@ -31,6 +33,12 @@ from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get
 from bench.strategies.master_weights import MasterWeights
 from bench.strategies.optimizers import build_optimizer, decay_groups, move_to_new_parameters, names_by_parameter
 from tests.bench import jobs
+
+
+def test_collectives_side_by_side_count_once() -> None:
+    ranges = [SimpleNamespace(start=start, end=end) for start, end in ((5.0, 9.0), (0.0, 2.0), (1.0, 3.0), (6.0, 7.0))]
+    assert _covered(ranges) == 7.0
+    assert _covered([]) == 0.0
 
 
 def parameters(*gradients: list[float]) -> list[torch.nn.Parameter]:

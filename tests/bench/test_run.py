@@ -137,7 +137,7 @@ def test_a_rank_that_stays_away_is_a_hang_and_leaves_no_process(tmp_path: Path) 
     assert (verdict.status, verdict.phase) == ("hang", "warmup")
     assert verdict.rank == 1
     assert "rank 1 stayed away (in warmup, at bench/faults.py:" in verdict.message
-    assert "rank 0 waits in backward (strategies/ddp.py:" in verdict.message
+    assert "rank 0 waits in backward (strategies/base.py:" in verdict.message
     pids = [beat["pid"] for beat in supervise.read_all(tmp_path, "heartbeat")]
     assert len(pids) == 2
     for pid in pids:
@@ -153,6 +153,41 @@ def test_under_torchrun_the_process_is_one_rank(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sum(line.startswith("fsdp2-2x-ring2") and " ok " in line for line in done.stdout.splitlines()) == 1
     assert len(list(tmp_path.glob("fsdp2-2x-ring2*/benchmarks.json"))) == 1
+
+
+def test_a_class_that_derives_from_ours_is_one_of_ours() -> None:
+    from bench.strategies import get_strategy
+    from bench.strategies.ddp import DDPStrategy
+
+    assert type(get_strategy(parse({"backend": "bench.strategies.ddp:DDPStrategy"}))) is DDPStrategy
+
+
+def test_a_class_of_ones_own_keeps_its_checkpoints_and_the_place_in_the_data() -> None:
+    import torch
+
+    from bench.strategies.external import ExternalStrategy
+
+    calls: dict[str, tuple[object, ...]] = {}
+
+    class Own:
+        def save_ckpt(self, *given: object) -> None:
+            calls["save"] = given
+
+        def load_ckpt(self, *given: object) -> tuple[str, dict[str, object]]:
+            calls["load"] = given
+            return "there", dict(calls["save"][5])  # type: ignore[call-overload]
+
+    strategy = ExternalStrategy(parse({"backend": "mine:Own"}))
+    strategy.inner = Own()
+    model = torch.nn.Linear(1, 1)
+    left, found = (strategy.setup_dataloader([1, 2, 3], 1, shuffle=False) for _ in range(2))
+    left.load_state_dict(position := {"epoch": 0, "consumed": 2})
+    assert strategy.save_ckpt(model, "here", "t", client_state={"step": 5}, dataloader=left) == "here/t"
+    assert calls["save"] == (model, "here", "t", 3, 1000, {"step": 5, "data_position": position}, True)
+    loaded = strategy.load_ckpt(model, "here", "t", load_module_strict=False, dataloader=found)
+    assert loaded == ("there", {"step": 5})
+    assert calls["load"] == (model, "here", "t", False, True, True, False)
+    assert found.sampler.consumed == 2
 
 
 def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ def test_old_options_mean_what_they_meant() -> None:
     both = ["--deepcompile", "--no-flash-attn", "--output", "out", "--pretrain", "qwen3-tiny", "--packing_samples"]
     one = sft.parser().parse_args([*flags, *both])
     many = suite.parser().parse_args([*flags, *both])
-    assert (one.tp, one.ring, many.tp_sizes, many.ring_sizes) == (2, 4, (2,), (4,))
+    sizes = settle(0, suite_flags.given(many))
+    assert (one.tp, one.ring, sizes.tp_sizes, sizes.ring_sizes) == (2, 4, (2,), (4,))
     for options in (one, many):
         settings = settle(0, suite_flags.given(options))
         assert (settings.compile, settings.attn, settings.model) == ("deepcompile", "sdpa", "qwen3-tiny")

@@ -313,13 +313,14 @@ def test_advice_offers_only_what_is_left() -> None:
 
 def test_gpu_memory_is_that_of_visible_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nvidia-smi"
-    program.write_text('#!/bin/sh\ncase "$*" in *--id=1*) echo 20;; *) echo 10; echo 20;; esac\n')
+    program.write_text("#!/bin/sh\necho 10, GPU-aa1\necho 20, GPU-bb2\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert used() == [10, 20]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert used() == [20]
+    for visible, memory in (("1", [20]), ("GPU-bb", [20]), ("1,0", [20, 10]), ("MIG-1", [10]), ("", [])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert used() == memory, visible
 
 
 def test_gpu_memory_is_waited_for() -> None:

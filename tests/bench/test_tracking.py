@@ -33,6 +33,7 @@ def test_each_rank_writes_a_trace_beside_its_row(tmp_path: Path) -> None:
         names = {event.get("name", "") for event in trace["traceEvents"]}
         assert any(name.startswith("gloo:all_reduce") for name in names)
         assert any(name.startswith("aten::") for name in names)
+        assert "ProfilerStep#0" in names  # HTA's word for a step
     again = run("run", *flags[:-2], "--processes", "3", *flags[-2:], *SMALL, "--dtype", "fp32")
     assert again.returncode == 0, again.stderr
     assert sorted(tmp_path.glob("ddp-*/traces/*")) == files  # a process more leaves them

@@ -258,6 +258,14 @@ RATIO = [
     (TRL, "--top_p 1.0", "--top_k 50", "ratio-top-k"),
     (TRL, "--top_p 1.0", "--min_p 0.1", "ratio-min-p"),
 ]
+SLIME = """ray job submit -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 32 \\
+    --tensor-model-parallel-size 2 --n-samples-per-prompt 8 --global-batch-size 256 --use-tis --rollout-top-p 1 \\
+    --rollout-top-k -1
+"""
+RATIO += [
+    (SLIME, "top-p 1", "top-p 0.9", "ratio-top-p"), (SLIME, "top-k -1", "top-k 20", "ratio-top-k"),
+    (SLIME.replace("tis", "rollout-logprobs"), "top-p 1", "top-p 0.9", "ratio-top-p"),
+]  # fmt: skip
 VERL_RATIO = """python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct \\
     algorithm.rollout_correction.rollout_is=token actor_rollout_ref.rollout.calculate_log_probs=True \\
     actor_rollout_ref.rollout.temperature=0.6 actor_rollout_ref.rollout.logprobs_mode=processed_logprobs \\
@@ -284,11 +292,14 @@ def test_settings_that_part_the_probabilities_of_trainer_and_engine(
 
 def test_without_a_ratio_to_the_engine_its_sampling_is_nobodys_business(tmp_path: Path) -> None:
     for text, ratio, none in (
-        (TRL, "correction True", "correction False"), (TRL, "--use_vllm ", ""),
+        (TRL, "correction True", "correction False"), (TRL, "--use_vllm ", ""), (SLIME, "--use-tis", ""),
         (VERL_RATIO, "rollout_is=token", "rollout_is=null"), (VERL_RATIO, "rollout_is=token", "bypass_mode=False"),
     ):  # fmt: skip
         cut = (
-            text.replace("top_p 1.0", "top_p 0.9").replace("top_p=1", "top_p=0.9").replace("mode=processed", "mode=raw")
+            text.replace("top_p 1.0", "top_p 0.9")
+            .replace("top-p 1", "top-p 0.9")
+            .replace("top_p=1", "top_p=0.9")
+            .replace("mode=processed", "mode=raw")
         )
         assert violations(cut, tmp_path) != {}
         assert violations(cut.replace(ratio, none), tmp_path) == {}

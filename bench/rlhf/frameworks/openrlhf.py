@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench.predict.layout import Layout
+from bench.problems import Problem
 from bench.rlhf.command import Command
 from bench.rlhf.job import Engine, Job, Part
 from rules.models import ModelFacts
@@ -47,7 +48,7 @@ def job(command: Command, models: Mapping[str, ModelFacts], gpus: int | None) ->
 def _gpus(command: Command, role: str, ray: bool, gpus: int | None) -> int:
     if not ray:
         if gpus is None:
-            raise ValueError("how many GPUs? the command does not say: --gpus")
+            raise Problem("how many GPUs? the command does not say: --gpus")
         return gpus
     short = {"reference": "ref"}.get(role, role)
     return command.number(f"{short}_num_nodes", 1) * command.number(f"{short}_num_gpus_per_node", 8)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.predict.layout import Layout
+from bench.problems import Problem
 from bench.rlhf.command import Command
 from bench.rlhf.job import Engine, Job, Part
 from rules.models import ModelFacts
@@ -35,7 +36,7 @@ def roles(command: Command) -> list[str]:
 def job(command: Command, models: Mapping[str, ModelFacts], gpus: int | None) -> Job:
     world = gpus or command.number("num_processes", 0)
     if not world:
-        raise ValueError("how many GPUs? the command does not say: --gpus")
+        raise Problem("how many GPUs? the command does not say: --gpus")
     here, stage = roles(command), _stage(command)
     parts = tuple(_part(command, role, models[role], world, stage) for role in here)
     engine = None

@@ -1,6 +1,6 @@
 """Faults on purpose in real sweeps on GPUs: is every row of its class, is nothing left behind?
 
-    python faults.py OUTDIR [--gpus N] [--seconds S] [--only REGEX] [--cpu]
+    python faults.py OUTDIR [--gpus N] [--share N] [--seconds S] [--only REGEX] [--cpu]
 
 Drives `python -m bench` in several sweeps, side by side on pairs of GPUs, with the faults of `planted.py`. Leaves
 OUTDIR/faults.json and OUTDIR/faults.md; exit status 1 where something is not as it must be.
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -40,13 +42,21 @@ DEADLINES = {"start": 90, "load": 12, "compile": 30, "warmup": 15, "measure": 8,
 SECONDS = {"hang": 29.0, "start": 60.0, "skipped": 0.0, "other": 18.0}
 """What a row takes, about: to decide whether another sweep fits into the time."""
 
+NO_MEMORY = """#!/bin/sh
+case "$*" in *memory.used*) exit 1 ;; esac
+exec {program} "$@"
+"""
+"""`nvidia-smi` for sweeps that share GPUs: what neighbours hold is not what a sweep has left behind."""
+
 LARGE = {
     "model_type": "llama", "vocab_size": 1024, "hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 2,
     "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 16, "max_position_embeddings": 1 << 19,
     "rms_norm_eps": 1e-5, "architectures": ["LlamaForCausalLM"],
 }  # fmt: skip
-TOO_LONG = (1 << 18, 1 << 19)
-"""Positions whose attention mask alone takes 0.5 TB for eight rows, and 2 TB."""
+TOO_LARGE = (1.4, 1.75)
+"""Predicted bytes of GPUs' memory: too large to run, and not so large that `bench run` refuses it untried."""
+PER_SQUARE = 774.0
+"""Bytes that eight rows of the large model take with eager attention, per square of their positions."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,11 @@ class Batch:
     ranks: int | None = None
     lengths: tuple[int, ...] = ()
     deadlines: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def fills(self) -> bool:
+        """Whether it takes the memory of its GPUs whole."""
+        return any(case.status == "oom" for case in self.cases)
 
     def seq_lens(self) -> list[int]:
         return list(self.lengths or range(SHORTEST, SHORTEST + len(self.cases)))
@@ -102,6 +117,7 @@ def oom(phase: str) -> Case:
 def batches(most: int, ranks: int) -> list[Batch]:
     """In order of importance: what no longer fits into the time is left out. `most` GPUs, of which a sweep has
     `ranks`; where there are more, all of them have one more sweep at the end."""
+    lengths = tuple(int(math.sqrt(share * environment.gpu_bytes() / PER_SQUARE)) // 64 * 64 for share in TOO_LARGE)
     too_large = (
         Case("warmup", "configuration too large", "oom", "memory"),
         Case("", "larger than one that ran out of memory", "skipped", "dominated by"),
@@ -112,7 +128,8 @@ def batches(most: int, ranks: int) -> list[Batch]:
         Batch("measure-fsdp2", (hangs("measure"), crash("measure", "exception"), OK), ("--backend", "fsdp2")),
         Batch("load", (hangs("load"), oom("load"), crash("load", "killed"))),
         Batch("report", (hangs("report"), oom("report"), crash("report", "killed"))),
-        Batch("too-large", too_large, large, ranks=1, lengths=TOO_LONG, deadlines=(("warmup", 90),)),
+        *[Batch("too-large", too_large, large, ranks=1, lengths=lengths, deadlines=(("warmup", 90),))]
+        * bool(lengths[0]),
         Batch("warmup", (crash("warmup", "exception"), oom("warmup"), crash("warmup", "killed"), OK)),
         Batch("stopped", (hangs("measure", "stopped"), crash("measure", "killed"), Case("measure", "nan", "nan"))),
         Batch("ends", (crash("load", "exit_0"), crash("report", "exit_0"), crash("report", "exception"))),
@@ -124,7 +141,7 @@ def batches(most: int, ranks: int) -> list[Batch]:
     ]
     if most > ranks:
         found.append(Batch("all-ranks", (hangs("measure"), OK), ("--backend", "fsdp2"), ranks=most))
-    return found
+    return [batch for batch in found if any(batch.lengths) or batch.name != "too-large"]  # memory of GPUs alone
 
 
 @dataclass
@@ -160,7 +177,10 @@ class Swept:
 
 
 class Bench:
-    """Runs batches; `lane` names GPUs as CUDA_VISIBLE_DEVICES does."""
+    """Runs batches; `lane` names GPUs as CUDA_VISIBLE_DEVICES does. While `shared`, sweeps run side by side on the same
+    GPUs, whose memory is looked at when all have ended."""
+
+    shared = False
 
     def __init__(self, output: Path, cpu: bool, ranks: int) -> None:
         self.output, self.cpu, self.ranks = output, cpu, ranks
@@ -173,18 +193,37 @@ class Bench:
         command, started = self._command(batch, ranks), time.time()
         variables = os.environ | {"CUDA_VISIBLE_DEVICES": lane, "PLANTED": json.dumps(self._plan(batch))}
         variables["PYTHONPATH"] = os.pathsep.join([str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")])
-        before = used(lane)
+        if self.shared:
+            variables["PATH"] = os.pathsep.join([str(self._without_memory()), os.environ["PATH"]])
+        before = [] if self.shared else used(lane)
         sweep = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True)  # fmt: skip
         _, errors = sweep.communicate()
         left = started_by(sweep.pid)
         notes = [line for line in errors.splitlines() if "not given back" in line or "Traceback" in line]
         self.sweeps.append(
-            Swept(batch.name, lane, sweep.returncode, time.time() - started, len(left), before, used(lane), notes)
-        )
+            Swept(batch.name, lane, sweep.returncode, time.time() - started, len(left), before,
+                  [] if self.shared else used(lane), notes)
+        )  # fmt: skip
         for process in left:
             process.send_signal(signal.SIGKILL)
         self._rows(batch, ranks, started, errors)
+
+    def share(self, todo: Sequence[Batch], lanes: Sequence[str], until: float) -> list[str]:
+        """Run batches side by side on the same GPUs; the names of those that no longer fitted."""
+        before, started, self.shared = used(lanes[0]), time.time(), True
+        left_out = side_by_side(self, todo, lanes, until)
+        self.shared, after = False, used(lanes[0])
+        self.sweeps.append(Swept("all that shared", lanes[0], 0, time.time() - started, 0, before, after, []))
+        return left_out
+
+    def _without_memory(self) -> Path:
+        folder = self.output / "bin"
+        folder.mkdir(exist_ok=True)
+        program = folder / "nvidia-smi"
+        program.write_text(NO_MEMORY.format(program=shutil.which("nvidia-smi") or "false"), encoding="utf-8")
+        program.chmod(0o755)
+        return folder
 
     def _command(self, batch: Batch, ranks: int) -> list[str]:
         lengths = ",".join(map(str, batch.seq_lens()))
@@ -351,6 +390,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, metavar="OUTDIR")
     parser.add_argument("--gpus", type=int, help="default: all")
+    parser.add_argument("--share", type=int, default=1, help="sweeps at once on a pair, but for those that fill it")
     parser.add_argument("--seconds", type=float, default=225.0, help="start no sweep that would last beyond them")
     parser.add_argument("--only", type=re.compile, metavar="REGEX", help="sweeps by name")
     parser.add_argument("--cpu", action="store_true", help="over gloo, to try the script itself")
@@ -369,7 +409,10 @@ def main() -> int:
     subprocess.run([sys.executable, "-c", "import torch, transformers.models.llama.modeling_llama"], check=False)
     everywhere = [b for b in todo if (b.ranks or ranks) > ranks]
     until = started + options.seconds - sum(b.seconds() for b in everywhere)
-    left_out = side_by_side(bench, [b for b in todo if b not in everywhere], lanes, until)
+    few = [b for b in todo if b not in everywhere and options.share > 1 and not b.fills]
+    left_out = side_by_side(bench, [b for b in todo if b not in [*everywhere, *few]], lanes, until)
+    if few:
+        left_out += bench.share(few, [*lanes] * options.share, until)
     left_out += side_by_side(bench, everywhere, [",".join(map(str, range(gpus)))], until + 3600)
     seconds = time.time() - started
     value = {

@@ -12,10 +12,10 @@ import argparse
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from memory_fit import CHOICES, Peak, fit, peaks, spread
 from tabulate import tabulate
 
 from bench.predict.moments import CONSTANTS
-from bench.report.memory_fit import CHOICES, Peak, fit, peaks, spread
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 HEADER = """# Peak memory: measured and predicted
