@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
@@ -93,6 +93,10 @@ _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "uniqu
 
 def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     """A value of a unit in terms of what its parameters get."""
+    return _instantiated(value, cache(argument)) if value.symbolic else value
+
+
+def _instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     if not value.symbolic:
         return value
     parts: list[Val] = []
@@ -101,29 +105,34 @@ def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
         if o[0] == "param":
             parts.append(Val(argument(o[1]).objs))
         else:
-            plain.append(mapped(o, lambda part: instantiated(part, argument)))
+            plain.append(mapped(o, lambda part: _instantiated(part, argument)))
     merged = join([Val(frozenset(plain)), *parts])
     v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
     return Val(merged.objs, v, n, p, substituted(value.state, lambda position: argument(position).held))
 
 
 def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
-    if not any(c.kind == "param" for c in causes):
+    symbolic = [c for c in causes if c.kind == "param"]
+    if not symbolic:
         return causes
-    parts: list[Causes] = [frozenset(c for c in causes if c.kind != "param")]
-    for c in causes:
-        if c.kind != "param":
-            continue
-        value = argument(c.position)
-        given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
-        if c.facet == "a":  # an attribute of an object is its own, of a tensor it is another view
-            owned = any(o[0] in _OWNING for o in value.each)
-            given = only(value.v, "data", "param", "uniform") if owned else value.v
-        elif given is None:  # the truth of a value
-            kinds = {o[0] for o in value.each if o != NONE_OBJ}
-            given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
-        parts.append(given if c.sure else unsure(only(given, "data", "param")))
-    return combined(*parts)
+    parts = [_given(c, argument(c.position)) for c in symbolic]
+    if len(symbolic) == len(causes) == 1:
+        return parts[0]
+    return combined(causes.difference(symbolic), *parts)
+
+
+def _given(cause: Cause, value: Val) -> Causes:
+    """What a cause that speaks of a parameter means for what the parameter gets."""
+    facet = cause.facet
+    if facet == "a":  # an attribute of an object is its own, of a tensor it is another view
+        owned = any(o[0] in _OWNING for o in value.each)
+        given = only(value.v, "data", "param", "uniform") if owned else value.v
+    elif facet in ("v", "n", "p"):
+        given = getattr(value, facet)
+    else:  # the truth of a value
+        kinds = {o[0] for o in value.each if o != NONE_OBJ}
+        given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
+    return given if cause.sure else unsure(only(given, "data", "param"))
 
 
 class Calling:
