@@ -16,7 +16,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.facts.model import At
 from validator.flow.aside import is_test
 from validator.flow.calls import axes_in, instantiated
-from validator.flow.program import Flow, Operation, Result, Unit
+from validator.flow.program import Flow, Operation, Result, Unit, Users
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
@@ -468,7 +468,7 @@ def because(causes: Causes) -> str:
     return "depends on data that each rank has of its own"
 
 
-def users_of(unit: Unit) -> dict[int, list[int]]:
+def users_of(unit: Unit) -> Users:
     """By value the values that have it as an operand."""
     return unit.users
 

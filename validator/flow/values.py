@@ -31,6 +31,7 @@ operators on sets, so the least solution does not depend on the order in which i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, ClassVar
 
 from validator.domains.placement import UNPLACED, is_symbolic
@@ -45,6 +46,7 @@ TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
+_numbers = count()
 _HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", *_COUNTING})
 
 
@@ -81,7 +83,7 @@ class Val:
                 return known
             known = cls._all[key] = object.__new__(cls)
             known.objs, known.v, known.n, known.p, known.state = key
-            known.number, known._each = len(cls._all), None
+            known.number, known._each = next(_numbers), None
             known.depth = max((1 + part.depth for part in parts), default=0)
             known.symbolic = (
                 any(o[0] == "param" for o in objs)
@@ -241,7 +243,7 @@ def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
 
 
 ANYTHING = Val(_ANYTHING, state=frozenset({"?"}))
-_joins: dict[tuple[int, int], Val] = {}
+_joins: dict[int, Val] = {}  # by the numbers of both
 
 
 def forget() -> None:
@@ -278,12 +280,13 @@ def join2(a: Val, b: Val) -> Val:
         return a
     if a is BOTTOM:
         return b
-    known = _joins.get((id(a), id(b)))
+    key = a.number << 32 | b.number
+    known = _joins.get(key)
     if known is None:
         objs = a.objs | b.objs
         if len(objs) > 1:
             objs = limited(objs)
-        known = _joins[id(a), id(b)] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
+        known = _joins[key] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
     return known
 
 
