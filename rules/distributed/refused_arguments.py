@@ -26,16 +26,16 @@ from validator.finding import Finding
 from validator.flow.aside import is_test
 from validator.flow.calls import axes_in
 from validator.flow.queries import Place, Queries
-from validator.flow.transfer import truth_of
 from validator.flow.tensors import differ, is_of_floats, size_of
-from validator.flow.values import Obj, elements
+from validator.flow.transfer import truth_of
+from validator.flow.values import COUNTED, Obj, elements
 from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP590", "refused-arguments", "error", "0.4.0", tokens=("distributed", "dist.", "comm"))
 
-_LISTS = ("tuple", "seq", *("counted", "miscounted"))
+_LISTS = ("tuple", "seq", *COUNTED)
 _NO_TENSOR = ("const", "dict", "str", "size", "ordinal", *_LISTS)
 _MAKING = ("const", "list", "tuple", "dict", "set", "collect", "join", "binary", "unary")
 _BITWISE = ("BAND", "BOR", "BXOR")
@@ -52,11 +52,12 @@ class _Wrong(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """A value that comes to a call on some way. `chosen`: it was assigned there for this way, which nothing asks about
-    before the call (what was there before and is replaced on other ways is not); `by`: how ranks differ about it."""
+    """A value that comes to a call on some way. `chosen`: it was assigned just there; `asked`: a branch behind may ask
+    for it (others replace it, or the call stands under a branch of its own); `by`: how ranks differ about it."""
 
     place: Place
     chosen: bool = False
+    asked: bool = False
     by: Causes = NONE
 
 
@@ -107,10 +108,11 @@ def _kind(call: Place, tensor: Place) -> Iterator[_Wrong]:
 
 def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
     """A list that only the root passes (`at_root`), or that every rank does."""
-    written = [each for each in _written(call, parts) if not row.at_root or not each.by]
-    others = len(written) < len(_written(call, parts))
-    absent = _some(written, lambda each: each.val.is_const(None))
-    if absent and not (others and absent == "all"):
+    written = _written(call, parts)
+    alike = [each for each in written if not row.at_root or not each.by]
+    others = len(alike) < len(written)  # the root has something else than the other ranks
+    absent = _some(alike, lambda each: each.val.is_const(None), others)
+    if absent:
         yield _Wrong(
             parts,
             f"and no list on any rank{_SOMETIMES[absent]}",
@@ -120,9 +122,9 @@ def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
     held = parts.closed
     if not row.at_root or held.objs == {("tuple", ())} or not _is_started(call):
         return
-    full = _some(written, lambda each: _is(each, *_LISTS))
+    full = _some(alike, lambda each: _is(each, *_LISTS), others)
     differ = only(call.under if others else call.under | held.p | held.n, "rank", "member", "param")
-    if full and not (others and full == "all") and not differ:
+    if full and not differ:
         yield _Wrong(
             parts,
             f"a list, on all ranks{_SOMETIMES[full]}",
@@ -248,10 +250,11 @@ def _is_started(call: Place) -> bool:
 _SOMETIMES = {"all": "", "some": " on some ways"}
 
 
-def _some(ways: list[_Way], is_wrong: Callable[[Place], bool]) -> str:
-    """On which ways a value is wrong: on "all" of them, on "some" for which it was chosen, or on none that is sure."""
+def _some(ways: list[_Way], is_wrong: Callable[[Place], bool], others: bool = False) -> str:
+    """On which ways a value is wrong: on "all" of them, on "some" for which it was chosen, or on none that is sure.
+    `others`: whether there are more ways."""
     wrong = [each for each in ways if is_wrong(each.place)]
-    if wrong and len(wrong) == len(ways):
+    if wrong and len(wrong) == len(ways) and not others:
         return "all"
     return "some" if any(each.chosen for each in wrong) else ""
 
@@ -268,7 +271,8 @@ def _written(call: Place, argument: Place) -> list[_Way]:
         if here.value.op == "phi":
             queue += [(way, here) for way in _ways(each, here, user)]
         elif passed is not None:
-            queue.append((each._replace(place=passed[1]), passed[0]))
+            asked = each.asked or bool(here.unit.control.deciding(user.value.block))
+            queue.append((each._replace(place=passed[1], asked=asked), passed[0]))
         elif here.value.op != "undefined":
             found.append(each._replace(place=here))
     return found
@@ -278,14 +282,14 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
     """The values of a variable on the ways that meet."""
     control, blocks = phi.unit.control, phi.unit.code.blocks
     here = control.deciding(phi.value.block)
-    asked = phi.unit is not user.unit or control.deciding(user.value.block) - here
+    asked = before.asked or phi.unit is not user.unit or bool(control.deciding(user.value.block) - here)
     for number, (pred, raised) in zip(phi.value.args, blocks[phi.value.block].preds, strict=True):
-        place = phi._replace(number=number)
         branches = control.deciding(pred) - here
         tests = (phi._replace(number=blocks[branch].end[1]).closed for branch in branches)
         by = only(frozenset().union(*map(truth_of, tests)), "rank", "member", "data", "param")
-        chosen = bool(branches) and blocks[pred].end[0] == "jump" and not raised and not asked
-        yield _Way(place, chosen or before.chosen, before.by | by)
+        is_left = raised or blocks[pred].end[0] != "jump"
+        chosen = before.chosen or bool(branches) and not is_left and not asked
+        yield _Way(phi._replace(number=number), chosen, asked or is_left, before.by | by)
 
 
 def _passed(parameter: Place) -> tuple[Place, Place] | None:

@@ -21,6 +21,7 @@ from validator.domains.axes import UNKNOWN
 from validator.domains.spmd import only
 from validator.finding import Finding
 from validator.flow.queries import Place, Queries, apart, because
+from validator.flow.transfer import truth_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -50,9 +51,10 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _other_way(call: Place) -> bool:
-    """Whether the same collective is called on the other way of a branch: whoever has the data names itself there."""
+    """Whether the same collective is called on the other way of a branch on which ranks may part: whoever has the data
+    names itself there."""
     unit, name = call.unit, call.operations[0].name
-    arms = unit.control.arms.get(call.value.block, ())
+    arms = [row for row in unit.control.arms.get(call.value.block, ()) if _parts(call, row[0])]
     for number, site in call.result.sites.items():
         others = unit.control.arms.get(unit.code.values[number].block, ())
         if any(o.name == name for o in site.operations) and any(
@@ -60,6 +62,11 @@ def _other_way(call: Place) -> bool:
         ):
             return True
     return False
+
+
+def _parts(call: Place, branch: int) -> bool:
+    test = call._replace(number=call.unit.code.blocks[branch].end[1])
+    return bool(only(truth_of(test.closed), "rank", "member", "data", "param"))
 
 
 INCORRECT = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -100,10 +101,12 @@ def _instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     if not value.symbolic:
         return value
     parts: list[Val] = []
-    plain = []
+    plain: list[Obj] = []
     for o in value.each:
         if o[0] == "param":
             parts.append(Val(argument(o[1]).objs))
+        elif o[0] == "as long":
+            plain += as_long_as(_instantiated(o[1], argument))
         else:
             plain.append(mapped(o, lambda part: _instantiated(part, argument)))
     merged = join([Val(frozenset(plain)), *parts])
@@ -203,11 +206,24 @@ class Calling:
             return self._remote(number, o[1], arguments)
         if kind == "fetch":
             return o[1]  # type: ignore[no-any-return]
+        if kind == "param":
+            return self._of_passed(o[1], arguments)
         if kind == "mesh method":
             return self._mesh_method(o, arguments)
         if kind == "group method":
             return _of_group(o[1], o[2])
-        return BOTTOM if kind in ("top", "param", "const") else UNKNOWN
+        return BOTTOM if kind in ("top", "const") else UNKNOWN
+
+    def _of_passed(self, position: int, arguments: Arguments) -> Val:
+        """What the lambdas give that callers pass for a parameter."""
+        passed: Val = self.flow.get("argument", self.at.unit, position)
+        lambdas = [o[1] for o in passed.of("unit") if o[1].code.kind == "lambda"]
+        given = [value for name, value in arguments if name is None]
+        found = []
+        for unit in lambdas if len(given) == len(arguments) else ():
+            bindings = defaultdict(lambda: UNKNOWN, self.bind(unit, given, {}))
+            found.append(instantiated(self.flow.part(("unit", unit), "returned"), bindings.__getitem__))
+        return join(found)
 
     def _call_unit(self, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
         positional, keywords = [*first], {}

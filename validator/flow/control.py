@@ -185,3 +185,16 @@ class Control:
                 found.add(pred)
             found |= self.deciding(pred)
         return frozenset(found - here) if block not in here else frozenset(found)
+
+
+def reachable(code: Code, but: int) -> set[int]:
+    """The blocks to which a way leads that does not go through one block."""
+    seen = {0} - {but}
+    stack = list(seen)
+    while stack:
+        block = code.blocks[stack.pop()]
+        for target in (*block.successors(), *block.handlers):
+            if target not in seen and target != but:
+                seen.add(target)
+                stack.append(target)
+    return seen

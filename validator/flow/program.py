@@ -172,7 +172,9 @@ class Unit:
         """What puts something into a container: `a[k] = v`, `a.append(v)`."""
         values = self.code.values
         growing = {n for n, v in enumerate(values) if v.op == "attr" and v.data in GROWING}
-        return [v for v in values if v.op == "store_item" or v.op == "call" and len(v.args) > 1 and v.args[0] in growing]
+        return [
+            v for v in values if v.op == "store_item" or v.op == "call" and len(v.args) > 1 and v.args[0] in growing
+        ]
 
     @cached_property
     def users(self) -> Users:
@@ -386,7 +388,8 @@ def _joined(old: Any, new: Any) -> Any:
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(
-        vals=tuple(a if a is b else join2(a, b) for a, b in zip(old.vals, new.vals, strict=True)), returned=join2(old.returned, new.returned),
+        vals=tuple(a if a is b else join2(a, b) for a, b in zip(old.vals, new.vals, strict=True)),
+        returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
         sites=_by_key(old.sites, new.sites, Site.merged),
         **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},

@@ -265,7 +265,7 @@ class Evaluation(Walk):
         """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks."""
         _owner, stored = value.args
         control, values = self.unit.control, self.code.values
-        balanced = set()
+        balanced: set[int] = set()
         arms = control.arms.get(value.block, ())
         for other in (values[each] for each in self._leaving) if arms else ():
             if other.op != "store_attr" or other.data != value.data or self.vals[other.args[1]].objs == {NONE_OBJ}:

@@ -14,6 +14,7 @@ Objects are tuples whose first element says what they are:
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
 | `("beyond", group, k)` | `k` more than a group has ranks (k is not 0); `("miscounted", group, k)`: a list so long |
+| `("as long", number)` | beside a list: it has as many elements as a caller says (a value) |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
 | `("unordered", why, value)` | beside a list: ranks go through it in orders of their own: `set`, `listing`, `keys` |
@@ -38,8 +39,8 @@ from validator.domains.placement import UNPLACED, is_symbolic
 from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
-_COUNTING = ("size", "beyond", "counted", "miscounted")
-COUNTED = ("counted", "miscounted")  # what stands beside a list whose length is told by a number of ranks
+_COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
+COUNTED = ("counted", "miscounted", "as long")  # what stands beside a list whose length is told by a number of ranks
 _DEEP = 3
 _MANY = 16
 TOP: Obj = ("top",)
@@ -365,7 +366,9 @@ def beside(value: Val, *kinds: str) -> frozenset[Obj]:
 def as_long_as(number: Val) -> frozenset[Obj]:
     """What stands beside a list that has as many elements as a number says."""
     lengths = {"size": "counted", "beyond": "miscounted"}
-    return frozenset((lengths[o[0]], *o[1:]) for o in number.each if o[0] in lengths)
+    known = frozenset((lengths[o[0]], *o[1:]) for o in number.each if o[0] in lengths)
+    passed = frozenset(o for o in number.objs if o[0] == "param")
+    return known | {("as long", Val(passed))} if passed else known
 
 
 def is_text(value: Val) -> bool:
