@@ -35,7 +35,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if only(call.under, "rank", "member"):
             continue  # ranks come here by different calls, or not at all: what one passes is not what others do
         row = call.operations[0].row
-        tensor = call.argument(*row.alike) if row.alike is not None else None
+        uneven = any(call.argument(name) is not None for name in row.uneven)
+        tensor = call.argument(*row.alike) if row.alike is not None and not uneven else None
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
         causes = apart(tensor.closed.n, axes) if tensor is not None and UNKNOWN not in axes else None

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.spmd import only
-from validator.effects.transfers import Transfer, Transfers, comes_after
+from validator.effects.transfers import Transfer, Transfers, is_after
 from validator.finding import Finding, Related
 from validator.flow.tensors import differ, size_of
 from validator.flow.values import Obj
@@ -59,7 +59,7 @@ def _comes_first(each: Transfer, everything: list[Transfer]) -> bool:
     if each.call.method != "recv" or only(each.call.under, "rank", "member", "data"):
         return False
     senders = [other for other in everything if other.sends and each._replace(peer=None).may_meet(other)]
-    return bool(senders) and all(comes_after(other.call, each.call) for other in senders)
+    return bool(senders) and all(is_after(other.call, each.call) for other in senders)
 
 
 def _unequal(each: Transfer, other: Transfer, everything: list[Transfer]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from validator.domains.spmd import only
 from validator.flow.aside import is_test
-from validator.flow.control import reachable
+from validator.flow.control import comes_after
 from validator.flow.queries import Place, Queries
 from validator.flow.transfer import truth_of
 from validator.flow.values import Val
@@ -110,11 +110,8 @@ def _exclude(one: Place, other: Place) -> bool:
     return False
 
 
-def comes_after(late: Place, early: Place) -> bool:
+def is_after(late: Place, early: Place) -> bool:
     """Whether a place is only reached by way of another one of the same unit."""
     if late.unit is not early.unit:
         return False
-    block = early.value.block
-    if late.value.block == block:
-        return late.number > early.number
-    return late.value.block not in reachable(late.unit.code, but=block)
+    return comes_after(late.unit.code, late.value, late.number, early.value, early.number)

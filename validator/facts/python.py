@@ -45,7 +45,7 @@ RELEVANT = (
     b"import flash_attn", b"from flash_attn", b"ring_flash_attn", b"mpu.", b"world_size", b"set_epoch",
     b"pixel_values", b"unfinished_sequences", b"accumulation_steps", b"grad_accum", b"tp_size",
     b".backward(", b"DistributedDataParallel", b"clip_grad_norm_", b"gradient_checkpointing_enable",
-    b"checkpoint_impl", b"n_heads", b"kv_heads",
+    b"checkpoint_impl", b"n_heads", b"kv_heads", b"dropout_p=", b".dropout(",
     b"rank_", b"_rank", b".rank", b"_RANK", b"WORLD_SIZE", b"torch.save", b"save_file", b"non_blocking",
     b"add_argument", b"parse_args", b".args", b" args.", b"(args.", b"(args,", b"{args.",
     b"=args.", b"[args.", b"*args.",  # reads of options (never bare "args.": every `kwargs.` has it)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from validator.ir import Code
+from validator.ir import Code, Value
 
 
 class Control:
@@ -198,3 +198,10 @@ def reachable(code: Code, but: int) -> set[int]:
                 seen.add(target)
                 stack.append(target)
     return seen
+
+
+def comes_after(code: Code, late: Value, number: int, early: Value, first: int) -> bool:
+    """Whether one value of a unit is only reached by way of another one (`number`, `first`: their numbers)."""
+    if late.block == early.block:
+        return number > first
+    return late.block not in reachable(code, but=early.block)
