@@ -5,8 +5,8 @@ What it does
     with `dropout_p`) with a share that the module keeps, in methods that never ask whether they train.
 
 Why is this bad
-    `model.eval()` switches modules such as `nn.Dropout` off, no function: what the model says in evaluation differs from
-    call to call, log-probabilities of a rollout differ from those of training, and nothing says why.
+    `model.eval()` switches modules such as `nn.Dropout` off, no function: what the model says in evaluation differs
+    from call to call, log-probabilities of a rollout differ from those of training, and nothing says why.
 
 References
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
@@ -38,13 +38,15 @@ def check_project(project: Project) -> Iterator[Finding]:
         if cls is None or is_test(unit.path) or not _ASKING.isdisjoint(unit.words) or not _is_module(queries, cls):
             continue
         for call in queries.calls_in(unit):
-            row = next((rows[name] for o in call.operand(0).val.of("ext") if (name := models.named(o[1])) in rows), None)
+            row = next(
+                (rows[name] for o in call.operand(0).val.of("ext") if (name := models.named(o[1])) in rows), None
+            )
             if row is not None and _drops(call, row):
                 yield RULE.finding(
                     unit.path,
                     call.at,
-                    f"`{call.method}` in `{unit.qualname}` drops elements in evaluation, too: it is not told whether the"
-                    " module trains",
+                    f"`{call.method}` in `{unit.qualname}` drops elements in evaluation, too: it is not told whether"
+                    " the module trains",
                     help="pass `training=self.training`, or a share of 0.0 where the module does not train",
                     context=f"{unit.qualname}:{call.method}",
                 )
@@ -63,7 +65,9 @@ def _drops(call: Place, row: Row) -> bool:
     if share is None:
         return row.default_drop > 0
     root = share.root
-    kept = root.value.op == "attr" and call.unit.is_receiver(root.value.args[0]) and not root.result.sites.get(root.number)
+    kept = (
+        root.value.op == "attr" and call.unit.is_receiver(root.value.args[0]) and not root.result.sites.get(root.number)
+    )
     if root.value.op != "const" and not kept:
         return False
     known = [o[2] for o in share.closed.each if o[0] == "const"]

@@ -60,8 +60,8 @@ def _finding(step: Place) -> Finding:
     return RULE.finding(
         step.unit.path,
         step.at,
-        f"`{step.unit.qualname}` lets `{step.receiver.text}` take a step in each round, and nothing clears the gradients:"
-        " those of all rounds add up",
+        f"`{step.unit.qualname}` lets `{step.receiver.text}` take a step in each round, and nothing clears the"
+        " gradients: those of all rounds add up",
         help=f"call `{step.receiver.text}.zero_grad()` before `backward()`",
         context=f"{step.unit.qualname}:{step.receiver.text}",
     )

@@ -38,8 +38,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield RULE.finding(
                 call.unit.path,
                 call.at,
-                f"`{call.unit.qualname}` moves `{model.text}` away inside `DistributedDataParallel`: its gradients are no"
-                " longer reduced",
+                f"`{call.unit.qualname}` moves `{model.text}` away inside `DistributedDataParallel`: its gradients are"
+                " no longer reduced",
                 help="move the model before it is wrapped, or wrap it again",
                 related=[Related(back.unit.path, back.at[0], "it is moved back here")],
                 context=f"{call.unit.qualname}:{model.text}",

@@ -61,9 +61,8 @@ def _frozen(queries: Queries, unit: Unit) -> Iterator[tuple[Path, Place]]:
         if iterated.value.op == "call" and len(conditions) == 1 and (model := _of_parameters(iterated)) is not None:
             yield model, iterated
     for call in queries.calls_in(unit):
-        if call.method == "requires_grad_" and call.receiver is not None and len(call.value.args) == 2:
-            if call.operand(1).val.is_const(False):
-                yield paths_of(unit).path(call.receiver.number), call
+        if call.receiver is not None and _freezes(call):
+            yield paths_of(unit).path(call.receiver.number), call
 
 
 def _of_parameters(call: Place) -> Path | None:
@@ -99,10 +98,13 @@ def _is_changed(queries: Queries, first: Place, last: Place, model: Path) -> boo
                 return True
         elif paths.path(value.args[0])[: len(model)] == model:
             return True
-    return any(
-        call.method == "requires_grad_" and not (len(call.value.args) == 2 and call.operand(1).val.is_const(False))
-        for call in queries.calls_in(unit)
-    )
+    return any(call.method == "requires_grad_" and not _freezes(call) for call in queries.calls_in(unit))
+
+
+def _freezes(call: Place) -> bool:
+    """Whether a call is `requires_grad_(False)`."""
+    given = call.argument("requires_grad", 0) if call.method == "requires_grad_" else None
+    return given is not None and given.val.is_const(False)
 
 
 def _finding(call: Place, where: Place) -> Finding:

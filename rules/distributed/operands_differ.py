@@ -1,11 +1,11 @@
 """Tensors of different length, shape or type that meet in one collective.
 
 What it does
-    Reports `all_reduce`, `broadcast`, `reduce`, `gather`, `all_gather`, `all_gather_into_tensor` and
-    `reduce_scatter_tensor` on a tensor whose layout differs between ranks of the group: its size is computed from the
-    rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what some test left over (`nonzero`, `x[mask]`, `unique`), it
-    was made otherwise on some ranks (another shape, `double()`), or its type is chosen by the rank. Ranks that first
-    agree on a size (a reduction of the lengths) are silent.
+    Reports `all_reduce`, `broadcast`, `reduce`, `gather`, `all_gather`, `all_gather_into_tensor`,
+    `reduce_scatter_tensor`, and `all_to_all_single` without sizes of its pieces, on a tensor whose layout differs between
+    ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what some
+    test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape, `double()`), or
+    its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are silent.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
@@ -27,7 +27,9 @@ from validator.flow.values import elements
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP519", "operands-differ", "error", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce"))
+RULE = Rule(
+    "MP519", "operands-differ", "error", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -117,6 +119,16 @@ def total():
     dist.all_reduce(mine)  # error: MP519
     return mine
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def dispatch(tokens, chosen):
+    kept = tokens[chosen >= 0]
+    received = torch.empty_like(kept)
+    dist.all_to_all_single(received, kept)  # error: MP519
+    return received
+""",
 ]
 
 CORRECT = [
@@ -148,6 +160,12 @@ def collect():
     parts = [torch.empty(int(n)) for n in counts]
     dist.all_gather(parts, mine)
     return torch.cat(parts)
+
+def dispatch(tokens, chosen, sizes, others):
+    kept = tokens[chosen >= 0]
+    received = torch.empty(sum(others), kept.shape[1])
+    dist.all_to_all_single(received, kept, output_split_sizes=others, input_split_sizes=sizes)
+    return received
 """,
     """
 import torch

@@ -3,8 +3,8 @@
     python -m tests.rules.silent_gradients
 
 The reports are NVIDIA/Megatron-LM#7452 (errors in the composition of parallelisms, found with `spmd_types`; nine of its
-findings) and the workloads of TrainCheck (OrderLab/TrainCheck-Evaluation-Workloads, OSDI 2025). A wrong program counts as
-found where a rule reports an error or a warning, a right one as silent where none does.
+findings) and the workloads of TrainCheck (OrderLab/TrainCheck-Evaluation-Workloads, OSDI 2025). A wrong program counts
+as found where a rule reports an error or a warning, a right one as silent where none does.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Place(NamedTuple):
     def words(self) -> Iterator[str]:
         """The names and texts of which an expression is made; they rank candidates and prove nothing. What the calls
         are about that may have changed an object before is none of them."""
-        for place in self._made_of(lambda value: value.args[:1] if value.op == "mut" else value.args):
+        for place in self.parts:
             value = place.value
             if value.op in ("attr", "name", "const") and isinstance(value.data, str):
                 yield value.data
@@ -177,6 +177,11 @@ class Place(NamedTuple):
     def sources(self) -> Iterator[Place]:
         """The values of the unit from which this one is computed, itself among them."""
         return self._made_of(lambda value: value.args)
+
+    @property
+    def parts(self) -> Iterator[Place]:
+        """The values from which this one is computed, without calls that were given one of them for something else."""
+        return self._made_of(lambda value: value.args[:1] if value.op == "mut" else value.args)
 
     def _made_of(self, parts: Callable[[Value], tuple[int, ...]]) -> Iterator[Place]:
         values, stack, seen = self.unit.code.values, [self.number], {self.number}
