@@ -112,7 +112,7 @@ def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
     alike = [each for each in written if not row.at_root or not each.by]
     others = len(alike) < len(written)  # the root has something else than the other ranks
     absent = _some(alike, lambda each: each.val.is_const(None), others)
-    if absent:
+    if absent and not (row.at_root and only(call.under, "rank", "member", "data", "param")):
         yield _Wrong(
             parts,
             f"and no list on any rank{_SOMETIMES[absent]}",
@@ -288,7 +288,9 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
         tests = (phi._replace(number=blocks[branch].end[1]).closed for branch in branches)
         by = only(frozenset().union(*map(truth_of, tests)), "rank", "member", "data", "param")
         is_left = raised or blocks[pred].end[0] != "jump"
-        chosen = before.chosen or bool(branches) and not is_left and not asked
+        value = phi.unit.code.values[number]
+        written = value.op != "const" or bool(control.deciding(value.block) - here)
+        chosen = before.chosen or bool(branches) and written and not is_left and not asked
         yield _Way(phi._replace(number=number), chosen, asked or is_left, before.by | by)
 
 
@@ -385,7 +387,7 @@ def shift(tensor, model, found=None, source=-1):
     if rank == 0:
         dist.gather(tensor, [torch.zeros(4) for _ in range(size)], dst=0)
     else:
-        dist.gather(tensor, dst=0)
+        dist.gather(tensor, None, dst=0)
     dist.send(tensor, dst=(rank + 1) % size)
     dist.recv(tensor, src=(rank - 1) % size)
 """,
