@@ -3,9 +3,10 @@
 What it does
     Reports `all_reduce`, `broadcast`, `reduce`, `gather`, `all_gather`, `all_gather_into_tensor`,
     `reduce_scatter_tensor`, and `all_to_all_single` without sizes of its pieces, on a tensor whose layout differs
-    between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what some
-    test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape, `double()`), or
-    its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are silent.
+    between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
+    some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
+    `double()`), or its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are
+    silent.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
