@@ -290,7 +290,7 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
         is_left = raised or blocks[pred].end[0] != "jump"
         value = phi.unit.code.values[number]
         written = value.op != "const" or bool(control.deciding(value.block) - here)
-        chosen = before.chosen or bool(branches) and written and not is_left and not asked
+        chosen = written and (before.chosen or bool(branches) and not is_left and not asked)
         yield _Way(phi._replace(number=number), chosen, asked or is_left, before.by | by)
 
 

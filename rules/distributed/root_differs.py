@@ -21,7 +21,6 @@ from validator.domains.axes import UNKNOWN
 from validator.domains.spmd import only
 from validator.finding import Finding
 from validator.flow.queries import Place, Queries, apart, because
-from validator.flow.transfer import truth_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -37,7 +36,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
         causes = apart(root.closed.v, axes) if root is not None and UNKNOWN not in axes else None
-        if root is None or not causes or _other_way(call):
+        if root is None or not causes or root.closed.of("ordinal") and _other_way(call):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -51,10 +50,10 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _other_way(call: Place) -> bool:
-    """Whether the same collective is called on the other way of a branch on which ranks may part: whoever has the data
-    names itself there."""
+    """Whether the same collective is called on the other way of a branch: whoever has the data names itself (a
+    root that is a rank of its own, not one of two numbers)."""
     unit, name = call.unit, call.operations[0].name
-    arms = [row for row in unit.control.arms.get(call.value.block, ()) if _parts(call, row[0])]
+    arms = unit.control.arms.get(call.value.block, ())
     for number, site in call.result.sites.items():
         others = unit.control.arms.get(unit.code.values[number].block, ())
         if any(o.name == name for o in site.operations) and any(
@@ -62,11 +61,6 @@ def _other_way(call: Place) -> bool:
         ):
             return True
     return False
-
-
-def _parts(call: Place, branch: int) -> bool:
-    test = call._replace(number=call.unit.code.blocks[branch].end[1])
-    return bool(only(truth_of(test.closed), "rank", "member", "data", "param"))
 
 
 INCORRECT = [
