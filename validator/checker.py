@@ -449,7 +449,7 @@ def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[
     the solver are taken as a whole.
     """
     last = len(_ORDER)
-    together, alone = [each for each in rules if _solves(each)], [each for each in rules if not _solves(each)]
+    together, alone = [each for each in rules if is_solving(each)], [each for each in rules if not is_solving(each)]
     alone.sort(key=lambda each: (_ORDER.get(each.family, last), each.rule.code))
     shared = Shared([*([each] for each in alone), *([together] if together else [])])
     try:
@@ -462,7 +462,8 @@ def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[
         shared.close()
 
 
-def _solves(each: LoadedRule) -> bool:
+def is_solving(each: LoadedRule) -> bool:
+    """Whether a rule may ask the solver."""
     return each.rule.solves or each.family in _SOLVING
 
 

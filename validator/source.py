@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from validator.cache import digest
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
     from validator.facts.model import FileFacts
     from validator.ir.model import Code
+
+
+_KEPT = 16  # files whose trees are kept: rules look at one file after the other
+_recent: deque[SourceFile] = deque()
 
 
 class SourceFile:
@@ -74,6 +79,9 @@ class SourceFile:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
                 self._tree = ast.parse(self.text)
+            _recent.append(self)
+            if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
+                _recent.popleft()._tree = None
         return self._tree
 
     @property
@@ -83,12 +91,10 @@ class SourceFile:
         if self._lowered is None:
             from validator.ir.lower import lower
 
-            parsed = self._tree
             try:
                 self._lowered = lower(self.tree, ":=" in self.text)
             except (SyntaxError, ValueError, RecursionError, OSError):
                 self._lowered = {}, 0
-            self._tree = parsed  # the trees of a whole project would be half of the memory
         return self._lowered
 
     @property

@@ -1,11 +1,12 @@
 """Tensors of different length, shape or type that meet in one collective.
 
 What it does
-    Reports `all_reduce`, `broadcast`, `reduce`, `gather`, `all_gather`, `all_gather_into_tensor` and
-    `reduce_scatter_tensor` on a tensor whose layout differs between ranks of the group: its size is computed from the
-    rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what some test left over (`nonzero`, `x[mask]`, `unique`), it
-    was made otherwise on some ranks (another shape, `double()`), or its type is chosen by the rank. Ranks that first
-    agree on a size (a reduction of the lengths) are silent.
+    Reports `all_reduce`, `broadcast`, `reduce`, `gather`, `all_gather`, `all_gather_into_tensor`,
+    `reduce_scatter_tensor`, and `all_to_all_single` without sizes of its pieces, on a tensor whose layout differs
+    between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
+    some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
+    `double()`), or its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are
+    silent.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
@@ -27,7 +28,9 @@ from validator.flow.values import elements
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP519", "operands-differ", "error", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce"))
+RULE = Rule(
+    "MP519", "operands-differ", "error", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -35,7 +38,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if only(call.under, "rank", "member"):
             continue  # ranks come here by different calls, or not at all: what one passes is not what others do
         row = call.operations[0].row
-        tensor = call.argument(*row.alike) if row.alike is not None else None
+        uneven = any(call.argument(name) is not None for name in row.uneven)
+        tensor = call.argument(*row.alike) if row.alike is not None and not uneven else None
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
         causes = apart(tensor.closed.n, axes) if tensor is not None and UNKNOWN not in axes else None
@@ -116,6 +120,16 @@ def total():
     dist.all_reduce(mine)  # error: MP519
     return mine
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def dispatch(tokens, chosen):
+    kept = tokens[chosen >= 0]
+    received = torch.empty_like(kept)
+    dist.all_to_all_single(received, kept)  # error: MP519
+    return received
+""",
 ]
 
 CORRECT = [
@@ -147,6 +161,12 @@ def collect():
     parts = [torch.empty(int(n)) for n in counts]
     dist.all_gather(parts, mine)
     return torch.cat(parts)
+
+def dispatch(tokens, chosen, sizes, others):
+    kept = tokens[chosen >= 0]
+    received = torch.empty(sum(others), kept.shape[1])
+    dist.all_to_all_single(received, kept, output_split_sizes=others, input_split_sizes=sizes)
+    return received
 """,
     """
 import torch

@@ -17,27 +17,31 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import UNKNOWN, WHOLE
-from validator.domains.spmd import only
+from validator.domains.spmd import NONE, Causes, only
 from validator.finding import Finding
 from validator.flow.aside import is_test
 from validator.flow.calls import axes_in
 from validator.flow.queries import Place, Queries
 from validator.flow.tensors import differ, is_of_floats, size_of
-from validator.flow.values import Obj, elements
+from validator.flow.transfer import truth_of
+from validator.flow.values import COUNTED, Obj, elements
 from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP590", "refused-arguments", "error", "0.4.0", tokens=("distributed", "dist.", "comm"))
 
-_LISTS = ("tuple", "seq", *("counted", "miscounted"))
+_LISTS = ("tuple", "seq", *COUNTED)
 _NO_TENSOR = ("const", "dict", "str", "size", "ordinal", *_LISTS)
 _MAKING = ("const", "list", "tuple", "dict", "set", "collect", "join", "binary", "unary")
 _BITWISE = ("BAND", "BOR", "BXOR")
+
+
+_VALUES = frozenset({"float", "int", "bool", "str", "bytes", "len", "repr"})  # builtins that never give a tensor
 
 
 class _Wrong(NamedTuple):
@@ -45,6 +49,16 @@ class _Wrong(NamedTuple):
     why: str
     help: str
     sure: bool = True
+
+
+class _Way(NamedTuple):
+    """A value that comes to a call on some way. `chosen`: it was assigned just there; `asked`: a branch behind may ask
+    for it (others replace it, or the call stands under a branch of its own); `by`: how ranks differ about it."""
+
+    place: Place
+    chosen: bool = False
+    asked: bool = False
+    by: Causes = NONE
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -73,7 +87,7 @@ def _wrong(call: Place, row: Row) -> Iterator[_Wrong]:
     tensor = call.argument(*row.tensor) if row.tensor is not None else None
     parts = call.argument(*row.each) if row.each is not None else None
     if tensor is not None:
-        yield from _kind(tensor)
+        yield from _kind(call, tensor)
     if parts is not None:
         yield from _at_root(call, row, parts)
         yield from _length(call, row, parts)
@@ -81,27 +95,42 @@ def _wrong(call: Place, row: Row) -> Iterator[_Wrong]:
     if row.times is not None:
         yield from _times(*(call.argument(*each) for each in row.times))
     if row.operation is not None:
-        yield from _operation(call.argument(*row.operation), tensor)
+        yield from _operation(call, call.argument(*row.operation), tensor)
     for which in (row.root, row.peer):
         if which is not None and (rank := call.argument(*which)) is not None:
             yield from _rank(call, row, rank)
 
 
-def _kind(tensor: Place) -> Iterator[_Wrong]:
-    if all(_is(each, *_NO_TENSOR) for each in _written(tensor)):
-        yield _Wrong(tensor, "which is no tensor", "pass a tensor")
+def _kind(call: Place, tensor: Place) -> Iterator[_Wrong]:
+    if is_wrong := _some(_written(call, tensor), lambda each: _is(each, *_NO_TENSOR)):
+        yield _Wrong(tensor, f"which is no tensor{_SOMETIMES[is_wrong]}", "pass a tensor", is_wrong == "all")
 
 
 def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
     """A list that only the root passes (`at_root`), or that every rank does."""
-    written = _written(parts)
-    if all(each.val.is_const(None) for each in written):
-        yield _Wrong(parts, "and no list on any rank", "pass a list with one tensor for each rank")
+    written = _written(call, parts)
+    alike = [each for each in written if not row.at_root or not each.by]
+    others = len(alike) < len(written)  # the root has something else than the other ranks
+    absent = _some(alike, lambda each: each.val.is_const(None), others)
+    if absent and not (row.at_root and only(call.under, "rank", "member", "data", "param")):
+        yield _Wrong(
+            parts,
+            f"and no list on any rank{_SOMETIMES[absent]}",
+            "pass a list with one tensor for each rank",
+            absent == "all",
+        )
     held = parts.closed
-    if not row.at_root or held.objs == {("tuple", ())} or not all(_is(each, *_LISTS) for each in written):
+    if not row.at_root or held.objs == {("tuple", ())} or not _is_started(call):
         return
-    if _is_started(call) and not only(call.under | held.p | held.n, "rank", "member", "param"):
-        yield _Wrong(parts, "a list, on all ranks", "pass the list on the root alone, None on the others")
+    full = _some(alike, lambda each: _is(each, *_LISTS), others)
+    differ = only(call.under if others else call.under | held.p | held.n, "rank", "member", "param")
+    if full and not differ:
+        yield _Wrong(
+            parts,
+            f"a list, on all ranks{_SOMETIMES[full]}",
+            "pass the list on the root alone, None on the others",
+            full == "all",
+        )
 
 
 def _length(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
@@ -111,7 +140,7 @@ def _length(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
         if axes_in(made) == _axes(call, row):
             count = f"{abs(more)} {'more' if more > 0 else 'fewer'} than the group has ranks"
             yield _Wrong(parts, f"a list with {count}", "make it as long as the group", not held.of("counted"))
-    repeated = [each for each in _written(parts) if each.value.op == "binary" and each.value.data == "Mult"]
+    repeated = [each for each, *_ in _written(call, parts) if each.value.op == "binary" and each.value.data == "Mult"]
     sides = (each.operand(side) for each in repeated for side in (0, 1))
     if any(o[0] == "tensor" for side in sides for o in elements(side.val).each):
         yield _Wrong(parts, "the same tensor many times", "make one for each rank: `[torch.empty_like(x) for _ in …]`")
@@ -142,11 +171,11 @@ def _times(small: Place | None, large: Place | None) -> Iterator[_Wrong]:
         )
 
 
-def _operation(how: Place | None, tensor: Place | None) -> Iterator[_Wrong]:
+def _operation(call: Place, how: Place | None, tensor: Place | None) -> Iterator[_Wrong]:
     if how is None:
         return
-    if all(_is(each, "const", "str") for each in _written(how)):
-        yield _Wrong(how, "which is no operation", "pass a `dist.ReduceOp`")
+    if is_none := _some(_written(call, how), lambda each: _is(each, "const", "str")):
+        yield _Wrong(how, f"which is no operation{_SOMETIMES[is_none]}", "pass a `dist.ReduceOp`", is_none == "all")
     held = how.closed
     bits = [o for o in held.each if o[0] == "ext" and o[1].rpartition(".")[2] in _BITWISE]
     layouts = tensor.closed.of("tensor") if tensor is not None else []
@@ -161,13 +190,16 @@ def _operation(how: Place | None, tensor: Place | None) -> Iterator[_Wrong]:
 
 def _rank(call: Place, row: Row, rank: Place) -> Iterator[_Wrong]:
     """A root or peer that does not exist, or that is the caller."""
-    written = _written(rank)
-    absent = [any(_is_absent(o, call, row) for o in each.val.each) for each in written]
-    negative = any(_is(each, "const") for each, wrong in zip(written, absent, strict=True) if wrong)
-    if all(absent) or any(absent) and not negative:  # a negative number often stands for "not known yet"
+    written = _written(call, rank)
+    absent = [any(_is_absent(o, call, row) for o in each.place.val.each) for each in written]
+    ways = zip(written, absent, strict=True)
+    # a negative number that is there before often stands for "not known yet"
+    negative = any(_is(each.place, "const") and not each.chosen for each, wrong in ways if wrong)
+    if all(absent) or any(absent) and not negative:
         yield _Wrong(rank, "a rank that does not exist", "ranks count from 0 to one less than there are", all(absent))
-    if row.peer is not None and all(map(_is_own, written)):
-        yield _Wrong(rank, "the rank that calls", "a rank cannot send to itself, nor receive from itself")
+    if row.peer is not None and (own := _some(written, _is_own)):
+        help = "a rank cannot send to itself, nor receive from itself"
+        yield _Wrong(rank, f"the rank that calls{_SOMETIMES[own]}", help, own == "all")
 
 
 def _is_absent(o: Obj, call: Place, row: Row) -> bool:
@@ -182,6 +214,8 @@ def _is(place: Place, *kinds: str) -> bool:
     """Whether a value surely is of some kinds, for it is made here: elsewhere not every way may be known."""
     objs, value = place.val.objs, place.value
     called = place.operand(0).val.objs if value.op == "call" else ()
+    if called and "const" in kinds and all(o[0] == "ext" and o[1] in _VALUES for o in called):
+        return True
     library = value.op == "call" and all(o[0] == "ext" or place.receiver is not None for o in called)
     return (library or value.op in _MAKING) and bool(objs) and all(o[0] in kinds for o in objs)
 
@@ -213,30 +247,62 @@ def _is_started(call: Place) -> bool:
     return False
 
 
-def _written(place: Place) -> list[Place]:
+_SOMETIMES = {"all": "", "some": " on some ways"}
+
+
+def _some(ways: list[_Way], is_wrong: Callable[[Place], bool], others: bool = False) -> str:
+    """On which ways a value is wrong: on "all" of them, on "some" for which it was chosen, or on none that is sure.
+    `others`: whether there are more ways."""
+    wrong = [each for each in ways if is_wrong(each.place)]
+    if wrong and len(wrong) == len(ways) and not others:
+        return "all"
+    return "some" if any(each.chosen for each in wrong) else ""
+
+
+def _written(call: Place, argument: Place) -> list[_Way]:
     """Where an argument is written, one value for each way: in the unit, or in the only call of it."""
-    found, queue, seen = [], [place], set()
-    for each in queue:
-        here = each.origin
+    found, queue, seen = [], [(_Way(argument), call)], set()
+    for each, user in queue:
+        here = each.place.origin
         if here in seen:
             continue
         seen.add(here)
         passed = _passed(here) if here.value.op == "param" else None
         if here.value.op == "phi":
-            queue += [here._replace(number=number) for number in here.value.args]
+            queue += [(way, here) for way in _ways(each, here, user)]
         elif passed is not None:
-            queue.append(passed)
+            asked = each.asked or bool(here.unit.control.deciding(user.value.block))
+            queue.append((each._replace(place=passed[1], asked=asked), passed[0]))
         elif here.value.op != "undefined":
-            found.append(here)
+            found.append(each._replace(place=here))
     return found
 
 
-def _passed(parameter: Place) -> Place | None:
-    """What the only call of a unit passes for a parameter."""
-    call = parameter.flow.only_call(parameter.unit)
+def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
+    """The values of a variable on the ways that meet."""
+    control, blocks = phi.unit.control, phi.unit.code.blocks
+    here = control.deciding(phi.value.block)
+    asked = before.asked or phi.unit is not user.unit or bool(control.deciding(user.value.block) - here)
+    for number, (pred, raised) in zip(phi.value.args, blocks[phi.value.block].preds, strict=True):
+        branches = control.deciding(pred) - here
+        tests = (phi._replace(number=blocks[branch].end[1]).closed for branch in branches)
+        by = only(frozenset().union(*map(truth_of, tests)), "rank", "member", "data", "param")
+        is_left = raised or blocks[pred].end[0] != "jump"
+        value = phi.unit.code.values[number]
+        written = value.op != "const" or bool(control.deciding(value.block) - here)
+        chosen = written and (before.chosen or bool(branches) and not is_left and not asked)
+        yield _Way(phi._replace(number=number), chosen, asked or is_left, before.by | by)
+
+
+def _passed(parameter: Place) -> tuple[Place, Place] | None:
+    """The only call of a unit, with what it passes for a parameter."""
+    where = parameter.flow.only_call(parameter.unit)
+    if where is None:
+        return None
     position, name = parameter.value.data
-    shift = 1 if parameter.unit.has_receiver else 0
-    return Place(parameter.flow, *call).argument(name, position - shift) if call is not None else None
+    call = Place(parameter.flow, *where)
+    given = call.argument(name, position - parameter.unit.has_receiver)
+    return (call, given) if given is not None else None
 
 
 INCORRECT = [
@@ -321,7 +387,7 @@ def shift(tensor, model, found=None, source=-1):
     if rank == 0:
         dist.gather(tensor, [torch.zeros(4) for _ in range(size)], dst=0)
     else:
-        dist.gather(tensor, dst=0)
+        dist.gather(tensor, None, dst=0)
     dist.send(tensor, dst=(rank + 1) % size)
     dist.recv(tensor, src=(rank - 1) % size)
 """,

@@ -36,7 +36,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
         causes = apart(root.closed.v, axes) if root is not None and UNKNOWN not in axes else None
-        if root is None or not causes or _other_way(call):
+        if root is None or not causes or root.closed.of("ordinal") and _other_way(call):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -50,7 +50,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _other_way(call: Place) -> bool:
-    """Whether the same collective is called on the other way of a branch: whoever has the data names itself there."""
+    """Whether the same collective is called on the other way of a branch: whoever has the data names itself (a
+    root that is a rank of its own, not one of two numbers)."""
     unit, name = call.unit, call.operations[0].name
     arms = unit.control.arms.get(call.value.block, ())
     for number, site in call.result.sites.items():

@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP111", "accumulation-ignored", "error", stable_since="0.1.0")
+RULE = Rule("MP111", "accumulation-ignored", "error", stable_since="0.1.0", solves=True)
 
 _STEPPING = ("optimizer_step", "step", "train_step")
 _SIGNS = ("accum", "sync_grad", "no_sync", "micro_step", "is_boundary")

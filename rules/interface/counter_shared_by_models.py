@@ -27,7 +27,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP110", "counter-shared-by-models", "warning", stable_since="0.1.0")
+RULE = Rule("MP110", "counter-shared-by-models", "warning", stable_since="0.1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

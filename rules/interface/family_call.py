@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP103", "family-call-does-not-bind", "error", stable_since="0.1.0")
+RULE = Rule("MP103", "family-call-does-not-bind", "error", stable_since="0.1.0", solves=True)
 _CATCHING = frozenset({"TypeError"})
 
 

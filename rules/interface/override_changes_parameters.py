@@ -27,7 +27,7 @@ from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP122", "override-changes-parameters", "warning", stable_since="0.1.0")
+RULE = Rule("MP122", "override-changes-parameters", "warning", stable_since="0.1.0", solves=True)
 
 Site = tuple[Method, Call]
 

@@ -26,7 +26,7 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP129", "override-refuses-call", "error", stable_since="0.1.0")
+RULE = Rule("MP129", "override-refuses-call", "error", stable_since="0.1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

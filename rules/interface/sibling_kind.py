@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP105", "sibling-kind-differs", "error", stable_since="0.1.0")
+RULE = Rule("MP105", "sibling-kind-differs", "error", stable_since="0.1.0", solves=True)
 # through an object a class method is called like any other
 _CALLED_ALIKE = frozenset({"a class method", "a plain method"})
 

@@ -33,7 +33,7 @@ from validator.integers import is_whole
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP108", "sibling-parameter-ignored", "warning", stable_since="0.1.0")
+RULE = Rule("MP108", "sibling-parameter-ignored", "warning", stable_since="0.1.0", solves=True)
 
 _MEMBER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*\.([A-Z][A-Z0-9_]*)")
 

@@ -30,7 +30,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP102", "sibling-parameters-differ", "warning", stable_since="0.1.0")
+RULE = Rule("MP102", "sibling-parameters-differ", "warning", stable_since="0.1.0", solves=True)
 
 Params = tuple[Param, ...]
 

@@ -28,7 +28,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP106", "sibling-result-differs", "error", stable_since="0.1.0")
+RULE = Rule("MP106", "sibling-result-differs", "error", stable_since="0.1.0", solves=True)
 
 # A shape is "nothing", "value" (one object, of whatever kind), "tuple:N", or "" where it cannot be told.
 _WORDS = {"nothing": "nothing", "value": "one value"}

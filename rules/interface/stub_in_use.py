@@ -26,7 +26,7 @@ from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP107", "stub-in-use", "error", stable_since="0.1.0")
+RULE = Rule("MP107", "stub-in-use", "error", stable_since="0.1.0", solves=True)
 
 _WHAT = {
     "raise": "raises NotImplementedError and nothing else",

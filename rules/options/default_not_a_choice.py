@@ -27,7 +27,7 @@ from validator.ir.model import Value
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP305", "default-not-a-choice", "error", stable_since="0.2.0", tokens=("choices", "Literal"))
+RULE = Rule("MP305", "default-not-a-choice", "error", stable_since="0.2.0", tokens=("choices", "Literal"), solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

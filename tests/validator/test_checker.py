@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from validator.cache import digest
-from validator.checker import Check, check, check_sources
+from validator.checker import Check, check, check_sources, is_solving
 from validator.config import Config
 from validator.discovery import discover
 from validator.finding import Finding
+from validator.flow.program import Flow
+from validator.project import Project
 from validator.registry import UsageError, check_selectors, enabled, load_rules
 from validator.rule import LoadedRule, Rule
 from validator.source import SourceFile
@@ -202,3 +204,19 @@ def test_user_rules_load_from_a_folder(tmp_path: Path) -> None:
     )  # another size: Python believes a compiled file of the same second
     with pytest.raises(UsageError, match="declares RULE"):
         load_rules([str(tmp_path)])
+
+
+def test_rules_that_ask_the_solver_say_so() -> None:
+    """One process solves for all of them; a rule that is not marked would have the other process solve as well."""
+    tree = Path(__file__).parent.parent / "data"
+    paths = sorted(path for folder in ("demo", "trainkit") for path in (tree / folder).rglob("*.py"))
+    sources = [SourceFile(path.relative_to(tree).as_posix(), str(path)) for path in paths]
+    project = Project(sources, Config(root=str(tree)))
+    rules = [each for each in load_rules() if each.check_project is not None]
+    solver = project.analysis(Flow).solver
+    for each in rules:
+        if not is_solving(each):
+            list(each.check_project(project))
+            assert not solver.evaluations, each.rule.code
+    list(next(each for each in rules if each.rule.code == "MP120").check_project(project))
+    assert solver.evaluations

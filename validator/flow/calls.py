@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
@@ -93,37 +94,48 @@ _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "uniqu
 
 def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     """A value of a unit in terms of what its parameters get."""
+    return _instantiated(value, cache(argument)) if value.symbolic else value
+
+
+def _instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     if not value.symbolic:
         return value
     parts: list[Val] = []
-    plain = []
+    plain: list[Obj] = []
     for o in value.each:
         if o[0] == "param":
             parts.append(Val(argument(o[1]).objs))
+        elif o[0] == "as long":
+            plain += as_long_as(_instantiated(o[1], argument))
         else:
-            plain.append(mapped(o, lambda part: instantiated(part, argument)))
+            plain.append(mapped(o, lambda part: _instantiated(part, argument)))
     merged = join([Val(frozenset(plain)), *parts])
     v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
     return Val(merged.objs, v, n, p, substituted(value.state, lambda position: argument(position).held))
 
 
 def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
-    if not any(c.kind == "param" for c in causes):
+    symbolic = [c for c in causes if c.kind == "param"]
+    if not symbolic:
         return causes
-    parts: list[Causes] = [frozenset(c for c in causes if c.kind != "param")]
-    for c in causes:
-        if c.kind != "param":
-            continue
-        value = argument(c.position)
-        given = {"v": value.v, "n": value.n, "p": value.p}.get(c.facet)
-        if c.facet == "a":  # an attribute of an object is its own, of a tensor it is another view
-            owned = any(o[0] in _OWNING for o in value.each)
-            given = only(value.v, "data", "param", "uniform") if owned else value.v
-        elif given is None:  # the truth of a value
-            kinds = {o[0] for o in value.each if o != NONE_OBJ}
-            given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
-        parts.append(given if c.sure else unsure(only(given, "data", "param")))
-    return combined(*parts)
+    parts = [_given(c, argument(c.position)) for c in symbolic]
+    if len(symbolic) == len(causes) == 1:
+        return parts[0]
+    return combined(causes.difference(symbolic), *parts)
+
+
+def _given(cause: Cause, value: Val) -> Causes:
+    """What a cause that speaks of a parameter means for what the parameter gets."""
+    facet = cause.facet
+    if facet == "a":  # an attribute of an object is its own, of a tensor it is another view
+        owned = any(o[0] in _OWNING for o in value.each)
+        given = only(value.v, "data", "param", "uniform") if owned else value.v
+    elif facet in ("v", "n", "p"):
+        given = getattr(value, facet)
+    else:  # the truth of a value
+        kinds = {o[0] for o in value.each if o != NONE_OBJ}
+        given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
+    return given if cause.sure else unsure(only(given, "data", "param"))
 
 
 class Calling:
@@ -196,11 +208,24 @@ class Calling:
             return self._remote(number, o[1], arguments)
         if kind == "fetch":
             return o[1]  # type: ignore[no-any-return]
+        if kind == "param":
+            return self._of_passed(o[1], arguments)
         if kind == "mesh method":
             return self._mesh_method(o, arguments)
         if kind == "group method":
             return _of_group(o[1], o[2])
-        return BOTTOM if kind in ("top", "param", "const") else UNKNOWN
+        return BOTTOM if kind in ("top", "const") else UNKNOWN
+
+    def _of_passed(self, position: int, arguments: Arguments) -> Val:
+        """What the lambdas give that callers pass for a parameter."""
+        passed: Val = self.flow.get("argument", self.at.unit, position)
+        lambdas = [o[1] for o in passed.of("unit") if o[1].code.kind == "lambda"]
+        given = [value for name, value in arguments if name is None]
+        found = []
+        for unit in lambdas if len(given) == len(arguments) else ():
+            bindings = defaultdict(lambda: UNKNOWN, self.bind(unit, given, {}))
+            found.append(instantiated(self.flow.part(("unit", unit), "returned"), bindings.__getitem__))
+        return join(found)
 
     def _call_unit(self, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
         positional, keywords = [*first], {}

@@ -20,15 +20,14 @@ Filling = tuple[str, Val, Val]  # the name of the container, the object that has
 
 def fillings(at: Evaluation) -> Iterator[Filling]:
     """What a unit puts into attributes and global variables that are containers."""
-    for value in at.code.values:
+    for value in at.unit.filling:
         if value.op == "store_item":
             owner, key, stored = value.args
             yield from _into(at, owner, _keyed(at, key, at.vals[stored]))
-        elif value.op == "call" and len(value.args) > 1:
+        else:
             callee = at.code.values[value.args[0]]
-            if callee.op == "attr" and callee.data in GROWING:
-                added = at.vals[value.args[-1]]
-                yield from _into(at, callee.args[0], added if callee.data in _WHOLE else sequence(added))
+            added = at.vals[value.args[-1]]
+            yield from _into(at, callee.args[0], added if callee.data in _WHOLE else sequence(added))
 
 
 def _into(at: Evaluation, number: int, content: Val) -> Iterator[Filling]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from validator.ir import Code
+from validator.ir import Code, Value
 
 
 class Control:
@@ -185,3 +185,23 @@ class Control:
                 found.add(pred)
             found |= self.deciding(pred)
         return frozenset(found - here) if block not in here else frozenset(found)
+
+
+def reachable(code: Code, but: int) -> set[int]:
+    """The blocks to which a way leads that does not go through one block."""
+    seen = {0} - {but}
+    stack = list(seen)
+    while stack:
+        block = code.blocks[stack.pop()]
+        for target in (*block.successors(), *block.handlers):
+            if target not in seen and target != but:
+                seen.add(target)
+                stack.append(target)
+    return seen
+
+
+def comes_after(code: Code, late: Value, number: int, early: Value, first: int) -> bool:
+    """Whether one value of a unit is only reached by way of another one (`number`, `first`: their numbers)."""
+    if late.block == early.block:
+        return number > first
+    return late.block not in reachable(code, but=early.block)

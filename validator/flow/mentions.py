@@ -26,7 +26,7 @@ class Mentions:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._indexes: dict[tuple[bool, Module], dict[str, list[Unit]]] = {}
+        self._indexes: dict[tuple[bool, Module], dict[str, tuple[Unit, ...]]] = {}
         self._inner: dict[Module, dict[Unit, list[Unit]]] = {}
         self._answers: dict[tuple[bool, tuple[str, ...]], tuple[Unit, ...]] = {}
 
@@ -128,13 +128,14 @@ class Mentions:
                     found.setdefault(name, {})[row.asname] = None
         return found
 
-    def _index(self, values: bool, module: Module) -> dict[str, list[Unit]]:
+    def _index(self, values: bool, module: Module) -> dict[str, tuple[Unit, ...]]:
         known = self._indexes.get((values, module))
         if known is None:
-            known = self._indexes[values, module] = {}
+            found: dict[str, list[Unit]] = {}
             for unit in self.flow.units_of(module).values():
                 for word in unit.named if values else unit.words:
-                    known.setdefault(word, []).append(unit)
+                    found.setdefault(word, []).append(unit)
+            known = self._indexes[values, module] = {word: tuple(units) for word, units in found.items()}
         return known
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Module, Symbol
@@ -34,6 +36,27 @@ K = TypeVar("K")
 T = TypeVar("T")
 _SELVES = ("self", "inst")
 _OWNERS = ("self", "inst", "class")
+
+
+class Users:
+    """By value the values of a unit that have it as an operand: one row of numbers, and where each value's begin."""
+
+    __slots__ = ("_first", "_numbers")
+
+    def __init__(self, code: Code) -> None:
+        found: list[list[int]] = [[] for _ in code.values]
+        for number, value in enumerate(code.values):
+            args = value.args
+            for operand in args if len(args) < 2 else dict.fromkeys(args):
+                if operand >= 0:
+                    found[operand].append(number)
+        self._numbers = array("i", chain.from_iterable(found))
+        self._first = array("i", accumulate(map(len, found), initial=0))
+
+    def get(self, number: int, default: tuple[int, ...] = ()) -> Sequence[int]:
+        """The users of a value in their order."""
+        first, last = self._first[number : number + 2]
+        return self._numbers[first:last] if first < last else default
 
 
 class Unit:
@@ -154,13 +177,18 @@ class Unit:
         return Order(self.code, is_evaluated)
 
     @cached_property
-    def users(self) -> dict[int, list[int]]:
+    def filling(self) -> list[Value]:
+        """What puts something into a container: `a[k] = v`, `a.append(v)`."""
+        values = self.code.values
+        growing = {n for n, v in enumerate(values) if v.op == "attr" and v.data in GROWING}
+        return [
+            v for v in values if v.op == "store_item" or v.op == "call" and len(v.args) > 1 and v.args[0] in growing
+        ]
+
+    @cached_property
+    def users(self) -> Users:
         """By value the values that have it as an operand."""
-        found: dict[int, list[int]] = {}
-        for number, value in enumerate(self.code.values):
-            for operand in dict.fromkeys(value.args):
-                found.setdefault(operand, []).append(number)
-        return found
+        return Users(self.code)
 
     def connective(self, number: int) -> str:
         """Of the value of `a and b`: "and", of `a or b`: "or"; its operands are the parts. Empty for other values."""
@@ -369,7 +397,8 @@ def _joined(old: Any, new: Any) -> Any:
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(
-        vals=tuple(map(join2, old.vals, new.vals)), returned=join2(old.returned, new.returned),
+        vals=tuple(a if a is b else join2(a, b) for a, b in zip(old.vals, new.vals, strict=True)),
+        returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
         sites=_by_key(old.sites, new.sites, Site.merged),
         **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
@@ -685,6 +714,8 @@ class Flow:
         """A value of a unit without its parameters: with what its callers pass."""
         from validator.flow.calls import instantiated
 
+        if not value.symbolic:
+            return value
         return instantiated(value, lambda position: self.get("argument", unit, position))
 
     def assumed(self, unit: Unit, position: int) -> Val:

@@ -16,7 +16,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.facts.model import At
 from validator.flow.aside import is_test
 from validator.flow.calls import axes_in, instantiated
-from validator.flow.program import Flow, Operation, Result, Unit
+from validator.flow.program import Flow, Operation, Result, Unit, Users
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
@@ -186,7 +186,7 @@ class Place(NamedTuple):
     def words(self) -> Iterator[str]:
         """The names and texts of which an expression is made; they rank candidates and prove nothing. What the calls
         are about that may have changed an object before is none of them."""
-        for place in self._made_of(lambda value: value.args[:1] if value.op == "mut" else value.args):
+        for place in self.parts:
             value = place.value
             if value.op in ("attr", "name", "const") and isinstance(value.data, str):
                 yield value.data
@@ -199,6 +199,11 @@ class Place(NamedTuple):
     def sources(self) -> Iterator[Place]:
         """The values of the unit from which this one is computed, itself among them."""
         return self._made_of(lambda value: value.args)
+
+    @property
+    def parts(self) -> Iterator[Place]:
+        """The values from which this one is computed, without calls that were given one of them for something else."""
+        return self._made_of(lambda value: value.args[:1] if value.op == "mut" else value.args)
 
     def _made_of(self, parts: Callable[[Value], tuple[int, ...]]) -> Iterator[Place]:
         values, stack, seen = self.unit.code.values, [self.number], {self.number}
@@ -503,7 +508,7 @@ def because(causes: Causes) -> str:
     return "depends on data that each rank has of its own"
 
 
-def users_of(unit: Unit) -> dict[int, list[int]]:
+def users_of(unit: Unit) -> Users:
     """By value the values that have it as an operand."""
     return unit.users
 

@@ -6,6 +6,7 @@ The values are walked in the order of the blocks until nothing changes; an instr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
+_LEAVING = frozenset({"yield", "yield from", "store_attr", "store_global", "store_class"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", *COUNTED})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
 _FOLDING = frozenset({"FloorDiv", "Mod", "BitAnd", "RShift"})
@@ -103,7 +105,7 @@ class Evaluation(Walk):
     def run(self, news: frozenset[Read] | None) -> Result:
         """The result of the unit. `news`: what has changed since it was asked for last, None at first."""
         self.walk(news)
-        return self._result(self.order.blocks)
+        return self._result()
 
     def evaluate(self, number: int, value: Instruction) -> Val:
         return _TRANSFER[value.op](self, number, value)
@@ -112,42 +114,40 @@ class Evaluation(Walk):
         for noted in (self.sites, self.made, self.switched):
             noted.pop(number, None)
         for steps in (self.steps, self.wrapped):
-            for key in [key for key in steps if key[0] == number]:
+            for key in [key for key in steps if key[0] == number] if steps else ():
                 del steps[key]
 
     def depends(self, condition: Val) -> Causes:
         return self.truth(condition)
 
-    def _result(self, order: list[int]) -> Result:
+    def _result(self) -> Result:
         returned, yielded = [], []
-        here = self._always_there(order)
+        here = self._always_there()
         global_rows: dict[str, tuple[Val, ...]] = {}
         class_rows: dict[str, tuple[Val, ...]] = {}
         stores = []
-        placings, placed = self._placed_in_place(order)
-        for block in order:
-            end = self.code.blocks[block].end
-            if end[0] == "return":
-                returned.append(self._under(block, self.known(end[1], block), here))
-            for number in self.code.blocks[block].values:
-                value = self.code.values[number]
-                if value.op == "yield" and value.args:
-                    yielded.append(self.vals[value.args[0]])
-                elif value.op == "yield from":
-                    yielded.append(elements(self.vals[value.args[0]]))
-                elif value.op == "store_attr":
-                    kept = self._kept(number, value, order)
-                    kept = kept.placed(placed[number]) if number in placed else kept
-                    stores.append((self.vals[value.args[0]], value.data, kept))
-                elif value.op == "store_global":
-                    filling = self._around_groups(value.args[0], block)
-                    _also(global_rows, value.data, self._stored(block, self.vals[value.args[0]], filling))
-                elif value.op == "store_class":
-                    _also(class_rows, value.data, self.vals[value.args[0]])
+        placings, placed = self._placed_in_place()
+        for block, number in self._returns:
+            returned.append(self._under(block, self.known(number, block), here))
+        for number in self._leaving:
+            value = self.code.values[number]
+            if value.op == "yield":
+                yielded.append(self.vals[value.args[0]])
+            elif value.op == "yield from":
+                yielded.append(elements(self.vals[value.args[0]]))
+            elif value.op == "store_attr":
+                kept = self._kept(value)
+                kept = kept.placed(placed[number]) if number in placed else kept
+                stores.append((self.vals[value.args[0]], value.data, kept))
+            elif value.op == "store_global":
+                filling = self._around_groups(value.args[0], value.block)
+                _also(global_rows, value.data, self._stored(value.block, self.vals[value.args[0]], filling))
+            elif value.op == "store_class":
+                _also(class_rows, value.data, self.vals[value.args[0]])
         several = len(returned) > 1
         sites = dict(sorted(self.sites.items()))
         return Result(
-            tuple(self.vals), join_ways(returned) if several else join(self._plain_returns(order)), join(yielded),
+            tuple(self.vals), join_ways(returned) if several else join(self._plain_returns()), join(yielded),
             dict(self._outs()), sites, global_rows, class_rows,
             _together(row for made in self.made.values() for row in made.items()),
             _together(self.switched.values()), _passed(sites),
@@ -156,7 +156,40 @@ class Evaluation(Walk):
             tuple(placings), {**self.wrapped, **self.steps},
         )  # fmt: skip
 
-    def _placed_in_place(self, order: list[int]) -> tuple[list[tuple[Val, str, str]], dict[int, frozenset[str]]]:
+    # What leaves a unit, as its code says: these do not change from one evaluation to the next.
+
+    @cached_property
+    def _returns(self) -> list[tuple[int, int]]:
+        """(block, value) of each `return` that is reached."""
+        ends = ((block, self.code.blocks[block].end) for block in self.order.blocks)
+        return [(block, end[1]) for block, end in ends if end[0] == "return"]
+
+    @cached_property
+    def _leaving(self) -> list[int]:
+        """What is yielded, and stored where others find it."""
+        values = self.code.values
+        numbers = (number for block in self.order.blocks for number in self.code.blocks[block].values)
+        return [n for n in numbers if values[n].op in _LEAVING and values[n].args]
+
+    @cached_property
+    def _changes(self) -> list[int]:
+        """Variables behind calls that were given them."""
+        values = self.code.values
+        numbers = (number for block in self.order.blocks for number in self.code.blocks[block].values)
+        return [n for n in numbers if values[n].op == "mut"]
+
+    @cached_property
+    def _changed_parameters(self) -> list[tuple[int, list[int]]]:
+        """Parameters that calls change in place, with what is left of them at the ends; to bind the name anew changes
+        nothing for callers."""
+        found = []
+        for position, (name, _) in enumerate(self.code.params):
+            ends = self._forms(position, [kept[name] for _, kept in self.code.exits])
+            if any(self.code.values[number].op == "mut" for number in ends):
+                found.append((position, ends))
+        return found
+
+    def _placed_in_place(self) -> tuple[list[tuple[Val, str, str]], dict[int, frozenset[str]]]:
         """Attributes that a call places otherwise where they are (`fully_shard(self.model)`).
 
         Where the attribute was stored here before, that store is what is left: by its number, how it is placed.
@@ -164,38 +197,31 @@ class Evaluation(Walk):
         placings: list[tuple[Val, str, str]] = []
         placed: dict[int, frozenset[str]] = {}
         values = self.code.values
-        for block in order:
-            for number in self.code.blocks[block].values:
-                value = values[number]
-                steps = self.steps.get((value.args[1], value.data)) if value.op == "mut" else None
-                if not steps:
-                    continue
-                root = self.root(number)
-                if values[root].op == "attr":
-                    placings += [(self.vals[values[root].args[0]], values[root].data, step) for step in steps]
-                for each in self._stored_of(root):
-                    always = self.unit.control.deciding(block) <= self.unit.control.deciding(values[each].block)
-                    if each < number:
-                        placed[each] = self.vals[number].state | (frozenset() if always else self.vals[root].state)
+        for number in self._changes if self.steps else ():
+            value = values[number]
+            steps = self.steps.get((value.args[1], value.data))
+            if not steps:
+                continue
+            root = self.root(number)
+            if values[root].op == "attr":
+                placings += [(self.vals[values[root].args[0]], values[root].data, step) for step in steps]
+            for each in self._stored_of(root):
+                always = self.unit.control.deciding(value.block) <= self.unit.control.deciding(values[each].block)
+                if each < number:
+                    placed[each] = self.vals[number].state | (frozenset() if always else self.vals[root].state)
         return placings, placed
 
     def _stored_of(self, root: int) -> list[int]:
         """The stores in attributes of a value, or of what calls have made of it."""
         values = self.code.values
-        return [n for n, v in enumerate(values) if v.op == "store_attr" and self.root(v.args[1]) == root]
+        return [n for n in self._leaving if values[n].op == "store_attr" and self.root(values[n].args[1]) == root]
 
-    def _plain_returns(self, order: list[int]) -> list[Val]:
-        ends = (self.code.blocks[block].end for block in order)
-        return [self.vals[end[1]] for end in ends if end[0] == "return"]
+    def _plain_returns(self) -> list[Val]:
+        return [self.vals[number] for _, number in self._returns]
 
     def _outs(self) -> list[tuple[int, Val]]:
-        """Parameters that calls have changed in place; to bind the name anew changes nothing for callers."""
-        found = []
-        for position, (name, _) in enumerate(self.code.params):
-            ends = self._forms(position, [kept[name] for _, kept in self.code.exits])
-            if any(self.code.values[number].op == "mut" for number in ends):
-                found.append((position, join(self.vals[number] for number in ends)))
-        return found
+        """What parameters that calls have changed in place are at the end."""
+        return [(position, join(self.vals[n] for n in ends)) for position, ends in self._changed_parameters]
 
     def _forms(self, position: int, ends: list[int]) -> list[int]:
         """What is left of the object that was passed, where the variable still holds it: as passed, or changed."""
@@ -227,33 +253,27 @@ class Evaluation(Walk):
         found = {self.vals[number].objs - {NONE_OBJ} for number in numbers} - {frozenset()}
         return len(found) == 1 and _is_thing(Val(found.pop()))
 
-    def _always_there(self, order: list[int]) -> frozenset[int]:
+    def _always_there(self) -> frozenset[int]:
         """The branches behind which no return gives None."""
         behind: dict[int, bool] = {}
-        for block in order:
-            end = self.code.blocks[block].end
-            there = end[0] == "return" and _is_there(self.vals[end[1]])
-            for branch in self.unit.control.deciding(block) if end[0] == "return" else ():
+        for block, number in self._returns:
+            there = _is_there(self.vals[number])
+            for branch in self.unit.control.deciding(block):
                 behind[branch] = behind.get(branch, True) and there
         return frozenset(branch for branch, there in behind.items() if there)
 
-    def _kept(self, number: int, value: Instruction, order: list[int]) -> Val:
+    def _kept(self, value: Instruction) -> Val:
         """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks."""
         _owner, stored = value.args
-        control = self.unit.control
-        balanced = set()
-        for branch, way in control.arms.get(value.block, ()):
-            for block in order:
-                if (branch, way) in control.arms.get(block, ()) or branch not in control.direct.get(block, ()):
-                    continue
-                for each in self.code.blocks[block].values:
-                    other = self.code.values[each]
-                    if (
-                        other.op == "store_attr"
-                        and other.data == value.data
-                        and self.vals[other.args[1]].objs != {NONE_OBJ}
-                    ):
-                        balanced.add(branch)
+        control, values = self.unit.control, self.code.values
+        balanced: set[int] = set()
+        arms = control.arms.get(value.block, ())
+        for other in (values[each] for each in self._leaving) if arms else ():
+            if other.op != "store_attr" or other.data != value.data or self.vals[other.args[1]].objs == {NONE_OBJ}:
+                continue
+            beside = control.arms.get(other.block, ())
+            direct = control.direct.get(other.block, ())
+            balanced.update(branch for branch, way in arms if (branch, way) not in beside and branch in direct)
         balanced |= self._around_groups(stored, value.block)
         return self._stored(value.block, self.vals[stored], frozenset(balanced))
 
@@ -399,7 +419,8 @@ class Evaluation(Walk):
     def known(self, number: int, block: int) -> Val:
         """A value as a block finds it, behind tests of its class."""
         value: Val = self.vals[number]
-        for classes, holds in self.unit.class_tests.around(number, block):
+        tests = self.unit.class_tests
+        for classes, holds in tests.around(number, block) if tests.by_subject else ():
             value = narrowed(value, self.vals[classes], holds, self.models)
         return value
 

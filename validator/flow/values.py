@@ -14,6 +14,7 @@ Objects are tuples whose first element says what they are:
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
 | `("beyond", group, k)` | `k` more than a group has ranks (k is not 0); `("miscounted", group, k)`: a list so long |
+| `("as long", number)` | beside a list: it has as many elements as a caller says (a value) |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
 | `("unordered", why, value)` | beside a list: ranks go through it in orders of their own: `set`, `listing`, `keys` |
@@ -32,20 +33,22 @@ operators on sets, so the least solution does not depend on the order in which i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, ClassVar
 
 from validator.domains.placement import UNPLACED, is_symbolic
 from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
-_COUNTING = ("size", "beyond", "counted", "miscounted")
-COUNTED = ("counted", "miscounted")  # what stands beside a list whose length is told by a number of ranks
+_COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
+COUNTED = ("counted", "miscounted", "as long")  # what stands beside a list whose length is told by a number of ranks
 _DEEP = 3
 _MANY = 16
 TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
+_numbers = count()
 _HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", *_COUNTING})
 
 
@@ -82,7 +85,7 @@ class Val:
                 return known
             known = cls._all[key] = object.__new__(cls)
             known.objs, known.v, known.n, known.p, known.state = key
-            known.number, known._each = len(cls._all), None
+            known.number, known._each = next(_numbers), None
             known.depth = max((1 + part.depth for part in parts), default=0)
             known.symbolic = (
                 any(o[0] == "param" for o in objs)
@@ -242,7 +245,7 @@ def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
 
 
 ANYTHING = Val(_ANYTHING, state=frozenset({"?"}))
-_joins: dict[tuple[int, int], Val] = {}
+_joins: dict[int, Val] = {}  # by the numbers of both
 
 
 def forget() -> None:
@@ -279,12 +282,13 @@ def join2(a: Val, b: Val) -> Val:
         return a
     if a is BOTTOM:
         return b
-    known = _joins.get((id(a), id(b)))
+    key = a.number << 32 | b.number
+    known = _joins.get(key)
     if known is None:
         objs = a.objs | b.objs
         if len(objs) > 1:
             objs = limited(objs)
-        known = _joins[id(a), id(b)] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
+        known = _joins[key] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
     return known
 
 
@@ -363,7 +367,9 @@ def beside(value: Val, *kinds: str) -> frozenset[Obj]:
 def as_long_as(number: Val) -> frozenset[Obj]:
     """What stands beside a list that has as many elements as a number says."""
     lengths = {"size": "counted", "beyond": "miscounted"}
-    return frozenset((lengths[o[0]], *o[1:]) for o in number.each if o[0] in lengths)
+    known = frozenset((lengths[o[0]], *o[1:]) for o in number.each if o[0] in lengths)
+    passed = frozenset(o for o in number.objs if o[0] == "param")
+    return known | {("as long", Val(passed))} if passed else known
 
 
 def is_text(value: Val) -> bool:

@@ -29,7 +29,9 @@ class Order:
         values = code.values
         self.blocks = code.in_order(bodies_first=True)
         self.numbers = [n for b in self.blocks for n in code.blocks[b].values if evaluated(values[n].op)]
-        self.place = {number: place for place, number in enumerate(self.numbers)}
+        self.place = [-1] * len(values)  # by number, of what is evaluated at all
+        for place, number in enumerate(self.numbers):
+            self.place[number] = place
         self.end: dict[int, int] = {}  # by place in a loop: where the innermost loop around ends
         self.first: dict[int, int] = {}  # by place in a loop: where the outermost loop around begins
         self.last: dict[int, int] = {}  # by the first place of an outermost loop: its last
@@ -105,7 +107,7 @@ class Walk:
         self._dirty = bytearray(b"\1") * len(self.order.numbers)
         self._read_by: dict[int, dict[int, None]] = {}  # value -> instructions that read it beside their operands
         self._asked: dict[int, list[frozenset[int]]] = {}  # instruction -> blocks whose conditions it asked for
-        self._outside: dict[Read, dict[int, None]] = {}  # what else is read -> the instructions that do
+        self._outside: dict[Read, int | set[int]] = {}  # what else is read -> the instruction that does, or those
         self._now = -1  # the instruction that is evaluated
         self._back = -1  # the first place before it to which to go back
         self._again = False  # whether this is not the first walk
@@ -126,7 +128,15 @@ class Walk:
 
     def reads(self, read: tuple[Hashable, Hashable]) -> None:
         """Another unknown is asked for."""
-        self._outside.setdefault(read, {})[self._now] = None
+        now, known = self._now, self._outside.get(read)
+        if now < 0 or known == now:
+            return
+        if known is None:
+            self._outside[read] = now
+        elif isinstance(known, int):
+            self._outside[read] = {known, now}
+        else:
+            known.add(now)
 
     def conditions(self, blocks: frozenset[int]) -> Causes:
         """What the branches at the end of some blocks depend on."""
@@ -145,9 +155,9 @@ class Walk:
         self._again, self._back = news is not None, -1
         self._anew.clear()
         for read in news or ():
-            for number in self._outside.get(read, ()):
-                if number >= 0:
-                    self._dirty[self.order.place[number]] = 1
+            known = self._outside.get(read, ())
+            for number in (known,) if isinstance(known, int) else known:
+                self._dirty[self.order.place[number]] = 1
         counts: dict[int, int] = {}
         dirty, numbers, values = self._dirty, self.order.numbers, self.code.values
         place = dirty.find(1)
@@ -199,7 +209,8 @@ class Walk:
         """Have the users of a value evaluated again; loops from the start if something was taken back."""
         places, values, loops = self.order.place, self.code.values, self.order.first
         for user in (*self.unit.users.get(number, ()), *self._read_by.get(number, ())):
-            if (place := places.get(user)) is None or not (changed or values[user].op == "mut"):
+            place = places[user]
+            if place < 0 or not (changed or values[user].op == "mut"):
                 continue
             first = loops.get(place, -1)
             if taken_back and first >= 0 and first not in self._anew and first != loops.get(places[number], -1):
@@ -209,7 +220,7 @@ class Walk:
 
     def _mark(self, place: int) -> None:
         self._dirty[place] = 1
-        if place <= self.order.place.get(self._now, -1):
+        if self._now >= 0 and place <= self.order.place[self._now]:
             self._back = place if self._back < 0 else min(self._back, place)
 
     def _decide(self, number: int, condition: Val) -> None:

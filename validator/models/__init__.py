@@ -49,6 +49,11 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `tensor = [parameter, position]`: what must be one tensor; `each = [parameter, position]`: a list with one tensor for
   each rank of the group; `at_root = true`: which only the root passes; `times = [small, large]`: two tensors of which
   the second holds the first once for each rank. `peer = [parameter, position]`: another rank than the one that calls.
+  `uneven = [parameters]`: with one of these passed, `alike` need not hold.
+- `drops = [parameter, position]`: the share of elements that dropout drops, `default_drop` where none is passed;
+  `unless = [parameter, position]`: the switch without which it drops in evaluation too.
+- `gathered = [axes]`: the result is whole, put together from the parts that the ranks of these axes hold; `sharded =
+  [parameter, position]`: an argument of which each rank of `axes` passes its own part.
 - `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
@@ -139,6 +144,7 @@ class Row(NamedTuple):
     dtype: str = ""
     alike: tuple[str, int] | None = None
     into: tuple[str, int] | None = None
+    uneven: tuple[str, ...] = ()
     operation: tuple[str, int] | None = None
     gathers: tuple[str, int] | None = None
     keeps: tuple[str, int] | None = None
@@ -147,6 +153,11 @@ class Row(NamedTuple):
     gives: tuple[str, int] | None = None
     default: tuple[str, int] | None = None
     classes: tuple[str, int] | None = None
+    drops: tuple[str, int] | None = None
+    unless: tuple[str, int] | None = None
+    default_drop: float = 0.0
+    gathered: tuple[str, ...] = ()
+    sharded: tuple[str, int] | None = None
 
     @property
     def is_collective(self) -> bool:
