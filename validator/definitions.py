@@ -372,8 +372,13 @@ def _metaclass(facts: Class) -> bool:
 PLAIN_BASES = frozenset({
     "object", "abc.ABC", "ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "Exception",
 })  # fmt: skip
-_KEEPING_DECORATORS = frozenset({
-    "dataclass", "dataclasses.dataclass", "total_ordering", "functools.total_ordering", "final", "typing.final",
+# Decorators by which the annotated names of a class are the parameters of its constructor.
+RECORDS = frozenset({
+    "dataclass", "dataclasses.dataclass", "attrs.define", "attrs.frozen", "attrs.mutable", "attr.define", "attr.frozen",
+    "chz.chz", "flax.struct.dataclass",
+})  # fmt: skip
+_KEEPING_DECORATORS = RECORDS | frozenset({
+    "total_ordering", "functools.total_ordering", "final", "typing.final",
     "runtime_checkable", "typing.runtime_checkable", "ray.remote", "ray.remote()", "deprecated",
 })  # fmt: skip
 

@@ -169,8 +169,9 @@ def _leading_to(cls: ClassDef, method: Method) -> set[str]:
 
 def _report(project: Project, use: Use, uses: list[Use]) -> Finding:
     kind = "method" if use.called else "attribute"
+    one = "a method" if use.called else "an attribute"
     names = [f"`{cls.name}`" for cls in use.classes]
-    subject = f"{names[0]} has no {kind}" if len(names) == 1 else f"neither {' nor '.join(names)} has a {kind}"
+    subject = f"{names[0]} has no {kind}" if len(names) == 1 else f"neither {' nor '.join(names)} has {one}"
     how = f"`{use.function.qualname}` {'calls' if use.called else 'reads'} as `{use.receiver}.{use.name}`"
     siblings = f"; {', '.join(f'`{cls.name}`' for cls in use.having)} has it" if use.having else ""
     below = " and no class below it" if not use.having and any(cls.subclasses for cls in use.classes) else ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from validator.analysis.binding import keeps_signature, parameters
-from validator.definitions import ClassDef
+from validator.definitions import RECORDS, ClassDef
 from validator.facts.model import Assign, Call, Param
 from validator.project import Project
 
-_DATACLASS = frozenset({"dataclass", "dataclasses.dataclass", "dataclass()", "dataclasses.dataclass()"})
+_DATACLASS = RECORDS | {f"{name}()" for name in RECORDS}
 REMOTE = frozenset({"ray.remote", "ray.remote()"})
 _MAKING = _DATACLASS | REMOTE  # decorators that leave what a call of the class needs plain to see
-_FIELD = frozenset({"field", "dataclasses.field"})
+_FIELD = frozenset({"field", "dataclasses.field", "attrs.field", "chz.field"})
 _TUPLES = frozenset({"typing.NamedTuple"})
 _PYDANTIC = frozenset({"pydantic.BaseModel"})
 
@@ -150,7 +150,7 @@ def _field(cls: ClassDef, row: Assign) -> Param | None:
         words = {a.keyword for a in call.args} if call is not None else {"init"}
         if "init" in words or "kw_only" in words or "**" in words:
             return None
-        default = "…" if words & {"default", "default_factory"} else None
+        default = "…" if words & {"default", "default_factory", "factory"} else None
     return Param(row.target, "any", default, row.annotation, row.at)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from validator.analysis.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.facts.model import Argument, At, Call, Param
-from validator.flow.annotations import classes_of
+from validator.flow.annotations import classes_of, declared
 from validator.flow.arguments import origins
 from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
@@ -173,11 +173,22 @@ class Objects:
         whoever may call."""
         closed, root = place.closed, place.root
         said = self.flow.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
+        if not said.objs and (not closed.objs or TOP in closed.objs):
+            said = self._annotated(root)
         if not said.objs or TOP in said.objs:
             return closed
         classes = classes_of(said)
         kept = frozenset(o for o in closed.objs if o[0] in ("inst", "self") and not classes.isdisjoint(o[1].mro))
         return Val(kept) if classes else UNKNOWN
+
+    def _annotated(self, place: Place) -> Val:
+        """What the annotation of the local variable says that a value is stored in: `args: Args = self.args`."""
+        code, function = place.unit.code, place.unit.method
+        names = {name for name, numbers in code.definitions.items() if place.number in numbers} if function else ()
+        rows = [row.annotation for row in function.facts.assigns if row.target in names] if function is not None else []
+        return (
+            declared(self.project, function, rows[0]) if function is not None and len(rows) == 1 and rows[0] else BOTTOM
+        )
 
     # -- calls ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.definitions import RECORDS, ClassDef, External, Method, Module, Symbol
 from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.errors import UsageError
@@ -989,7 +989,7 @@ def _is_actor(cls: ClassDef) -> bool:
 
 def fields_are_parameters(cls: ClassDef) -> bool:
     """Whether objects of a class are made from its annotated names: data classes, named tuples, pydantic models."""
-    if any("dataclass" in decorator or "define" in decorator for decorator in cls.facts.decorators):
+    if any("dataclass" in each or each.removesuffix("()") in RECORDS for each in cls.facts.decorators):
         return True
     return any(base.rpartition(".")[2] in ("NamedTuple", "BaseModel", "TypedDict") for base in cls.facts.bases)
 

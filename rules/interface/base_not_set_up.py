@@ -1,0 +1,147 @@
+"""An attribute that only the constructor of a base sets, which the class's own constructor never runs.
+
+What it does
+    Finds classes whose `__init__` neither calls `super().__init__` nor that of a base, and methods that their objects
+    run and that read `self.x`, where nothing but the `__init__` of the base sets `x`. Silent where a property, a class
+    attribute, another method or code outside may set it, and behind `hasattr`, `getattr` and `except AttributeError`.
+
+Why is this bad
+    It raises AttributeError, at the first call of that method.
+
+References
+    https://docs.python.org/3/library/functions.html#super
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.members import Members, excused
+from validator.definitions import ClassDef, Method
+from validator.facts.model import Ref
+from validator.finding import Finding, Related
+from validator.flow.aside import is_test
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP139", "base-not-set-up", "error", stable_since="0.3.0", tokens=("__init__",), solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for cls in project.classes():
+        own = cls.methods.get("__init__")
+        base = next((above for above in cls.mro[1:] if "__init__" in above.methods), None)
+        if own is None or base is None or own.facts.stub or is_test(cls.path) or _runs_another(project, own):
+            continue
+        missing = _left_out(project, cls, base)
+        read = next(_reads(project, cls, missing), None) if missing else None
+        if read is not None:
+            yield _report(cls, base, *read)
+
+
+def _runs_another(project: Project, own: Method) -> bool:
+    """Whether a constructor runs that of a base, or fills its object in another way."""
+    inside = [own, *project.nested(own)]
+    calls = [call for function in inside for call in function.facts.calls]
+    return any(call.method in ("__init__", "update", "setattr", "__setstate__") for call in calls)
+
+
+def _left_out(project: Project, cls: ClassDef, base: ClassDef) -> set[str]:
+    """The attributes that objects of just this class lack, because only the constructor of a base sets them."""
+    members = project.analysis(Members)
+    made = base.methods["__init__"]
+    names = {name for name, method in base.instance_attributes.items() if method is made}
+    for each in cls.mro:
+        given = {name for name, method in each.instance_attributes.items() if method.name != "__init__" or each is cls}
+        names -= given | set(each.methods) | {name for name, _ in each.facts.attributes if not _is_stored(each, name)}
+        if any(name in each.methods for name in ("__getattr__", "__getattribute__")):
+            return set()
+    return {name for name in names if not members.is_given_outside(name)}
+
+
+def _is_stored(cls: ClassDef, name: str) -> bool:
+    """Whether an attribute is only annotated, or stored by methods: not a variable of the class itself."""
+    body = cls.module.functions.get(f"{cls.qualname}.<class>")
+    rows = body.facts.assigns if body is not None else ()
+    return not any(row.target == name and row.kind != "none" for row in rows)
+
+
+def _reads(project: Project, cls: ClassDef, missing: set[str]) -> Iterator[tuple[Method, Ref, str]]:
+    """Where methods that objects of the class run read one of some attributes."""
+    for name in dict.fromkeys(name for each in cls.mro for name in each.methods):
+        method = cls.find(name)
+        if method is None or method.facts.is_static or method.facts.is_classmethod:
+            continue
+        for function in (method, *project.nested(method)):
+            for ref in function.facts.refs:
+                own, _, rest = ref.path.partition(".")
+                asked = rest.partition(".")[0].partition("(")[0].partition("[")[0]
+                reads = ref.context == "load" and own == method.own_object and asked in missing
+                if reads and not excused(ref.guards, own, asked):
+                    yield method, ref, asked
+
+
+def _report(cls: ClassDef, base: ClassDef, method: Method, ref: Ref, name: str) -> Finding:
+    return RULE.finding(
+        cls.path,
+        cls.methods["__init__"].facts.name_at,
+        f"`{cls.name}.__init__` does not run `{base.name}.__init__`, which alone sets `{name}`: "
+        f"`{method.qualname}` reads it",
+        help="call `super().__init__(…)`, or set the attribute",
+        related=[
+            Related(base.path, base.methods["__init__"].facts.name_at[0], f"`{name}` is set here"),
+            Related(method.path, ref.at[0], "it is read here"),
+        ],
+        context=f"{cls.qualname}.{name}",
+        severity="error" if method.cls is cls else "warning",
+    )
+
+
+_CALLBACKS = """\
+class Callback:
+    def __init__(self, trainer):
+        self.trainer = trainer
+        self.state = trainer.strategy
+
+    def on_step_end(self):
+        print(self.state.rank)
+
+
+class Meter(Callback):
+    def __init__(self, trainer):{mark}
+        {first}
+
+    def on_step_end(self):
+        print(self.state.rank, self.trainer)
+"""
+
+INCORRECT = (_CALLBACKS.format(mark="  # error: MP139", first="self.trainer = trainer"),)
+
+CORRECT = (
+    _CALLBACKS.format(mark="", first="super().__init__(trainer)"),
+    # set elsewhere, asked for first, never read
+    """\
+class Base:
+    state = None
+
+    def __init__(self, strategy):
+        self.state = strategy
+        self.rank = strategy.rank
+        self.size = strategy.size
+        self.unused = 0
+
+    def show(self):
+        return self.state, self.rank
+
+
+class Own(Base):
+    def __init__(self, strategy):
+        self.setup(strategy)
+
+    def setup(self, strategy):
+        self.rank = strategy.rank
+
+    def count(self):
+        return self.size if hasattr(self, "size") else 1
+""",
+)

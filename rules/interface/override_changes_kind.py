@@ -1,0 +1,143 @@
+"""A method that overrides a property, or the reverse; plain where the base is `async def`, or the reverse.
+
+What it does
+    Compares the kind of a method with that of the one that it overrides, and with how the project uses the name.
+    Reported is a method in the place of a property that somebody reads without a call, a property in the place of a
+    method that somebody calls, a plain method in the place of a coroutine that somebody awaits (of `__call__` always),
+    and a coroutine in the place of a plain method that nobody awaits. Silent about methods that hand on what another
+    call gives (it may be awaitable), that only raise, and in tests.
+
+Why is this bad
+    Who goes through the base gets the other kind: a bound method that is true in every condition, TypeError for calling
+    a number or awaiting one, a coroutine of which no line runs.
+
+References
+    https://docs.python.org/3/reference/datamodel.html#the-standard-type-hierarchy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.definitions import ClassDef, Method
+from validator.finding import Finding, Related
+from validator.flow.aside import is_test
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP138", "override-changes-kind", "warning", stable_since="0.3.0", tokens=("class ",))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    families = {cls for family in project.families.all for cls in family.members}  # MP105 compares those
+    for cls in project.classes():
+        if is_test(cls.path) or cls in families:
+            continue
+        for method in cls.methods.values():
+            base = _overridden(cls, method.name)
+            if base is not None and (why := _differs(project, method, base)):
+                yield _report(method, base, why)
+
+
+def _overridden(cls: ClassDef, name: str) -> Method | None:
+    return next((above.methods[name] for above in cls.mro[1:] if name in above.methods), None)
+
+
+def _differs(project: Project, method: Method, base: Method) -> str:
+    """How the kind of a method misleads those who know that of its base; empty where it does not."""
+    own, old, name = method.facts, base.facts, method.name
+    if own.is_property is not old.is_property:
+        if own.is_property and any(_uses(project, name)):
+            return "a property, which callers call as a method"
+        return "a method, which others read as a property" if old.is_property and _is_read(project, name) else ""
+    if own.is_async is old.is_async or own.is_generator or old.is_generator or own.stub:
+        return ""
+    awaited = any(use == "await" for use in _uses(project, name))
+    if old.is_async:
+        hands_on = any(row.kind == "call" for row in own.returns)
+        return "no coroutine, but callers await it" if (awaited or name == "__call__") and not hands_on else ""
+    called = any(_uses(project, name))
+    return "a coroutine, which nobody awaits" if called and not awaited else ""
+
+
+def _uses(project: Project, name: str) -> Iterator[str]:
+    """How the results of the calls of a method of that name are used."""
+    return (
+        call.use or "value" for function, call in project.calls(name) if call.receiver and not is_test(function.path)
+    )
+
+
+def _is_read(project: Project, name: str) -> bool:
+    """Whether somebody reads an attribute of that name, on its own object or another one."""
+    return any(
+        ref.context == "load" and ref.path.endswith(f".{name}")
+        for function in project.functions()
+        if not is_test(function.path)
+        for ref in function.facts.refs
+    )
+
+
+def _report(method: Method, base: Method, why: str) -> Finding:
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"`{method.qualname}` is {why}: it overrides `{base.qualname}`, which is of another kind",
+        help="make it what the base is, or change the base and its callers as well",
+        related=[Related(base.path, base.facts.name_at[0], f"`{base.qualname}` is defined here")],
+        context=method.qualname,
+    )
+
+
+_MODELS = """\
+class Preference:
+    async def __call__(self, pair):
+        raise NotImplementedError
+
+    @property
+    def size(self):
+        return 0
+
+    async def close(self):
+        return None
+
+
+class Shorter(Preference):
+    {kind}def __call__(self, pair):{mark}
+        return len(pair[0]) - len(pair[1])
+
+    {decorator}
+    def size(self):{mark}
+        return 2
+
+
+async def compare(strategy, preference, pairs):
+    print(strategy.rank, preference.size)
+    return [await preference(pair) for pair in pairs]
+"""
+
+INCORRECT = (_MODELS.format(kind="", decorator="# two models", mark="  # error: MP138"),)
+
+CORRECT = (
+    _MODELS.format(kind="async ", decorator="@property", mark=""),
+    # what may be awaitable; what nobody uses
+    """\
+class Base:
+    async def fetch(self, key):
+        return key
+
+    def close(self):
+        return None
+
+
+class Remote(Base):
+    def fetch(self, key):
+        return self.client.get(key)
+
+    async def close(self):
+        return None
+
+
+async def main(strategy, store):
+    return await store.fetch(strategy.rank)
+""",
+)
