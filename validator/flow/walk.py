@@ -112,6 +112,7 @@ class Walk:
         self._back = -1  # the first place before it to which to go back
         self._again = False  # whether this is not the first walk
         self._anew: set[int] = set()  # the outermost loops that are walked anew
+        self._started = False  # whether one of them has just been started
 
     def evaluate(self, number: int, value: Instruction) -> Val:
         """What an instruction gives."""
@@ -167,6 +168,8 @@ class Walk:
             number = numbers[place]
             self._step(place, number, values[number], count)
             following = dirty.find(1, place)
+            if self._started:  # what is left of the walk would meet values that are not there yet, and keep that
+                self._started, self._back, following = False, -1, dirty.find(1)
             if (back := self._back) >= 0 and (following < 0 or following > self.order.end.get(back, back)):
                 # a loop is walked until nothing in it changes before what follows it
                 self._back, following = -1, dirty.find(1, back)
@@ -241,6 +244,7 @@ class Walk:
     def _start_anew(self, first: int) -> None:
         """Walk a loop from the start, as if nothing were known of it yet."""
         self._anew.add(first)
+        self._started = True
         places = range(first, self.order.last[first] + 1)
         known = []
         for place in places:
