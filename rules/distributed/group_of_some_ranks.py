@@ -3,7 +3,7 @@
 What it does
     Reports collectives of `torch.distributed` on a group made of a literal list of ranks (`new_group([0, 1])`) where
     nothing around the call asks who the rank is, or which group it has. Silent where the job is said to have just as
-    many ranks.
+    many ranks, or several groups have no others between them.
 
 Why is this bad
     On a rank outside of the group the call does nothing: torch warns and goes on. What is read afterwards there, a sum
@@ -31,6 +31,9 @@ RULE = Rule("MP593", "group-of-some-ranks", "warning", "0.5.0", tokens=("new_gro
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     sizes = {size for call in queries.calls("torch.distributed.init_process_group") if (size := _size(call))}
+    listed = {ranks for call in queries.calls("torch.distributed.new_group") if (ranks := _literal(call))}
+    if len(listed) > 1:  # the ranks of all groups together may be those of the job
+        sizes.add(len(set().union(*listed)))
     for call in queries.collectives():
         row = call.operations[0].row
         group = call.argument(*row.group) if row.group is not None else None
