@@ -131,7 +131,7 @@ class Run:
             self.heartbeat.beat("warmup", len(times), least)
             if len(times) >= least:
                 self.steady = self._agree(is_steady([sum(t.values()) for t in times]))
-            if self.steady:  # agreed on by all ranks in `_agree`
+            if self.steady:  # validator: ignore[MP501] agreed on by all ranks in `_agree`
                 break
         return times
 

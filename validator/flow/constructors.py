@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from validator.analysis.binding import keeps_signature, parameters
 from validator.definitions import RECORDS, ClassDef
 from validator.facts.model import Assign, Call, Param
@@ -28,8 +30,19 @@ class Constructors:
             self._known[cls] = self._find(cls)
         return self._known[cls]
 
+    @cached_property
+    def _replaced(self) -> frozenset[ClassDef]:
+        """The classes into which some code puts another `__init__`."""
+        from validator.flow.program import Flow
+
+        flow, found = self.project.analysis(Flow), set[ClassDef]()
+        for unit in flow.units(iter(flow.writers("__init__"))):
+            owners = (flow.close(owner, unit) for owner, _ in flow.result(unit).stored.get("__init__", ()))
+            found.update(o[1] for owner in owners for o in owner.each if o[0] == "class")
+        return frozenset(found)
+
     def _find(self, cls: ClassDef) -> tuple[Param, ...] | None:
-        if _is_defined_again(cls) or cls.find("__new__") is not None:
+        if _is_defined_again(cls) or cls.find("__new__") is not None or not self._replaced.isdisjoint(cls.mro):
             return None
         if any(_has_keywords(each) or not _MAKING.issuperset(each.facts.decorators) for each in cls.mro):
             return None

@@ -722,7 +722,8 @@ class Evaluation(Walk):
             order = frozenset({unordered("set")}) if elts and is_text(elts[-1]) else NONE
         if kind == "list" and len(value.args) == count + 1:
             order |= beside(over[0], *COUNTED)
-        return Val(sequence(elts[-1]).objs | order if elts else NONE, v, n, state=elts[-1].state - UNPLACED)
+        made = obj("dict", (), elts[-1]) if kind == "dict" else sequence(elts[-1]) if elts else BOTTOM
+        return Val(made.objs | order if elts else NONE, v, n, state=elts[-1].state - UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
