@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from validator.definitions import ClassDef
 from validator.domains.placement import steps_of
 from validator.flow.values import Obj, Val
 from validator.models import Models
@@ -59,7 +60,19 @@ def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
     """A value that is, or is not, an object of some classes: a wrapper tells how what it holds is placed."""
     wanted = [o for each in classes.each for o in (_members(each) if each[0] == "tuple" else [each])]
     steps = [models.wrapping(o[1]) if o[0] == "ext" else "" for o in wanted]
-    return value.placed(_placed(value.state, steps, holds)) if any(steps) else value
+    if any(steps):
+        return value.placed(_placed(value.state, steps, holds))
+    if not holds or not wanted or any(o[0] != "class" for o in wanted):
+        return value
+    tested = {o[1] for o in wanted}
+    kept = {o for o in value.objs if o[0] in ("inst", "self") and not tested.isdisjoint(o[1].mro)}
+    kept |= {("self", cls) for cls in tested if not _is_told(value, cls)}
+    return Val(frozenset(kept), value.v, value.n, value.p, value.state)
+
+
+def _is_told(value: Val, cls: ClassDef) -> bool:
+    """Whether the objects that a value may be are known, and none of them stands for one of a class."""
+    return all(o[0] == "inst" or o[0] == "self" and o[1] not in cls.mro for o in value.objs)
 
 
 def _members(classes: Obj) -> list[Obj]:

@@ -132,7 +132,7 @@ class Evaluation(Walk):
         for number in self._leaving:
             value = self.code.values[number]
             if value.op == "yield":
-                yielded.append(self.vals[value.args[0]])
+                yielded.append(self.known(value.args[0], value.block))
             elif value.op == "yield from":
                 yielded.append(elements(self.vals[value.args[0]]))
             elif value.op == "store_attr":
