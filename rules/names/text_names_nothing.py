@@ -86,7 +86,8 @@ def _texts(project: Project) -> Iterator[tuple[str, At, str]]:
             text = word.pieces[0].value if len(word.pieces) == 1 and word.pieces[0].kind == "text" else ""
             yield source.path, word.at, text.rpartition("=")[2].strip("'\"")
     for module in project.modules.values():
-        if not is_test(module.path):
+        spelled = (f"{quote}{top}." in module.source.text for top in tops for quote in "'\"")
+        if not is_test(module.path) and any(spelled):
             for unit in project.analysis(Flow).units_of(module).values():
                 for number, value in enumerate(unit.code.values):
                     said = value.data if value.op == "const" else None
