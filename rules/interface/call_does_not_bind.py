@@ -26,6 +26,7 @@ from validator.analysis.uses import is_test
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.constructors import PYDANTIC
 from validator.flow.objects import Callee, Objects, is_passed, with_given
 from validator.flow.suspects import Suspects
 from validator.project import ClassDef, Method, Project
@@ -128,7 +129,7 @@ def _rebound(function: Method, name: str) -> bool:
 
 
 def _error(callee: Callee) -> str:
-    checked = isinstance(callee.place, ClassDef) and "pydantic.BaseModel" in callee.place.external_bases
+    checked = isinstance(callee.place, ClassDef) and not PYDANTIC.isdisjoint(callee.place.external_bases)
     return "ValidationError" if checked else "TypeError"
 
 

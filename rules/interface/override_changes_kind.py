@@ -27,6 +27,8 @@ from validator.rule import Rule
 
 RULE = Rule("MP138", "override-changes-kind", "warning", stable_since="0.3.0", tokens=("class ",))
 
+_OF_ITS_CLASS = ("__init__", "__new__")  # called by making an object of this very class, never through a base
+
 
 def check_project(project: Project) -> Iterator[Finding]:
     families = {cls for family in project.families.all for cls in family.members}  # MP105 compares those
@@ -35,7 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for method in cls.methods.values():
             base = _overridden(cls, method.name)
-            if base is not None and (why := _differs(project, method, base)):
+            if base is not None and method.name not in _OF_ITS_CLASS and (why := _differs(project, method, base)):
                 yield _report(method, base, why)
 
 
@@ -61,9 +63,11 @@ def _differs(project: Project, method: Method, base: Method) -> str:
 
 
 def _uses(project: Project, name: str) -> Iterator[str]:
-    """How the results of the calls of a method of that name are used."""
+    """How the results of the calls that may reach an override of that name are used: `super().name()` never does."""
     return (
-        call.use or "value" for function, call in project.calls(name) if call.receiver and not is_test(function.path)
+        call.use or "value"
+        for function, call in project.calls(name)
+        if call.receiver not in ("", "super()") and not is_test(function.path)
     )
 
 
@@ -139,5 +143,28 @@ class Remote(Base):
 
 async def main(strategy, store):
     return await store.fetch(strategy.rank)
+""",
+    # Ray awaits the constructor of an actor; whoever calls `super().__init__` does not call this one
+    """import ray
+
+
+class Engine:
+    def __init__(self, path):
+        self.path = path
+
+
+class Loaded(Engine):
+    def __init__(self, path):
+        super().__init__(path)
+
+
+@ray.remote
+class Actor(Engine):
+    async def __init__(self, path):
+        super().__init__(path)
+
+
+def main(strategy, path):
+    return Actor.remote(path), Loaded(path), strategy.rank
 """,
 )

@@ -18,13 +18,12 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from validator.analysis.named import Named, is_path
 from validator.definitions import Missing
 from validator.errors import nearest
 from validator.facts.model import At
-from validator.facts.script import Word
+from validator.facts.script import Word, parts
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.aside import is_test
@@ -37,7 +36,7 @@ RULE = Rule(
     languages=("python", "yaml", "json", "toml", "shell"),
 )  # fmt: skip
 
-_NAMING = frozenset({"getLogger", "get_logger", "patch", "logger", "basicConfig", "addLoggerName", "warn"})
+_NAMING = frozenset({"getLogger", "get_logger", "patch", "logger", "basicConfig", "warn"})
 _PARTS = 3  # of a path: a package, a module in it, a name
 
 
@@ -82,7 +81,7 @@ def _texts(project: Project) -> Iterator[tuple[str, At, str]]:
         for each in settings.settings if settings is not None else ():
             if isinstance(each.value, str) and each.path[-1] not in targets:  # MP306 reads those
                 yield source.path, each.value_at, each.value
-        for word in _words(script) if script is not None else ():
+        for word in (part for part in parts(script) if isinstance(part, Word)):
             text = word.pieces[0].value if len(word.pieces) == 1 and word.pieces[0].kind == "text" else ""
             yield source.path, word.at, text.rpartition("=")[2].strip("'\"")
     for module in project.modules.values():
@@ -104,14 +103,6 @@ def _is_name_only(unit: Unit, number: int) -> bool:
         if value.op == "call" and callee.data in _NAMING or value.op == "compare":
             return True
     return False
-
-
-def _words(node: Any) -> Iterator[Word]:
-    if isinstance(node, Word):
-        yield node
-    if isinstance(node, tuple):
-        for each in node:
-            yield from _words(each)
 
 
 _PACKAGE = """\

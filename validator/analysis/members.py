@@ -14,7 +14,7 @@ from functools import cached_property
 
 from validator.definitions import PLAIN_BASES
 from validator.facts.model import Assign, Call, Guard
-from validator.flow.constructors import settings
+from validator.flow.constructors import PYDANTIC, TUPLES, settings
 from validator.flow.program import Flow, fields_are_parameters
 from validator.flow.queries import Place
 from validator.models.members import of_libraries
@@ -24,10 +24,8 @@ _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
 _ASKING = frozenset({"hasattr", "getattr"})
 _OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
-
-
 # What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
-_RECORDS = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
+_RECORDS = TUPLES | PYDANTIC
 _PLAIN = PLAIN_BASES | _RECORDS
 
 

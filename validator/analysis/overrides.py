@@ -23,7 +23,6 @@ _OF_MODULE = frozenset({"forward", "train", "eval", "to", "state_dict", "load_st
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|\d+")
 _ASKING = re.compile(r"isinstance|issubclass|hasattr|\btype\(|__class__|signature|TypeError")
 _PRESENT = re.compile(r"[\w.]+ is (not )?None")  # says nothing of the class
-_HERE = (1, 1, 1, 1)
 
 
 class Override(NamedTuple):
@@ -137,9 +136,7 @@ class Overrides:
 
     def _stands_for_subclasses(self, cls: ClassDef) -> bool:
         """Whether a value of the class is sure to be of one below it: nobody makes objects of the class itself."""
-        if cls.is_abstract:
-            return True
-        return cls not in self.members.made
+        return cls.is_abstract or cls not in self.members.made
 
     def _drops_keyword(self, each: Override, function: Method, call: Call, problem: Misfit) -> bool:
         """Whether the subclass lacks a keyword of the very method that the call names: a finding of its own (MP122)."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from validator.facts.script import Assign, Command, Script, Word
+from validator.facts.script import Assign, Command, Script, Word, parts
 
 if TYPE_CHECKING:
     from validator.drift.occurrences import Occurrence
@@ -18,13 +18,13 @@ _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@-]+)+)=|\+{0,2}([A-Za
 
 def in_script(source: SourceFile, script: Script) -> Iterator[Occurrence]:
     """Flags (`--name`), overrides (`a.b.name=1`) and exported variables in the order of a script."""
-    return _set_by(source, _parts(script))
+    return _set_by(source, parts(script))
 
 
 def of_commands(source: SourceFile, script: Script) -> Iterator[list[Occurrence]]:
     """What each command of a script sets."""
     for command in _commands(script):
-        yield list(_set_by(source, (part for word in command.words for part in _parts(word))))
+        yield list(_set_by(source, (part for word in command.words for part in parts(word))))
 
 
 def _commands(node: Any) -> Iterator[Command]:
@@ -35,10 +35,10 @@ def _commands(node: Any) -> Iterator[Command]:
             yield from _commands(each)
 
 
-def _set_by(source: SourceFile, parts: Iterable[Word | Assign]) -> Iterator[Occurrence]:
+def _set_by(source: SourceFile, rows: Iterable[Word | Assign]) -> Iterator[Occurrence]:
     from validator.drift.occurrences import Occurrence
 
-    for part in parts:
+    for part in rows:
         if isinstance(part, Assign):
             if part.keyword == "export":
                 yield Occurrence(part.name, "sets", "environment", None, -1, source.path, part.at)
@@ -52,12 +52,3 @@ def _set_by(source: SourceFile, parts: Iterable[Word | Assign]) -> Iterator[Occu
             *above, name = (match[1] or match[2]).split(".")
             link = above[-1] if above else ""
             yield Occurrence(name, "sets", "override", None, -1, source.path, part.at, link)
-
-
-def _parts(node: Any) -> Iterator[Word | Assign]:
-    """The words and assignments in a part of a script, those inside of others too."""
-    if isinstance(node, Word | Assign):
-        yield node
-    if isinstance(node, tuple):
-        for each in node:
-            yield from _parts(each)

@@ -161,3 +161,12 @@ def _bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     if isinstance(statement, Chain):
         return statement.left, statement.right
     return (statement.body,) if isinstance(statement, For | Loop | Function | Group) else ()
+
+
+def parts(node: object) -> Iterator[Word | Assign]:
+    """The words and assignments in a part of a script, those inside of others too."""
+    if isinstance(node, Word | Assign):
+        yield node
+    if isinstance(node, tuple):
+        for each in node:
+            yield from parts(each)

@@ -50,15 +50,12 @@ def _literals(node: ast.expr) -> list[object] | None:
     name = ast.unparse(node.value).rpartition(".")[2]
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name == "Literal":
-        return [part.value for part in parts if isinstance(part, ast.Constant)] if _are_constants(parts) else None
+        values: list[object] = [part.value for part in parts if isinstance(part, ast.Constant)]
+        return values if len(values) == len(parts) else None
     if name not in _TRANSPARENT:
         return None
     found = _all(parts if name == "Union" else parts[:1])
     return [*found, None] if found is not None and name == "Optional" else found
-
-
-def _are_constants(nodes: list[ast.expr]) -> bool:
-    return all(isinstance(node, ast.Constant) for node in nodes)
 
 
 def _all(nodes: list[ast.expr]) -> list[object] | None:

@@ -13,8 +13,9 @@ _DATACLASS = RECORDS | {f"{name}()" for name in RECORDS}
 REMOTE = frozenset({"ray.remote", "ray.remote()"})
 _MAKING = _DATACLASS | REMOTE  # decorators that leave what a call of the class needs plain to see
 _FIELD = frozenset({"field", "dataclasses.field", "attrs.field", "chz.field"})
-_TUPLES = frozenset({"typing.NamedTuple"})
-_PYDANTIC = frozenset({"pydantic.BaseModel"})
+# Bases of libraries by which the annotated names of a class are the parameters of its constructor.
+TUPLES = frozenset({"typing.NamedTuple"})
+PYDANTIC = frozenset({"pydantic.BaseModel"})
 
 
 class Constructors:
@@ -66,9 +67,9 @@ def _has_keywords(cls: ClassDef) -> bool:
 def _fields_of_library(cls: ClassDef) -> tuple[Param, ...] | None:
     """The parameters that `NamedTuple` and pydantic's `BaseModel` give to a class of annotated names."""
     outer = set(cls.external_bases)
-    if outer <= _TUPLES:
+    if outer <= TUPLES:
         return _annotated(cls, "any")
-    if not outer <= _PYDANTIC or any(_looks_before(each) for each in cls.mro):
+    if not outer <= PYDANTIC or any(_looks_before(each) for each in cls.mro):
         return None
     said = " ".join(settings(each) for each in cls.mro)
     found = _annotated(cls, "kw")

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from validator.flow.program import Unit
 
 
+OBJECTS = frozenset({"inst", "self", "handle"})  # of classes of the project
+
+
 class ClassTest(NamedTuple):
     """A branch on the class of a value: the way on which it is of one of `classes`, and the other one."""
 
@@ -58,13 +61,13 @@ class ClassTests:
 
 def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
     """A value that is, or is not, an object of some classes: a wrapper tells how what it holds is placed."""
-    wanted = [o for each in classes.each for o in (_members(each) if each[0] == "tuple" else [each])]
+    wanted = _wanted(classes)
     steps = [models.wrapping(o[1]) if o[0] == "ext" else "" for o in wanted]
     if any(steps):
         return value.placed(_placed(value.state, steps, holds))
-    if not holds or not wanted or any(o[0] != "class" for o in wanted):
+    tested = _classes(wanted)
+    if not holds or not tested:
         return value
-    tested = {o[1] for o in wanted}
     kept = {o for o in value.objs if o[0] in ("inst", "self") and not tested.isdisjoint(o[1].mro)}
     kept |= {("self", cls) for cls in tested if not _is_told(value, cls)}
     return Val(frozenset(kept), value.v, value.n, value.p, value.state)
@@ -75,8 +78,28 @@ def _is_told(value: Val, cls: ClassDef) -> bool:
     return all(o[0] == "inst" or o[0] == "self" and o[1] not in cls.mro for o in value.objs)
 
 
-def _members(classes: Obj) -> list[Obj]:
-    return [o for each in classes[1] for o in each.each]
+def told_apart(objs: frozenset[Obj], classes: Val, holds: bool) -> frozenset[Obj]:
+    """The objects that are, or are not, of some classes; where one of these is not known, all of them may be left."""
+    tested = _classes(_wanted(classes))
+    if not tested:
+        return objs
+    known = {o for o in objs if o[0] in OBJECTS}
+    kept = frozenset(o for o in known if tested.isdisjoint(o[1].mro) is not holds)
+    if not holds:
+        return kept | (objs - known)
+    kept |= {("self", cls) for cls in tested for o in known if o[0] == "self" and o[1] in cls.mro}
+    return kept or frozenset(("self", cls) for cls in tested)
+
+
+def _wanted(classes: Val) -> list[Obj]:
+    """What a test of a class names: one class, or the parts of a tuple."""
+    parts = ((o for part in each[1] for o in part.each) if each[0] == "tuple" else (each,) for each in classes.each)
+    return [o for each in parts for o in each]
+
+
+def _classes(wanted: list[Obj]) -> frozenset[ClassDef]:
+    """The classes of the project that a test names; none where it names something else as well."""
+    return frozenset(o[1] for o in wanted) if all(o[0] == "class" for o in wanted) else frozenset()
 
 
 def _placed(state: frozenset[str], steps: list[str], holds: bool) -> frozenset[str]:

@@ -16,13 +16,13 @@ from validator.flow.annotations import classes_of, declared
 from validator.flow.arguments import origins
 from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
+from validator.flow.narrowing import OBJECTS, told_apart
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
 from validator.project import Project
 
 _MODULES = "torch.nn.Module"
-_OBJECTS = frozenset({"inst", "self", "handle"})
 
 
 class Callee(NamedTuple):
@@ -109,10 +109,10 @@ class Objects:
         where it is asked, behind tests of its class."""
         objs = self._closed(place).objs - {NONE_OBJ}
         for classes, holds in place.unit.class_tests.around(place.number, user.value.block) if user is not None else ():
-            objs = _told_apart(objs, place._replace(number=classes).closed, holds)
-        exact = frozenset(o[1] for o in objs if o[0] in _OBJECTS)
+            objs = told_apart(objs, place._replace(number=classes).closed, holds)
+        exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
-        return Held(exact, below, bool(exact) and all(o[0] in _OBJECTS for o in objs) and not _may_be_data(place))
+        return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))
 
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
@@ -183,12 +183,12 @@ class Objects:
 
     def _annotated(self, place: Place) -> Val:
         """What the annotation of the local variable says that a value is stored in: `args: Args = self.args`."""
-        code, function = place.unit.code, place.unit.method
-        names = {name for name, numbers in code.definitions.items() if place.number in numbers} if function else ()
-        rows = [row.annotation for row in function.facts.assigns if row.target in names] if function is not None else []
-        return (
-            declared(self.project, function, rows[0]) if function is not None and len(rows) == 1 and rows[0] else BOTTOM
-        )
+        function = place.unit.method
+        if function is None:
+            return BOTTOM
+        names = {name for name, numbers in place.unit.code.definitions.items() if place.number in numbers}
+        said = [row.annotation for row in function.facts.assigns if row.target in names]
+        return declared(self.project, function, said[0]) if len(said) == 1 and said[0] else BOTTOM
 
     # -- calls ---------------------------------------------------------------------------------------------
 
@@ -262,24 +262,6 @@ class Objects:
         if not found or None in found or len(found) != len(methods):
             return None
         return Reached(tuple(callee for each in found if each is not None for callee in each.callees), True)
-
-
-def _told_apart(objs: frozenset[Obj], classes: Val, holds: bool) -> frozenset[Obj]:
-    """The objects that are, or are not, of some classes; where one of these is not known, all of them may be left."""
-    wanted = [o for each in classes.each for o in (_parts(each) if each[0] == "tuple" else (each,))]
-    if not wanted or any(o[0] != "class" for o in wanted):
-        return objs
-    tested = {o[1] for o in wanted}
-    known = {o for o in objs if o[0] in _OBJECTS}
-    kept = {o for o in known if tested.isdisjoint(o[1].mro) is not holds}
-    if holds:
-        kept |= {("self", cls) for cls in tested for o in known if o[0] == "self" and o[1] in cls.mro}
-        return frozenset(kept) or frozenset(("self", cls) for cls in tested)
-    return frozenset(kept) | (objs - known)
-
-
-def _parts(o: Obj) -> list[Obj]:
-    return [each for part in o[1] for each in part.each]
 
 
 def _may_be_data(place: Place) -> bool:

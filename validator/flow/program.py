@@ -111,7 +111,7 @@ class Unit:
         if values[number].op != "closure" and not (values[number].op == "call" and values[number].data.names == ("@",)):
             return True
         users = [user for user in self.users.get(number, ()) if not values[user].op.startswith("store_")]
-        return any(self.is_used(user) if values[user].op == "call" else True for user in users)
+        return any(values[user].op != "call" or self.is_used(user) for user in users)
 
     @cached_property
     def place(self) -> tuple[str, RawAt, str]:

@@ -86,15 +86,18 @@ class Place(NamedTuple):
     @property
     def is_tried(self) -> bool:
         """Whether an `except` may take what is raised here; a `finally` takes nothing."""
+        return bool(self._clauses)
+
+    @property
+    def _clauses(self) -> list[Value]:
+        """The `except` clauses that may take what is raised here."""
         blocks, values = self.unit.code.blocks, self.unit.code.values
-        handlers = blocks[self.value.block].handlers
-        return any(values[number].op == "caught" for handler in handlers for number in blocks[handler].values)
+        found = (values[n] for handler in blocks[self.value.block].handlers for n in blocks[handler].values)
+        return [value for value in found if value.op == "caught"]
 
     def catches(self, *names: str) -> bool:
         """Whether an exception of one of some classes that is raised here is caught, or suppressed."""
-        blocks, values = self.unit.code.blocks, self.unit.code.values
-        caught = [values[n] for h in blocks[self.value.block].handlers for n in blocks[h].values]
-        said = [str(value.data) for value in caught if value.op == "caught"]
+        said = [str(value.data) for value in self._clauses]
         managers = [self._replace(number=number) for number in self.unit.managers(self.number)]
         said += [place.text for place in managers if place.value.op == "call" and place.method == "suppress"]
         return any(text == "*" or any(name in text for name in names) for text in said)
