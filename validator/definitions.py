@@ -207,7 +207,9 @@ class ClassDef:
 
     @cached_property
     def bases(self) -> tuple[Symbol, ...]:
-        return tuple(self.module.project.lookup(self.module.top, base) for base in self.facts.bases)
+        """Its bases as written, of generic ones (`Config[Model]`) the class that they are a form of."""
+        paths = (base.removesuffix("[]") for base in self.facts.bases)
+        return tuple(self.module.project.lookup(self.module.top, path) for path in paths)
 
     @cached_property
     def mro(self) -> tuple[ClassDef, ...]:

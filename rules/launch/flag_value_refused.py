@@ -29,7 +29,7 @@ RULE = Rule("MP702", "flag-value-refused", "error", stable_since="0.1.0", tokens
 
 def check_project(project: Project) -> Iterator[Finding]:
     for launch, line in project.analysis(CommandLines).all:
-        if launch.parser is None or launch.parser.from_dataclasses:
+        if launch.parser is None:
             continue
         for given in line.given:
             if given.option is not None and (why := _why(given, line)):
@@ -87,6 +87,36 @@ parser.add_argument("--pretrain")
 args = parser.parse_args()
 """
 
+_CLASSES = """# file: rl/__init__.py
+# file: rl/train.py
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+from transformers import HfArgumentParser
+
+
+class Parser(HfArgumentParser):
+    def parse(self):
+        return self.parse_args_into_dataclasses()[0]
+
+
+@dataclass
+class Settings:
+    priority: Literal["low", "normal"] = "normal"
+    steps: Optional[int] = None
+    offload: bool = False
+
+
+if __name__ == "__main__":
+    print(Parser((Settings,)).parse())
+# file: submit.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", type=int)
+print(parser.parse_known_args())
+"""
+
 INCORRECT = (
     _TRAIN
     + """# file: run.sh
@@ -98,9 +128,21 @@ python train.py \\
     --pretrain \\  # error: MP702
     --learning_rate 5e-6x  # error: MP702
 """,
+    # the fields of a data class are the options, of a program that another one starts
+    _CLASSES
+    + """# file: run.sh
+python submit.py --gpus 8 -- source setup.sh \\&\\& python rl/train.py \\
+    --priority urgent \\  # error: MP702
+    --steps 1e3 \\  # error: MP702
+    --offload
+""",
 )
 
 CORRECT = (
+    _CLASSES
+    + """# file: run.sh
+python submit.py --gpus 8 -- python rl/train.py --priority low --steps 1000 --offload true
+""",
     _TRAIN
     + """# file: run.sh
 torchrun --nproc_per_node 8 train.py --backend=fsdp2 --zero_stage ${STAGE:-3} --adam_betas 0.9 0.95 \\

@@ -173,6 +173,42 @@ from elsewhere import add_server
 print(add_sizes(add_server(build_parser())).parse_args())
 """
 
+_CLASSES = """# file: rl/__init__.py
+# file: rl/arguments.py
+from dataclasses import dataclass, field
+
+import tyro
+
+
+@dataclass
+class Optimizer:
+    learning_rate: float = 1e-6
+
+
+@dataclass
+class Settings:
+    ppo_epochs: int = 1
+    use_cache: bool = True
+    optimizer: Optimizer = field(default_factory=Optimizer)
+
+
+@dataclass
+class Evaluation:
+    num_samples: int = 8
+
+
+def read(cls=Settings):
+    return tyro.cli(cls)
+# file: rl/train.py
+from rl.arguments import Settings, read
+
+args = read(Settings)
+# file: rl/evaluate.py
+from rl.arguments import Evaluation, read
+
+args = read(Evaluation)
+"""
+
 INCORRECT = (
     _TRAIN
     + """# file: scripts/train.sh
@@ -221,9 +257,21 @@ torchrun --nproc_per_node 8 -m demo.train --tp_size 2 \\
 python tune.py --tp_size 2 --trials 3 --tp 3 \\
     --n_trials 4  # error: MP701
 """,
+    _CLASSES
+    + """# file: run.sh
+python -m rl.train --ppo-epochs 2 --optimizer.learning-rate 1e-6 \\
+    --num_ppo_epochs 1 \\  # error: MP701
+    --learning_rate 1e-6  # error: MP701
+python -m rl.evaluate --ppo_epochs 2  # error: MP701
+""",
 )
 
 CORRECT = (
+    _CLASSES
+    + """# file: run.sh
+python -m rl.train --ppo_epochs 2 --no-use_cache --optimizer.learning_rate 1e-6
+python -m rl.evaluate --num-samples 4
+""",
     _TRAIN
     + """# file: scripts/train.sh
 # --no_such_flag

@@ -110,7 +110,8 @@ def _is_flag(each: Field) -> bool:
 def _find(text: str, parser: Parser | None) -> Option | None:
     if parser is None:
         return None
-    if (option := parser.flags.get(text)) is not None:
+    plain = text.replace("_", "-") if parser.from_dataclasses else text  # the libraries take either, and both in one
+    if (option := parser.flags.get(text) or parser.flags.get(plain)) is not None:
         return option
     if not text.startswith("--"):
         return parser.flags.get(text[:2])
@@ -168,4 +169,4 @@ def missing(line: CommandLine, parser: Parser) -> list[Option]:
 
 def strict(parser: Parser) -> bool:
     """Whether the parser refuses what it does not know."""
-    return not parser.open and all(site.call.method in ("parse_args", "parse_intermixed_args") for site in parser.sites)
+    return not parser.open and all(site.strict for site in parser.sites)

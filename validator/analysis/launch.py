@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -55,6 +55,9 @@ _PROCESSES = {"torchrun": ("nproc_per_node",), "deepspeed": ("num_gpus",), "colo
 _NODES = {
     "torchrun": ("nnodes",), "deepspeed": ("num_nodes",), "accelerate": ("num_machines",), "colossalai": ("num_nodes",),
 }  # fmt: skip
+
+
+_SEPARATORS = frozenset({"&&", "||", ";", "|"})
 
 
 @dataclass(eq=False)
@@ -153,11 +156,11 @@ class Launches:
 
     @cached_property
     def all(self) -> tuple[Launch, ...]:
-        found = []
+        found: list[Launch] = []
         parsers = self.project.analysis(ProgramParsers)
         runs = [*self.scripts.runs, *self.project.analysis(ProcessLists).runs]
-        for run in runs:
-            if (launch := peel(run)) is not None:
+        for launch in _launches(runs):
+            if not found or launch.program is not found[-1].program:  # else a launcher that knows what `--` is
                 launch.module = self._module(launch)
                 launch.parser = parsers.of(launch.module) if launch.module is not None else None
                 found.append(launch)
@@ -206,6 +209,24 @@ class Launches:
             elif name not in found or module.name != name:
                 found[name] = module
         return {name: module for name, module in found.items() if module is not None}
+
+
+def _launches(runs: Iterable[Run]) -> Iterator[Launch]:
+    """The launches that commands are, and those that they hand on: `submit.py --gpus 8 -- python train.py`."""
+    for run in runs:
+        for command in (run, *_handed_on(run)):
+            if (launch := peel(command)) is not None:
+                yield launch
+
+
+def _handed_on(run: Run) -> Iterator[Run]:
+    """The commands behind `--`, which belong to another program than the one that is started."""
+    texts = [each.text if each.known else "" for each in run.fields]
+    start = texts.index("--") + 1 if "--" in texts else len(texts)
+    for index in range(start, len(texts) + 1):
+        if index == len(texts) or texts[index] in _SEPARATORS:
+            yield run._replace(fields=run.fields[start:index])
+            start = index + 1
 
 
 def peel(run: Run) -> Launch | None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
+from validator.analysis.class_parsers import ClassParsers
 from validator.analysis.option_calls import UNKNOWN, Option, loop_passes, option_of, text_of, value_of
 from validator.analysis.places import call_bound, within
 from validator.facts.model import Argument, At, Call
@@ -32,15 +33,18 @@ _LINKS = re.compile(r"(\.(add_argument_group|add_mutually_exclusive_group|add_su
 _DEEPSPEED = {
     "deepspeed": "store_true", "deepspeed_config": "store", "deepscale": "store_true", "deepscale_config": "store",
 }  # fmt: skip
+_STRICT = frozenset({"parse_args", "parse_intermixed_args"})
+_READING = _STRICT | {"parse_known_args", "parse_args_into_dataclasses"}
 _FACTORIES = 4  # functions through which a parser is handed back
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
 
 
 class Site(NamedTuple):
-    """A call of `parse_args` or `parse_known_args`."""
+    """A call of `parse_args` or its like. `strict`: it refuses options that it does not know."""
 
     function: Method
     call: Call
+    strict: bool
 
 
 @dataclass(eq=False)
@@ -98,16 +102,30 @@ class Options:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._busy: set[tuple[Method, str]] = set()
+        self._classes = ClassParsers(project)
 
     @cached_property
     def parsers(self) -> tuple[Parser, ...]:
         """Every parser whose command line is really read, in the order of the files."""
-        found = []
+        found = [*self._of_classes()]
         for function, maker in self._made():
             for parser in self._grown(function, maker):
                 if parser.sites:
                     found.append(parser)
         return tuple(found)
+
+    def _of_classes(self) -> Iterator[Parser]:
+        """The parsers that one call makes of a class and asks at once: `tyro.cli(Settings)`."""
+        for reading in self._classes.readings():
+            options, complete = self._classes.options(reading.cls)
+            for flag in reading.more:
+                at = reading.cls.facts.name_at
+                options.append(Option(flag[2:], (flag,), "", "store", UNKNOWN, None, None, False, reading.cls.path, at))
+            site = Site(reading.function, reading.call, strict=True)
+            parser = Parser(reading.function, reading.call.at, options, set(), [site], from_dataclasses=True)
+            if not (complete and reading.plain):
+                parser.open, parser.why = True, f"not all options of `{reading.cls.name}` are known"
+            yield parser
 
     def entry(self, module: str) -> Parser | None:
         """The parser of the entry point that is started as `-m module`: made in it, or in what it imports."""
@@ -119,13 +137,13 @@ class Options:
     def _made(self) -> Iterator[tuple[Method, Call]]:
         for function in self.project.functions():
             for call in function.facts.calls:
-                if call.target.endswith("Parser") and self._is_maker(function, call.target):
+                if "Parser" in call.method and self._is_maker(function, call.target):
                     yield function, call
 
     def _is_maker(self, function: Method, path: str) -> bool:
         symbol = self.project.lookup(function, path)
         if isinstance(symbol, ClassDef):
-            return any(base in _MAKERS for base in symbol.external_bases)
+            return any(base in _MAKERS or _DATACLASS_MAKERS.search(base) for base in symbol.external_bases)
         dotted = self.project.dotted(function, path)
         return dotted in _MAKERS or _DATACLASS_MAKERS.search(dotted) is not None
 
@@ -190,9 +208,12 @@ class Options:
         at = next((row.at for row in bound if row.value == maker.target), maker.at)
         parser = Parser(function, at)
         symbol = self.project.lookup(function, maker.target)
-        if isinstance(symbol, ClassDef):
+        if isinstance(symbol, ClassDef) and _adds_options(symbol):
             parser.open, parser.why = True, f"`{symbol.name}` may add options of its own"
-        if _DATACLASS_MAKERS.search(self.project.dotted(function, maker.target)):
+        names = (
+            symbol.external_bases if isinstance(symbol, ClassDef) else (self.project.dotted(function, maker.target),)
+        )
+        if any(_DATACLASS_MAKERS.search(name) for name in names):
             parser.from_dataclasses = True
             self._add_dataclasses(parser, function, maker)
         self._add_parents(parser, function, maker)
@@ -228,13 +249,14 @@ class Options:
 
     def _add_dataclasses(self, parser: Parser, function: Method, maker: Call) -> None:
         """`HfArgumentParser((ModelArguments, DataArguments))`: the fields of the classes are the options."""
-        text = " ".join(a.value for a in maker.args if a.keyword in (None, "dataclass_types"))
-        for name in re.findall(r"[A-Za-z_][\w.]*", text):
-            symbol = self.project.lookup(function, name)
-            if not isinstance(symbol, ClassDef) or symbol.external_bases:
-                parser.open, parser.why = True, f"the fields of `{name}` are not known"
-                continue
-            parser.options += [option for cls in symbol.mro for option in _fields(cls)]
+        classes, all_known = self._classes.given(function, maker)
+        if not all_known:
+            parser.open, parser.why = True, "not all its classes are known"
+        for cls in classes:
+            options, complete = self._classes.options(cls, nested=False)
+            parser.options += options
+            if not complete:
+                parser.open, parser.why = True, f"not all fields of `{cls.name}` are known"
 
     # -- following -----------------------------------------------------------------------------------------
 
@@ -288,8 +310,8 @@ class Options:
                 parser.defaults.add(str(value_of(dest, "")))
             elif method == "set_defaults":
                 parser.defaults.update(a.keyword for a in call.args if a.keyword and a.keyword not in ("*", "**"))
-            elif method in ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_args_into_dataclasses"):
-                parser.sites.append(Site(function, call))
+            elif method in _READING or parser.from_dataclasses and method.startswith("parse"):
+                parser.sites.append(Site(function, call, _is_strict(call)))
             return
         given = [
             a
@@ -341,14 +363,16 @@ class Options:
             parser.options.append(option_of([f for f in flags if f], dest, known, function.path, call.at))
 
 
-def _fields(cls: ClassDef) -> Iterator[Option]:
-    """The options that a dataclass means to HfArgumentParser; their defaults are not read."""
-    for name, annotation in cls.facts.attributes:
-        if annotation and name not in cls.methods:
-            flags = (f"--{name}", f"--{name.replace('_', '-')}") if "_" in name else (f"--{name}",)
-            action = "store_true" if annotation == "bool" else "store"
-            at = cls.facts.name_at
-            yield Option(name, flags, annotation, action, UNKNOWN, None, UNKNOWN, False, cls.path, at)
+def _is_strict(call: Call) -> bool:
+    """Whether a call that reads a command line refuses options that it does not know."""
+    rest = call.method == "parse_args_into_dataclasses" and call.keyword("return_remaining_strings") is None
+    return call.method in _STRICT or rest and not call.positional
+
+
+def _adds_options(cls: ClassDef) -> bool:
+    """Whether a class of parsers of the project may add options by itself."""
+    calls = {call.method for each in cls.mro for method in each.every_method() for call in method.facts.calls}
+    return cls.find("__init__") is not None or not calls.isdisjoint(("add_argument", "add_argument_group"))
 
 
 def _of_names(call: Call, names: set[str]) -> list[Argument]:

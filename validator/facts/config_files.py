@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 Scalar = str | int | float | bool | None
 MAPPING, LIST = "{}", "[]"
 
-# JSON and TOML are mostly data or tools' own settings: only files with one of these words can say how to train
+# JSON is mostly data: only files with one of these words can say how to train
 _JSON_WORDS = (b"zero_optimization", b"train_batch_size", b"train_micro_batch_size_per_gpu", b"num_attention_heads")
-_TOML_WORDS = (b"parallel", b"batch_size", b"seq_len")
 _YAML_NOT = (b"apiVersion:", b"\njobs:", b"\nservices:")  # of clusters, pipelines, containers
 
 _MAX_ALIASED = 1_000  # settings that are there only by aliases, beyond one for each character
@@ -88,9 +87,7 @@ def too_deep(text: str) -> bool:
 def _relevant(data: bytes, language: str) -> bool:
     if language == "json":
         return any(word in data for word in _JSON_WORDS)
-    if language == "toml":
-        return any(word in data for word in _TOML_WORDS)
-    return not any(word in data for word in _YAML_NOT)
+    return language == "toml" or not any(word in data for word in _YAML_NOT)
 
 
 def read(text: str, language: str) -> Settings:

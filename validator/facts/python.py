@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from validator.facts.control import catches, falls_through, stub_kind, terminates
@@ -90,6 +90,13 @@ class _Body:
         self.generator = False
 
 
+def _listed(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+    """The names that the top level of a module gives to literal lists and tuples, with their elements."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
+            yield from ((target.id, node.value.elts) for target in node.targets if isinstance(target, ast.Name))
+
+
 class _Extractor:
     def __init__(self, text: str) -> None:
         self.text = Text(text)
@@ -99,6 +106,7 @@ class _Extractor:
         self.names: dict[str, str] = {}
         self.star_imports: list[tuple[str, int]] = []
         self.scopes: list[Scope] = []
+        self.listed: dict[str, list[ast.expr]] = {}
         self.dynamic = False
         self.deferred_annotations = False
         self.guards: tuple[Guard, ...] = ()
@@ -109,6 +117,7 @@ class _Extractor:
     # -- the module ----------------------------------------------------------------------------------------
 
     def module(self, tree: ast.Module, lines: int) -> FileFacts:
+        self.listed = dict(_listed(tree))
         self.block(tree.body)
         at = (1, 1, max(lines, 1), 1)
         self.finish("<module>", self.body, self.scope, at, at)
@@ -478,13 +487,23 @@ class _Extractor:
             if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
         }
         self.classes.append(Class(
-            node.name, qualname, self.text.at(node), self.name_at(node), tuple(path_of(b) for b in node.bases),
+            node.name, qualname, self.text.at(node), self.name_at(node), tuple(self.bases(node)),
             tuple((k.arg or "**", self.text.segment(k.value)) for k in node.keywords),
             tuple(path_of(d) for d in node.decorator_list),
             tuple((name, annotations.get(name, "")) for name in sorted(scope.bound)), definition_guards,
         ))  # fmt: skip
         if body.calls or body.refs or body.assigns:
             self.finish("<class>", body, scope, self.text.at(node), self.text.at(node))
+
+    def bases(self, node: ast.ClassDef) -> Iterator[str]:
+        """The paths of the bases; `class Config(*PARTS)` has those that a list of the module's top level says."""
+        for base in node.bases:
+            listed = (
+                self.listed.get(base.value.id)
+                if isinstance(base, ast.Starred) and isinstance(base.value, ast.Name)
+                else None
+            )
+            yield from [path_of(each) for each in listed] if listed is not None else [path_of(base)]
 
     # -- expressions ---------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def settings(cls: ClassDef) -> str:
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
     calls = body.facts.calls if body is not None else ()
     inner = cls.module.functions.get(f"{cls.qualname}.Config.<class>")
-    rows = [*(row for row in _body(cls) if row.target == "model_config"), *(inner.facts.assigns if inner else ())]
+    rows = [*(row for row in body_of(cls) if row.target == "model_config"), *(inner.facts.assigns if inner else ())]
     said = [f"{row.target}={row.value}" for row in rows]
     said += [f"{a.keyword}={a.value}" for call in calls if call.method == "ConfigDict" for a in call.args]
     return " ".join([*said, *(f"{name}={value}" for name, value in cls.facts.keywords)])
@@ -98,7 +98,7 @@ def _annotated(cls: ClassDef, kind: str) -> tuple[Param, ...] | None:
     """The annotated names of a class and of those above it as parameters; None where one goes by another name."""
     found: dict[str, Param] = {}
     for each in reversed(cls.mro):
-        for row in _body(each):
+        for row in body_of(each):
             if not row.annotation or row.target.startswith("_") or "ClassVar" in row.annotation:
                 continue
             default: str | None = row.value if row.kind != "none" else None
@@ -140,7 +140,7 @@ def _fields(cls: ClassDef, top: ClassDef) -> tuple[Param, ...] | None:
             return None
         if "dataclass()" in " ".join(each.facts.decorators) and "init=" in _decorator_text(each):
             return None
-        for row in _body(each):
+        for row in body_of(each):
             if row.annotation and "." not in row.target and "[" not in row.target:
                 param = _field(each, row)
                 if param is None:
@@ -150,7 +150,8 @@ def _fields(cls: ClassDef, top: ClassDef) -> tuple[Param, ...] | None:
     return tuple(found.values())
 
 
-def _body(cls: ClassDef) -> tuple[Assign, ...]:
+def body_of(cls: ClassDef) -> tuple[Assign, ...]:
+    """The assignments and annotated names in the body of a class, without those of its bases."""
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
     return body.facts.assigns if body is not None else ()
 

@@ -394,11 +394,16 @@ class Queries:
                     yield Place(self.flow, unit, number)
 
     def calls(self, *dotted: str) -> Iterator[Place]:
-        """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`)."""
+        """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`); none where
+        nothing is distributed."""
+        return self.calls_anywhere(*dotted) if self.flow.is_distributed else iter(())
+
+    def calls_anywhere(self, *dotted: str) -> Iterator[Place]:
+        """The same in every project."""
         wanted = frozenset(dotted)
         aliases = (alias for alias, name in self.flow.models.aliases.items() if name in wanted)
         last = tuple(dict.fromkeys(name.rpartition(".")[2] for name in (*dotted, *aliases)))
-        for place in self.named(*last):
+        for place in _named(self.flow, self.flow.mentions.calling(*last), last):
             callee = place.operand(0).val
             if any(o[0] == "ext" and (o[1] in wanted or self.flow.models.named(o[1]) in wanted) for o in callee.each):
                 yield place
@@ -456,12 +461,15 @@ class Queries:
 
     def named(self, *names: str) -> Iterator[Place]:
         """The calls by the name that is called, on whatever object."""
-        wanted = frozenset(names)
-        for unit in self.flow.calling(*names):
-            for number in _calls_of(unit):
-                place = Place(self.flow, unit, number)
-                if place.method in wanted:
-                    yield place
+        return _named(self.flow, self.flow.calling(*names), names)
+
+
+def _named(flow: Flow, units: Iterable[Unit], names: Collection[str]) -> Iterator[Place]:
+    for unit in units:
+        for number in _calls_of(unit):
+            place = Place(flow, unit, number)
+            if place.method in names:
+                yield place
 
 
 def blocks_of(code: Code, header: int) -> list[int]:

@@ -1,0 +1,203 @@
+"""A key of a configuration file that is no field of the class that the section fills.
+
+What it does
+    Finds the class that a section of a YAML, TOML or JSON file sets the fields of (a data class, a model of pydantic, a
+    class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of which
+    must be fields. Reports a key that the class has no field for, once for each class and key. Silent about keys that
+    the code spells as a text (an alias, an old name that is still read) or that begin with what it takes off a name
+    (`removeprefix("fsdp_")`), that other values take over (`${key}`), where a base outside of the project may have more
+    fields, in tests, and in the files of models. A note where another class that shares keys with the section has the
+    field (nothing where only the keys tell the class), and for a `TypedDict`, which takes any key.
+
+Why is this bad
+    A strict reader refuses the file when the job starts, or when the section is reached: at the first evaluation.
+    Others drop the key without a word, and the default trains in its place.
+
+References
+    https://docs.pydantic.dev/latest/concepts/models/#extra-data
+    https://omegaconf.readthedocs.io/en/latest/structured_config.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.spelled import Spelled
+from validator.errors import nearest
+from validator.facts.config_files import Setting
+from validator.finding import Finding, Related, Severity
+from validator.flow.aside import is_test
+from validator.project import Project
+from validator.rule import Rule
+from validator.settings.classes import Schema
+from validator.settings.filled import Fill, Filled
+
+RULE = Rule("MP307", "key-of-no-field", "warning", "0.3.0", languages=("yaml", "json", "toml"), solves=True)
+
+_SHOWN = 3  # other files that a finding names
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    found: dict[tuple[Schema, str], list[tuple[Fill, Setting]]] = {}
+    for fill, stranger in _strangers(project):
+        found.setdefault((fill.schema, stranger.path[-1].replace("-", "_")), []).append((fill, stranger))
+    filled = project.analysis(Filled)
+    for (schema, name), places in found.items():
+        elsewhere = [other for fill, _ in places for other in filled.others(fill, name)]
+        if not elsewhere or all(fill.declared for fill, _ in places):
+            yield _report(schema, name, places, elsewhere)
+
+
+def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
+    filled, spelled = project.analysis(Filled), project.analysis(Spelled)
+    for fills in filled.all:
+        for fill in fills if fills and not is_test(fills[0].section.path) else ():
+            for each in fill.strangers:
+                name = each.path[-1].replace("-", "_")
+                if name.isidentifier() and not filled.is_taken_over(each) and not spelled.as_text(name):
+                    yield fill, each
+
+
+def _report(schema: Schema, name: str, places: list[tuple[Fill, Setting]], elsewhere: list[Schema]) -> Finding:
+    fill, setting = places[0]
+    known = sum(1 for _ in fill.fields)
+    where = f"`{fill.section.dotted}`" if fill.section.setting is not None else "this file"
+    unset = [each for each in schema.fields if each not in fill.section.keys]
+    other = f", which `{elsewhere[0].cls.name}` has" if elsewhere else ""
+    severity: Severity = "note" if elsewhere or schema.is_typed_dict else "warning"
+    return RULE.finding(
+        fill.section.path,
+        setting.at,
+        f"`{schema.cls.name}` has no field `{name}`{other}; {where} sets {_number(known)} of it{_more(places)}",
+        help=f"set a field that it has{nearest(name, unset)}, or drop the key: it is refused, or nothing reads it",
+        related=[
+            Related(schema.cls.path, schema.cls.facts.name_at[0], f"`{schema.cls.name}` is defined here"),
+            *(Related(f.section.path, s.at[0], f"`{name}` is set here, too") for f, s in places[1 : 1 + _SHOWN]),
+        ],
+        context=f"{schema.cls.qualname}:{name}",
+        severity=severity,
+    )
+
+
+def _number(known: int) -> str:
+    return "one field" if known == 1 else f"{known} fields" if known else "no field"
+
+
+def _more(places: list[tuple[Fill, Setting]]) -> str:
+    others = len({fill.section.path for fill, _ in places}) - 1
+    return f", and so it is in {others} more file{'s' if others > 1 else ''}" if others else ""
+
+
+_CLASSES = """# file: rl/__init__.py
+# file: rl/settings.py
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import OmegaConf
+
+
+@dataclass
+class Offload:
+    enable_activation: bool = False
+    gpu_limit: float = 0.0
+
+
+@dataclass
+class Accelerator:
+    ulysses_size: int = 1
+    tp_size: int = 1
+    offload_config: Offload = field(default_factory=Offload)
+
+
+@dataclass
+class Training:
+    accelerator: Accelerator = field(default_factory=Accelerator)
+    learning_rate: float = 1e-6
+    batch_size: int = 8
+    steps: int = 100
+    evaluation: Any = None
+
+
+def load(path):
+    return OmegaConf.merge(OmegaConf.structured(Training), OmegaConf.load(path))
+"""
+
+INCORRECT = (
+    _CLASSES
+    + """# file: configs/ppo.yaml
+learning_rate: 1.0e-6
+batch_size: 64
+step: 200  # error: MP307
+accelerator:
+  ulysses_size: 2
+  offload:  # error: MP307
+    enable_activation: true
+""",
+    # pydantic drops the key without a word
+    """# file: rl/__init__.py
+# file: rl/config.py
+from pydantic import BaseModel
+
+
+class EnvConfig(BaseModel):
+    group_size: int = 4
+    max_tokens: int = 2048
+    worker_timeout_seconds: float = 600
+    tokenizer: str
+    wandb: bool = False
+# file: environment.toml
+[env]
+group_size = 8
+max_tokens = 4096
+tokenizer = "model"
+wandb = true
+worker_timeout = 7200  # error: MP307
+""",
+)
+
+CORRECT = (
+    _CLASSES
+    + """# file: configs/ppo.yaml
+common: &offload
+  enable_activation: true
+defaults: [base]
+learning_rate: 1.0e-6
+batch-size: 64
+steps: 200
+evaluation: {anything: 1}
+accelerator:
+  ulysses_size: 2
+  offload_config: *offload
+# file: other.yaml
+learning_rate: 0.1
+name: of another program
+host: localhost
+""",
+    # an alias, an old name that is still read, a beginning that is taken off
+    """# file: rl/__init__.py
+# file: rl/config.py
+from pydantic import BaseModel, Field, model_validator
+
+
+class Config(BaseModel):
+    steps: int = Field(8, alias="max_steps")
+    batch_size: int = 1
+    offload: bool = False
+    state: str = "full"
+    lr: float = 1e-6
+
+    @model_validator(mode="before")
+    @classmethod
+    def old(cls, data):
+        data.setdefault("batch_size", data.pop("micro_batch", 1))
+        return {key.removeprefix("fsdp_"): value for key, value in data.items()}
+# file: conf.yaml
+max_steps: 3
+micro_batch: 2
+batch_size: 4
+offload: true
+state: full
+lr: 1.0e-5
+fsdp_offload: true
+""",
+)

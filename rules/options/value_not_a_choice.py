@@ -1,0 +1,215 @@
+"""A value of a configuration file that the field it sets does not allow.
+
+What it does
+    In the sections of YAML, TOML and JSON files whose class is known (see MP307), reports a value that is none of those
+    that the annotation of the field allows (`Literal[…]`, an enumeration), whichever class of several the section may
+    be for; and the name of a class under a key that elsewhere names classes which a decorator registers
+    (`@OptimizerConfig.register_subclass("adam")`, `type: adam`), where no class below that of the field has the name.
+    Upper and lower case are one. A note where the code spells the value as a text and nothing holds data classes to
+    their annotations: the annotation may be what is behind. Silent about computed values (`${…}`), and about fields
+    that allow anything else too.
+
+Why is this bad
+    The reader refuses the file when the job starts, or the value is looked up in vain where it is used.
+
+References
+    https://docs.python.org/3/library/typing.html#typing.Literal
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from validator.analysis.spelled import Spelled
+from validator.errors import nearest
+from validator.facts.config_files import Setting
+from validator.finding import Finding, Related, Severity
+from validator.flow.aside import is_test
+from validator.project import Project
+from validator.rule import Rule
+from validator.settings.filled import Fill, Filled
+from validator.settings.registered import Registered
+
+RULE = Rule("MP308", "value-not-a-choice", "warning", "0.3.0", languages=("yaml", "json", "toml"), solves=True)
+
+_SHOWN = 8  # choices that a finding lists
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    fills = [fill for fills in project.analysis(Filled).all for fill in fills if not is_test(fill.section.path)]
+    for fill in fills:
+        for setting, field in fill.fields:
+            if field.choices and (allowed := _allowed(fill, field.name)) and _is_refused(setting, allowed):
+                known = project.analysis(Spelled).as_text(str(setting.value).replace("-", "_"))
+                severity: Severity = "note" if known and not fill.schema.is_strict else "warning"
+                yield _report(fill, setting, f"`{fill.schema.cls.name}.{field.name}` allows", allowed, severity)
+    yield from _unregistered(project, fills)
+
+
+def _allowed(fill: Fill, name: str) -> list[object]:
+    """What the classes that a section may be for allow; nothing where one of them allows anything."""
+    fields = [schema.fields[name] for schema in fill.among if name in schema.fields]
+    return [] if any(not field.choices for field in fields) else [value for field in fields for value in field.choices]
+
+
+def _is_refused(setting: Setting, allowed: Iterable[object]) -> bool:
+    value = setting.value
+    if setting.kind != "scalar" or value is None or isinstance(value, bool) or not _is_written(value):
+        return False
+    return str(value).lower() not in {str(each).lower() for each in allowed}
+
+
+def _is_written(value: object) -> bool:
+    """Whether a value is what the file says: nothing to be filled in."""
+    return not isinstance(value, str) or value.replace("-", "_").replace(".", "_").replace("/", "_").isidentifier()
+
+
+def _unregistered(project: Project, fills: list[Fill]) -> Iterator[Finding]:
+    """Names under keys that mostly name registered classes, of whichever family."""
+    registered = project.analysis(Registered)
+    rows: dict[str, list[tuple[Fill, Setting, frozenset[str]]]] = {}
+    for fill in fills:
+        names = registered.names(schema.cls for schema in fill.among) if fill.declared else frozenset()
+        for key, setting in fill.section.keys.items() if len(names) > 1 else ():
+            if key not in fill.schema.fields and isinstance(setting.value, str) and _is_written(setting.value):
+                rows.setdefault(key, []).append((fill, setting, names))
+    for key, places in rows.items():
+        known = Counter(setting.value in names for _, setting, names in places)
+        for fill, setting, names in places if known[True] > known[False] else ():
+            if setting.value not in names:
+                yield _report(fill, setting, f"`{key}` names a registered class:", sorted(names), "warning")
+
+
+def _report(fill: Fill, setting: Setting, what: str, allowed: Iterable[object], severity: Severity) -> Finding:
+    texts = list(dict.fromkeys(str(each) for each in allowed if each is not None))
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    cls = fill.schema.cls
+    return RULE.finding(
+        fill.section.path,
+        setting.value_at,
+        f"`{setting.value}` is no choice: {what} {', '.join(texts[:_SHOWN])}{more}",
+        help=f"choose one of them{nearest(str(setting.value), texts)}",
+        related=[Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` is defined here")],
+        context=f"{cls.qualname}:{setting.path[-1]}={setting.value}",
+        severity=severity,
+    )
+
+
+_CLASSES = """# file: rl/__init__.py
+# file: rl/settings.py
+import enum
+from dataclasses import dataclass, field
+from typing import Literal, Optional
+
+import draccus
+
+
+class Sharding(enum.Enum):
+    FULL = "full_shard"
+    NONE = "no_shard"
+
+
+class OptimizerConfig(draccus.ChoiceRegistry):
+    pass
+
+
+@OptimizerConfig.register_subclass("adam")
+@dataclass
+class Adam(OptimizerConfig):
+    lr: float = 1e-6
+    beta: float = 0.9
+
+
+@OptimizerConfig.register_subclass("sophia_h")
+@dataclass
+class Sophia(OptimizerConfig):
+    lr: float = 1e-6
+    gamma: float = 0.01
+
+
+@dataclass
+class Training:
+    optimizer: OptimizerConfig = field(default_factory=Adam)
+    sharding: Sharding = Sharding.FULL
+    backend: Optional[Literal["fsdp2", "deepspeed"]] = None
+    batch_size: int = 8
+    steps: int = 100
+"""
+
+INCORRECT = (
+    _CLASSES
+    + """# file: a.yaml
+batch_size: 64
+steps: 200
+sharding: hybrid_shard  # error: MP308
+backend: fsdp  # error: MP308
+optimizer:
+  type: adam
+# file: b.yaml
+batch_size: 64
+steps: 200
+sharding: full_shard
+backend: fsdp2
+optimizer:
+  type: sophia-h  # error: MP308
+  gamma: 0.1
+# file: c.yaml
+batch_size: 64
+steps: 200
+sharding: full_shard
+backend: fsdp2
+optimizer:
+  type: adam
+""",
+)
+
+CORRECT = (
+    _CLASSES
+    + """# file: a.yaml
+batch_size: 64
+steps: 200
+sharding: NONE
+backend: ${oc.env:BACKEND}
+optimizer:
+  type: adam
+# file: b.yaml
+batch_size: 64
+steps: 200
+sharding: no_shard
+backend: null
+optimizer:
+  type: sophia_h
+  gamma: 0.1
+""",
+    # one of several classes, told apart by a field of its own
+    """# file: rl/__init__.py
+# file: rl/settings.py
+from typing import Literal, Union
+
+from pydantic import BaseModel
+
+
+class Disk(BaseModel):
+    type: Literal["disk"] = "disk"
+    path: str = "."
+
+
+class Nccl(BaseModel):
+    type: Literal["nccl"] = "nccl"
+    port: int = 29500
+
+
+class Config(BaseModel):
+    broadcast: Union[Disk, Nccl]
+    steps: int = 1
+    seed: int = 0
+    name: str = ""
+# file: a.toml
+steps = 3
+seed = 4
+name = "run"
+[broadcast]
+type = "nccl"
+""",
+)

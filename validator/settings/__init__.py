@@ -1,0 +1,1 @@
+"""Configuration files and the classes of the project whose fields they set."""

@@ -1,0 +1,139 @@
+"""Classes whose fields are settings: what each field may hold, as its annotation says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import PLAIN_BASES, RECORDS, ClassDef
+from validator.facts.model import At
+from validator.flow import Flow
+from validator.flow.annotations import choices
+from validator.flow.constructors import PYDANTIC, body_of, settings
+from validator.flow.values import NONE_OBJ, Val
+from validator.project import Project
+
+_TYPED_DICT = frozenset({"typing.TypedDict", "typing_extensions.TypedDict"})
+# Bases of libraries that give a class of annotated names no fields of their own.
+_BASES = (
+    PLAIN_BASES
+    | PYDANTIC
+    | _TYPED_DICT
+    | {"pydantic_settings.BaseSettings", "pydantic_config.BaseConfig", "typing.NamedTuple", "msgspec.Struct"}
+    | {f"draccus{module}.{name}" for module in ("", ".choice_types") for name in ("ChoiceRegistry", "PluginRegistry")}
+)
+
+
+_ENUMERATIONS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
+
+
+class Field(NamedTuple):
+    """What a field may hold: one object of `classes`, or a list (`seq`) or a dictionary (`dict`) of such objects
+    (`around`); `choices` are the values that a `Literal` or an enumeration allows, none where it may be any."""
+
+    name: str
+    annotation: str
+    classes: tuple[ClassDef, ...]
+    around: str
+    choices: tuple[object, ...]
+    at: At
+
+
+class Schema:
+    """The fields of one class."""
+
+    def __init__(self, cls: ClassDef, fields: dict[str, Field], takes_more: bool) -> None:
+        self.cls = cls
+        self.fields = fields
+        self.takes_more = takes_more
+
+    @property
+    def is_typed_dict(self) -> bool:
+        return not _TYPED_DICT.isdisjoint(self.cls.external_bases)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether objects of the class hold what the annotations say, or are not made: models of pydantic."""
+        return any(base.startswith("pydantic") for base in self.cls.external_bases)
+
+
+class Schemas:
+    """The settings classes of one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+        self._known: dict[ClassDef, Schema | None] = {}
+
+    def of(self, cls: ClassDef) -> Schema | None:
+        """The fields of a class that is made of its annotated names; None for other classes."""
+        if cls not in self._known:
+            self._known[cls] = self._find(cls)
+        return self._known[cls]
+
+    @cached_property
+    def all(self) -> tuple[Schema, ...]:
+        return tuple(schema for cls in self.project.classes() if (schema := self.of(cls)) is not None)
+
+    @cached_property
+    def by_field(self) -> dict[str, list[Schema]]:
+        found: dict[str, list[Schema]] = {}
+        for schema in self.all:
+            for name in schema.fields:
+                found.setdefault(name, []).append(schema)
+        return found
+
+    def below(self, classes: Iterable[ClassDef]) -> list[Schema]:
+        """The schemas of some classes and of those below them: a field holds any of them."""
+        every = dict.fromkeys(each for cls in classes for each in (cls, *cls.descendants()))
+        return [schema for cls in every if (schema := self.of(cls)) is not None]
+
+    def _find(self, cls: ClassDef) -> Schema | None:
+        if not _holds_settings(cls):
+            return None
+        rows = {name: text for each in reversed(cls.mro) for name, text in each.facts.attributes if text}
+        shown = {n: t for n, t in rows.items() if not n.startswith("_") and "ClassVar" not in t}
+        fields = {name: self._field(cls, name, text) for name, text in shown.items()}
+        takes_more = any(base not in _BASES for base in cls.external_bases) or any(
+            "allow" in settings(each) for each in cls.mro
+        )
+        return Schema(cls, fields, takes_more) if fields else None
+
+    def _field(self, cls: ClassDef, name: str, text: str) -> Field:
+        declared = self.flow.declared_field(cls, name)
+        classes, around = _held(declared)
+        allowed = choices(text) if "Literal" in text else None
+        if classes and all(_is_enumeration(each) for each in classes):
+            only = not around and declared.objs <= {NONE_OBJ, *(("self", each) for each in classes)}
+            allowed, classes = [v for each in classes for v in _members(each)] if only else None, ()
+        places = (row.at for each in cls.mro for row in body_of(each) if row.target == name and row.annotation)
+        return Field(name, text, classes, around, tuple(allowed or ()), next(places, cls.facts.name_at))
+
+
+def _holds_settings(cls: ClassDef) -> bool:
+    if any(d.removesuffix("()") in RECORDS or "dataclass" in d for each in cls.mro for d in each.facts.decorators):
+        return True
+    return any(base in _BASES and base not in PLAIN_BASES for base in cls.external_bases)
+
+
+def _is_enumeration(cls: ClassDef) -> bool:
+    return any(base.rpartition(".")[2] in _ENUMERATIONS for base in cls.external_bases)
+
+
+def _members(cls: ClassDef) -> list[object]:
+    """The names and the values of the members of an enumeration; none where it may make others of what it is given."""
+    if cls.find("_missing_") is not None:
+        return []
+    rows = [row for row in body_of(cls) if not row.target.startswith("_")]
+    return [*(row.target for row in rows), *(ast.literal_eval(row.value) for row in rows if row.kind == "const")]
+
+
+def _held(value: Val) -> tuple[tuple[ClassDef, ...], str]:
+    """The classes of which a field holds an object, a list or a dictionary; none where it may be one or the other."""
+    direct = tuple(o[1] for o in value.each if o[0] == "self")
+    around = [(inner[0], o[0]) for o in value.each if o[0] in ("seq", "dict") and (inner := _held(o[-1]))[0]]
+    if direct or not around:
+        return (direct, "") if not around else ((), "")
+    return around[0] if len(around) == 1 else ((), "")

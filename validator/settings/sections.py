@@ -1,0 +1,52 @@
+"""A configuration file as a tree of sections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from validator.facts.config_files import LIST, MAPPING, Setting, Settings
+
+
+@dataclass(eq=False)
+class Section:
+    """A mapping of a file, or a list of them: its keys in order, each with what it holds.
+
+    `setting` is the key that it stands under; None for the whole file.
+    """
+
+    path: str
+    setting: Setting | None = None
+    keys: dict[str, Setting] = field(default_factory=dict)
+    inside: dict[str, Section] = field(default_factory=dict)
+
+    @property
+    def is_list(self) -> bool:
+        return self.setting is not None and self.setting.kind == LIST
+
+    @property
+    def dotted(self) -> str:
+        return ".".join(self.setting.path) if self.setting is not None else ""
+
+
+# Keys of a whole file that say how Hydra puts it together.
+_OF_HYDRA = frozenset({"defaults", "hydra"})
+
+
+def tree(path: str, settings: Settings) -> Section:
+    """The sections of a file. Keys are spelled as fields are: with `_` for `-`.
+
+    What stands there only to be repeated elsewhere (`&anchor`, `*anchor`) belongs where it is repeated.
+    """
+    root = Section(path)
+    known: dict[tuple[str, ...], Section] = {(): root}
+    written = Counter(each.value_at for each in settings.settings)
+    for setting in settings.settings:
+        above = known.get(setting.path[:-1])
+        if above is None or len(setting.path) == 1 and (setting.path[0] in _OF_HYDRA or written[setting.value_at] > 1):
+            continue
+        name = setting.path[-1].replace("-", "_")
+        above.keys[name] = setting
+        if setting.kind in (MAPPING, LIST):
+            known[setting.path] = above.inside[name] = Section(path, setting)
+    return root
