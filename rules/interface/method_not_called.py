@@ -3,7 +3,8 @@
 What it does
     Finds attributes that can be nothing but methods of the project and with which is computed, that are compared with
     numbers or texts, tested as a condition, indexed, iterated over or written into a text; and calls of attributes that
-    are properties on every class that may be there and that give numbers, texts or truth values.
+    are properties on every class that may be there and that give numbers, texts or truth values; and properties that
+    are asked for on the handle of a Ray actor (`manager.stopped.remote()`).
 
 Why is this bad
     A method is always true, and any other use raises TypeError. A property that is called raises TypeError, because
@@ -22,6 +23,7 @@ from validator.finding import Finding, Related
 from validator.flow.objects import Objects, is_passed
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
+from validator.flow.values import NONE_OBJ
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -31,6 +33,7 @@ _USED = {
     "join": "written into a text", "unary": "negated",
 }  # fmt: skip
 _MADE_HERE = frozenset({"compare", "const", "join", "tuple", "list", "set", "dict", "collect", "unary", "binary"})
+_METHOD = "make it a method, or ask for it by one"
 _ORDERING = frozenset({"Lt", "LtE", "Gt", "GtE"})
 _PLAIN = frozenset({"int", "float", "bool", "str", "list", "dict", "tuple"})
 _PLAIN_OBJECTS = frozenset({"const", "str", "tuple", "seq", "dict", "size", "ordinal", "tensor"})
@@ -47,6 +50,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         for place in queries.values(unit, "call"):
             if place.method in properties and (found := _called_property(objects, place)):
                 yield _report(place.operand(0), found, "is a property and is called", "leave out the `()`")
+            elif place.method == "remote" and (asked := _of_actor(place, properties)):
+                yield _report(*asked, "is a property, and handles of actors have methods alone", _METHOD)
 
 
 def _misused(place: Place) -> str:
@@ -87,6 +92,20 @@ def _called_property(objects: Objects, call: Place) -> list[Method]:
     bare = bare or not given and all(_gives_plain(objects, each) for each in plain)
     said = all(each.facts.returns_annotation.strip("\"'") in _PLAIN for each in plain)
     return plain if plain and len(plain) == len(found) and (bare or said) else []
+
+
+def _of_actor(call: Place, names: set[str]) -> tuple[Place, list[Method]] | None:
+    """What is asked for on the handle of an actor (`x.name.remote()`), where it is a property and nothing else."""
+    asked = call.operand(0).operand(0)
+    if asked.value.op != "attr" or asked.value.data not in names:
+        return None
+    objs = [o for o in asked.operand(0).closed.each if o != NONE_OBJ]
+    actors = {o[1] for o in objs if o[0] == "handle"}
+    if any(o[0] not in ("handle", "self") or o[1] not in actors for o in objs):  # `self`: an annotation says so
+        return None
+    found = [cls.find(asked.value.data) for cls in sorted(actors, key=lambda c: (c.path, c.qualname))]
+    properties = [each for each in found if each is not None and each.facts.is_property]
+    return (asked, properties) if properties and len(properties) == len(found) else None
 
 
 def _gives_plain(objects: Objects, method: Method) -> bool:
@@ -141,6 +160,33 @@ class Trainer:
         if self.strategy.is_done():  # error: MP132
             return batch
         return batch * self.strategy.dp_size()  # error: MP132
+""",
+    """\
+import ray
+
+
+class Manager:
+    @property
+    def stopped(self):
+        return self.flag
+
+    def stop(self):
+        self.flag = True
+
+
+@ray.remote
+class Engine:
+    def __init__(self, manager):
+        self.manager = manager
+
+    def step(self):
+        return ray.get(self.manager.stopped.remote())  # error: MP132
+
+
+def main():
+    manager = ray.remote(num_cpus=1)(Manager).remote()
+    ray.get(manager.stop.remote())
+    return Engine.remote(manager)
 """,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,7 @@ from validator.flow.values import (
     join2,
     mapped,
     obj,
+    picked,
     sequence,
     tuple_of,
     unordered,
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     from validator.models import Row
 
 Arguments = list[tuple[str | None, Val]]
+Spreads = Mapping[str | None, Val]
+NO_SPREADS: Spreads = {}
+_SPREADS = ("*", "**")
 _LAZY = frozenset(
     {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
 )
@@ -105,6 +109,8 @@ def _instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
     for o in value.each:
         if o[0] == "param":
             parts.append(Val(argument(o[1]).objs))
+        elif o[0] == "part":
+            parts.append(Val(picked(argument(o[1]), o[2]).objs))
         elif o[0] == "as long":
             plain += as_long_as(_instantiated(o[1], argument))
         else:
@@ -138,6 +144,18 @@ def _given(cause: Cause, value: Val) -> Causes:
     return given if cause.sure else unsure(only(given, "data", "param"))
 
 
+def _is_passed_on(value: Val) -> bool:
+    """Whether a list or a dictionary of arguments is what the caller passed."""
+    return bool(value.objs) and all(o[0] == "param" for o in value.objs)
+
+
+def _handed_on(spreads: Spreads, index: int, name: str, kind: str) -> list[Val]:
+    """What a parameter may get of arguments that are handed on: by its place among them, by its name."""
+    by_place = [picked(spreads["*"], index)] if "*" in spreads and index >= 0 and kind != "kw" else []
+    by_name = [picked(spreads["**"], name)] if "**" in spreads and kind != "pos" else []
+    return by_place + by_name
+
+
 class Calling:
     """The calls of one unit."""
 
@@ -162,7 +180,7 @@ class Calling:
         found = [self.apply(number, o, arguments, name) for o in objs]
         self._certain = True
         self._chosen(number, callee)
-        unknown = not objs or any(o[0] in ("top", "param") for o in objs)
+        unknown = not objs or any(o[0] in ("top", "param", "part") for o in objs)
         if unknown:
             found.append(self._unknown(number, value, name, receiver, arguments))
         if instruction.op == "attr":
@@ -229,7 +247,10 @@ class Calling:
 
     def _call_unit(self, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
         positional, keywords = [*first], {}
+        spreads: Spreads = {n: value for n, value in arguments if n in _SPREADS and _is_passed_on(value)}
         for name, value in arguments:
+            if name in spreads:
+                continue
             if name is None or name == "@":
                 positional.append(value)
             elif name == "*":
@@ -249,11 +270,13 @@ class Calling:
                         keywords["**"] = join2(keywords.get("**", BOTTOM), rest)
             else:
                 keywords[name] = value
-        return self.run(number, unit, positional, keywords)
+        return self.run(number, unit, positional, keywords, spreads)
 
-    def run(self, number: int, unit: Unit, positional: list[Val], keywords: dict[str, Val]) -> Val:
+    def run(
+        self, number: int, unit: Unit, positional: list[Val], keywords: dict[str, Val], spreads: Spreads = NO_SPREADS
+    ) -> Val:
         """Run a unit of the project at a site; what it returns, in terms of this unit."""
-        bindings = self.bind(unit, positional, keywords)
+        bindings = self.bind(unit, positional, keywords, spreads)
         lazy = unit.code.is_generator
         if lazy:
             held = tuple(sorted(((i, v) for i, v in bindings.items()), key=lambda r: r[0]))
@@ -307,27 +330,30 @@ class Calling:
                 if (keyword is None and place + shift == position) or keyword == name:
                     self.at.wrapped[number, place] = steps
 
-    def bind(self, unit: Unit, positional: list[Val], keywords: dict[str, Val]) -> dict[int, Val]:
-        """Which parameter gets what."""
+    def bind(
+        self, unit: Unit, positional: list[Val], keywords: dict[str, Val], spreads: Spreads = NO_SPREADS
+    ) -> dict[int, Val]:
+        """Which parameter gets what. `spreads`: what is handed on as it came (`*args`, `**kwargs`)."""
         bindings: dict[int, Val] = {}
         given = list(positional)
         left = dict(keywords)
         rest = left.pop("**", None)
         for position, (name, kind) in enumerate(unit.code.params):
-            if kind in ("pos", "any"):
-                if given:
+            if kind in ("pos", "any", "kw"):
+                if given and kind != "kw":
                     bindings[position] = given.pop(0)
-                elif name in left:
+                elif name in left and kind != "pos":
                     bindings[position] = left.pop(name)
+                elif spreads and (parts := _handed_on(spreads, position - len(positional), name, kind)):
+                    bindings[position] = join([*parts, self.flow.default(unit, name)])
             elif kind == "*":
                 bindings[position] = tuple_of(given) if len(given) < 12 else sequence(join(given))
+                if "*" in spreads:  # all of it where nothing stands before it, else some end of it
+                    bindings[position] = spreads["*"] if position == len(positional) else sequence(UNKNOWN)
                 given = []
-            elif kind == "kw":
-                if name in left:
-                    bindings[position] = left.pop(name)
             else:
                 rows = tuple(sorted((k, v) for k, v in left.items())) if _sortable(left) else ()
-                bindings[position] = Val(frozenset({("dict", rows, rest)}))
+                bindings[position] = join2(Val(frozenset({("dict", rows, rest)})), spreads.get("**", BOTTOM))
                 left = {}
         return bindings
 
@@ -753,6 +779,9 @@ class Calling:
             return got if got.objs else UNKNOWN
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
+        if word == "decorated":
+            factory = self.at.vals[self.at.code.values[number].args[0]]
+            return next((v for name, v in arguments if name is None or name == "@"), factory)
         if word == "same":
             return self._same(row.name, arguments, receiver)
         if word == "content":  # of a file of its own: what each rank has for itself
@@ -1024,7 +1053,7 @@ class Calling:
         if certainly(loss.state, *WRAPPING) or any(certainly(state, *WRAPPING) for state in used):
             return True
         cls = self._own_class()
-        if cls is None or any(o[0] not in ("top", "param") for o in loss.each):
+        if cls is None or any(o[0] not in ("top", "param", "part") for o in loss.each):
             return False
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
         fields = (self.flow.field(cls, name, False, self.at.unit) for name in names)

@@ -23,7 +23,7 @@ Objects are tuples whose first element says what they are:
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
 | `("reader", classes)` | beside a parser, of which classes it makes objects |
-| `("param", position)` | whatever the caller passes |
+| `("param", position)` | whatever the caller passes; `("part", position, key)`: an element of that |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
 A value nests at most `_DEEP` deep and holds at most `_MANY` objects: what is more is anything. Both are closure
@@ -44,6 +44,7 @@ _COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
 COUNTED = ("counted", "miscounted", "as long")  # what stands beside a list whose length is told by a number of ranks
 _DEEP = 3
 _MANY = 16
+_SYMBOLIC = ("param", "part")
 TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
 _ANYTHING = frozenset({TOP, MORE})
@@ -88,7 +89,7 @@ class Val:
             known.number, known._each = next(_numbers), None
             known.depth = max((1 + part.depth for part in parts), default=0)
             known.symbolic = (
-                any(o[0] == "param" for o in objs)
+                any(o[0] in _SYMBOLIC for o in objs)
                 or any(part.symbolic for part in parts)
                 or any(c.kind == "param" for causes in (v, n, p) for c in causes)
                 or is_symbolic(state)
@@ -348,6 +349,25 @@ def elements(value: Val) -> Val:
         elif o[0] == "dict":
             found += [const(key) for key, _ in o[1]]
         elif o[0] == "top":
+            found.append(UNKNOWN)
+        elif o[0] == "more":
+            found.append(ANYTHING)
+    return join(found)
+
+
+def picked(value: Val, key: int | str) -> Val:
+    """The element of a list or a dictionary that a number or a text names, as far as the objects tell."""
+    found = []
+    for o in value.each:
+        if o[0] == "tuple" and isinstance(key, int):
+            found += o[1][key : key + 1]
+        elif o[0] == "seq" and isinstance(key, int):
+            found.append(o[1])
+        elif o[0] == "dict" and isinstance(key, str):
+            found += [v for k, v in o[1] if k == key] or ([o[2]] if o[2] is not None else [])
+        elif o[0] == "param":
+            found.append(obj("part", o[1], key))
+        elif o[0] in ("top", "part"):
             found.append(UNKNOWN)
         elif o[0] == "more":
             found.append(ANYTHING)

@@ -9,8 +9,9 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   ranks). `collective = true`: over all ranks. `world = true`: every rank of the job must come, whatever is passed.
 - `equal = [parameter, position]`: that argument holds the same on all ranks of the group afterwards.
 - `result`: what is returned. `uniform`: the same on all ranks of the group; `rank`: the caller's rank in the group;
-  `size`; `same`: a function of the arguments; `first`: its first argument; `own`: another value on each rank; `data`:
-  data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
+  `size`; `same`: a function of the arguments; `first`: its first argument; `decorated`: the same, of a call
+  without one (`@remote(num_gpus=1)`) what it is called with next; `own`: another value on each rank; `data`: data of
+  each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
 - `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`;
   `default_root`: the one that is taken where none is passed.
