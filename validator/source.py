@@ -76,9 +76,11 @@ class SourceFile:
             import ast
             import warnings
 
+            from validator.facts.named_tuples import write_out
+
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
-                self._tree = ast.parse(self.text)
+                self._tree = write_out(ast.parse(self.text))
             _recent.append(self)
             if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
                 _recent.popleft()._tree = None

@@ -17,7 +17,7 @@ from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import PYDANTIC, TUPLES, settings
 from validator.flow.program import Flow, fields_are_parameters
 from validator.flow.queries import Place
-from validator.models.members import of_libraries
+from validator.models.members import of_base
 from validator.project import ClassDef, Method, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
@@ -50,8 +50,9 @@ class Members:
         """The same for objects that the project itself is known to make."""
         if self.is_given_outside(name) or name in cls.attributes or not self._is_spelled_out(cls):
             return False
-        given = name.startswith("_") or name in of_libraries() or _takes_more(cls)
-        return _RECORDS.isdisjoint(cls.external_bases) or not given
+        bases = set(cls.external_bases) & _RECORDS
+        given = name.startswith("_") or _takes_more(cls) or any(name in of_base(base) for base in bases)
+        return not bases or not given
 
     def is_given_outside(self, name: str) -> bool:
         """Whether all objects have a member of that name, or any may get it from code outside of its class."""

@@ -14,7 +14,7 @@ REMOTE = frozenset({"ray.remote", "ray.remote()"})
 _MAKING = _DATACLASS | REMOTE  # decorators that leave what a call of the class needs plain to see
 _FIELD = frozenset({"field", "dataclasses.field", "attrs.field", "chz.field"})
 # Bases of libraries by which the annotated names of a class are the parameters of its constructor.
-TUPLES = frozenset({"typing.NamedTuple"})
+TUPLES = frozenset({"typing.NamedTuple", "collections.namedtuple"})
 PYDANTIC = frozenset({"pydantic.BaseModel"})
 
 

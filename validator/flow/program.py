@@ -991,7 +991,9 @@ def fields_are_parameters(cls: ClassDef) -> bool:
     """Whether objects of a class are made from its annotated names: data classes, named tuples, pydantic models."""
     if any("dataclass" in each or each.removesuffix("()") in RECORDS for each in cls.facts.decorators):
         return True
-    return any(base.rpartition(".")[2] in ("NamedTuple", "BaseModel", "TypedDict") for base in cls.facts.bases)
+    return any(
+        base.rpartition(".")[2] in ("NamedTuple", "namedtuple", "BaseModel", "TypedDict") for base in cls.facts.bases
+    )
 
 
 def is_loop_variable(code: Code, number: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import Any
 
 from validator.tables import load_toml
 
@@ -12,6 +13,12 @@ from validator.tables import load_toml
 def of_libraries() -> frozenset[str]:
     """Names of members of builtins and of the classes that training code holds, and inherits from, most."""
     return frozenset(name for names in (*_table()["members"].values(), *_table()["kept"].values()) for name in names)
+
+
+def of_base(base: str) -> frozenset[str]:
+    """The public names that objects have from a base which makes records of annotated names."""
+    table = _table()
+    return frozenset(table["members"][table["records"][base]])
 
 
 def is_telling(name: str) -> bool:
@@ -25,5 +32,5 @@ def is_known(base: str) -> bool:
 
 
 @cache
-def _table() -> dict[str, dict[str, list[str]]]:
+def _table() -> dict[str, dict[str, Any]]:
     return load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), "members.toml"))
