@@ -47,6 +47,7 @@ from validator.flow.values import (
     elements,
     fetched,
     group_of,
+    holds_alike,
     is_text,
     join,
     join2,
@@ -77,6 +78,7 @@ _GATHERING = frozenset({
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
+_THINGS = frozenset({"inst", "self", "unit", "bound", "class"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "inst", "self", *COUNTED})
 _OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
 _SETS = frozenset({"set", "frozenset"})
@@ -140,7 +142,8 @@ def _given(cause: Cause, value: Val) -> Causes:
         given = getattr(value, facet)
     else:  # the truth of a value
         kinds = {o[0] for o in value.each if o != NONE_OBJ}
-        given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
+        known = kinds and kinds <= _HELD or holds_alike(value, _THINGS)
+        given = value.n | value.p | (NONE if known else value.v)
     return given if cause.sure else unsure(only(given, "data", "param"))
 
 

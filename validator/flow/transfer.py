@@ -45,6 +45,7 @@ from validator.flow.values import (
     elements,
     fetched,
     group_of,
+    holds_alike,
     is_text,
     join,
     join2,
@@ -968,7 +969,7 @@ def truth_of(value: Val) -> Causes:
     """What a test of a value depends on: a container is tested for its length, an object for its presence."""
     kinds = {o[0] for o in value.each if o != NONE_OBJ}
     causes = value.n | value.p
-    if kinds and kinds <= _TESTED_FOR_LENGTH | _TESTED_FOR_PRESENCE:
+    if kinds and kinds <= _TESTED_FOR_LENGTH | _TESTED_FOR_PRESENCE or holds_alike(value, _TESTED_FOR_PRESENCE):
         return causes
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
