@@ -160,9 +160,13 @@ class Project:
         top, *rest = name.split(".")
         modules: list[Module | Unknown | Missing] = []
         others: list[Module | Unknown | Missing] = []
-        for path in self.finder.tops(top, importer.source.absolute):
-            if rest and self.finder.is_module_file(path):
-                continue  # a file beside the importer that bears the name of an installed package
+        file = importer.source.absolute
+        # a module beside the importer may bear the name of an installed package, which has modules of its own
+        tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
+        if not any(self.finder.is_above(path, file) for path in tops):
+            beside = self.finder.beside([top, *rest], file)
+            modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
+        for path in tops:
             path = "/".join([path, *rest])
             module = self.module_at(path)
             if module is not None:

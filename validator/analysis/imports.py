@@ -47,7 +47,7 @@ class Imports:
                 if (
                     missing is None
                     or not row.level
-                    and self._is_elsewhere(row)
+                    and (self._is_elsewhere(row) or self._is_far(module, row, missing))
                     or _excused(row.guards)
                     or _for_other_release(module, row)
                     or self._generated(module, missing)
@@ -69,6 +69,11 @@ class Imports:
         Then no import of it finds anything here.
         """
         return row.module.partition(".")[0] not in self._found
+
+    def _is_far(self, importer: Module, row: Import, missing: Missing) -> bool:
+        """Whether only another project of the tree has the package: what is imported may be a third one."""
+        found = missing.owner.source.absolute if missing.owner is not None else None
+        return self.project.finder.is_far(row.module.partition(".")[0], importer.source.absolute, found)
 
     @cached_property
     def _found(self) -> frozenset[str]:

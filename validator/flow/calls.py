@@ -455,7 +455,8 @@ class Calling:
         if dotted in ("functools.wraps", "~itself"):
             return obj("ext", "~itself") if dotted != "~itself" or not arguments else arguments[0][1]
         if dotted == "super":
-            cls = self._own_class()
+            named = [o[1] for o in arguments[0][1].each if o[0] == "class"] if arguments else []
+            cls = named[0] if len(named) == 1 else self._own_class() if not arguments else None
             return obj("super", cls) if cls is not None else UNKNOWN
         if dotted in ("getattr", "hasattr") and len(arguments) > 1:
             return self._getattr(number, dotted, arguments)
