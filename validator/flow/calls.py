@@ -78,6 +78,7 @@ _GATHERING = frozenset({
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
+_WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
 _THINGS = frozenset({"inst", "self", "unit", "bound", "class"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "inst", "self", *COUNTED})
 _OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
@@ -1021,7 +1022,7 @@ class Calling:
         operation = ""
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
         if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
-            operation = "forward"
+            operation = "forward" if self._meets_in_forward(number, callee) else ""
         wrapped = certainly(receiver.state, "fsdp1")
         gathers = name in ("state_dict", "full_state_dict") and (
             wrapped or mostly(receiver.state, "fsdp1") and self._is_for_ranks(value.block)
@@ -1034,6 +1035,15 @@ class Calling:
             sure = not gathers or wrapped
             row = Row(operation, collective=True)
             self._note(number, Site((), (Operation(operation, group_of(WHOLE), sure, row),)))
+
+    def _meets_in_forward(self, number: int, model: Val) -> bool:
+        """Whether ranks wait for each other where a wrapped model runs: sharded parameters are gathered there; those of
+        DDP and of DeepSpeed below ZeRO-3 are whole, and ranks meet in the backward pass, which evaluation lacks."""
+        if certainly(model.state, "fsdp1", "fsdp2", "zero3"):
+            return True
+        managers = (self.at.vals[self.at.code.values[m].args[0]] for m in self.at.unit.managers(number))
+        without = any(o[0] == "ext" and self.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
+        return not (without or may(model.state, "eval"))
 
     def _is_for_ranks(self, block: int) -> bool:
         """Whether nothing but ranks decides over a block: another test may ask how the model is wrapped."""
