@@ -94,7 +94,7 @@ class Families:
                 r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$", function.name
             ):
                 continue
-            classes = {c for c in self._chosen(function) if not c.is_abstract}
+            classes = {c for c in self._chosen(function) if not _is_base(c)} if not _is_hook(function) else set()
             members = sorted(classes - taken, key=lambda c: (c.module.name, c.qualname))
             if members:
                 taken.update(members)
@@ -116,7 +116,7 @@ class Families:
     def _from_suffixes(self, taken: set[ClassDef]) -> list[Family]:
         groups: dict[str, list[ClassDef]] = {}
         for cls in self.project.classes():
-            if cls not in taken and _suffix(cls.name) == "Strategy" and not cls.is_abstract and not is_test(cls.path):
+            if cls not in taken and _suffix(cls.name) == "Strategy" and not _is_base(cls) and not is_test(cls.path):
                 groups.setdefault(_suffix(cls.name), []).append(cls)
         found = []
         for group in groups.values():
@@ -127,6 +127,18 @@ class Families:
                 if len(members) > 1:
                     found.append(Family(_family_name(members), tuple(members), None))
         return found
+
+
+def _is_base(cls: ClassDef) -> bool:
+    """Whether a class is there to be derived from: it is abstract, or leaves methods to the classes below it."""
+    return cls.is_abstract or bool(cls.subclasses) and any(m.facts.stub == "raise" for m in cls.methods.values())
+
+
+def _is_hook(function: Method) -> bool:
+    """Whether a method is overridden: each class has an answer of its own, and its own code for it."""
+    cls = function.cls
+    others = (*cls.mro, *cls.descendants()) if cls is not None else ()
+    return any(function.name in each.methods for each in others if each is not cls)
 
 
 def _related(cls: ClassDef, members: list[ClassDef]) -> bool:

@@ -24,7 +24,20 @@ from validator.domains.placement import (
     steps_since,
     substituted,
 )  # fmt: skip
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
+from validator.domains.spmd import (
+    NONE,
+    UNIFORM,
+    Cause,
+    Causes,
+    combined,
+    data,
+    equalled,
+    folded,
+    held,
+    only,
+    rank,
+    unsure,
+)
 from validator.flow import readers, tensors
 from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import NOBODY, described, is_unknown
@@ -141,6 +154,8 @@ def _given(cause: Cause, value: Val) -> Causes:
         given = only(value.v, "data", "param", "uniform") if owned else value.v
     elif facet in ("v", "n", "p"):
         given = getattr(value, facet)
+    elif facet == "f":
+        given = folded(value.v)
     else:  # the truth of a value
         kinds = {o[0] for o in value.each if o != NONE_OBJ}
         known = kinds and kinds <= _HELD or holds_alike(value, _THINGS)
