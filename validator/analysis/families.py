@@ -1,7 +1,7 @@
 """Families: standalone classes that stand in for each other although they share no base.
 
-A family is found from a factory that may return each of its members, from a common suffix together with common
-methods, and from the configuration (`families = {strategies = ["FSDP2Strategy", …]}`).
+A family is found from a factory that may return some of its members, with classes of the same suffix and methods
+beside them, and from the configuration (`families = {strategies = ["FSDP2Strategy", …]}`).
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ class Families:
     @cached_property
     def all(self) -> tuple[Family, ...]:
         """Every family with two members or more, and every single class that a factory returns."""
-        found = [*self._configured(), *self._from_factories()]
-        taken = {cls for family in found for cls in family.members}
-        for family in self._from_suffixes(taken):
-            found.append(family)
-        return tuple(found)
+        return (*self._configured(), *self._from_factories())
 
     def of(self, cls: ClassDef) -> Family | None:
         """The family that a class belongs to."""
@@ -112,21 +108,6 @@ class Families:
             c for c in candidates if c not in members and any(alike(c, m) for m in members) and not _related(c, members)
         ]
         return members + sorted(others, key=lambda c: (c.module.name, c.qualname))
-
-    def _from_suffixes(self, taken: set[ClassDef]) -> list[Family]:
-        groups: dict[str, list[ClassDef]] = {}
-        for cls in self.project.classes():
-            if cls not in taken and _suffix(cls.name) == "Strategy" and not _is_base(cls) and not is_test(cls.path):
-                groups.setdefault(_suffix(cls.name), []).append(cls)
-        found = []
-        for group in groups.values():
-            while group:
-                first, *rest = group
-                members = [first, *(c for c in rest if alike(first, c) and not _related(c, [first]))]
-                group = [c for c in rest if c not in members]
-                if len(members) > 1:
-                    found.append(Family(_family_name(members), tuple(members), None))
-        return found
 
 
 def _is_base(cls: ClassDef) -> bool:
