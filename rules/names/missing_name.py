@@ -121,6 +121,15 @@ from utils.utils import get_model
 # file: robots/planner.py
 from utils.utils import plan
 """,
+    """# file: tools/__init__.py
+# file: tools/libraries.py
+import importlib
+
+for name in ("faiss", "h5py"):
+    globals()[name] = importlib.import_module(name)
+# file: tools/index.py
+from tools.libraries import faiss
+""",
     """# file: rl/__init__.py
 # file: rl/kernels.py
 import torch
