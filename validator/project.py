@@ -251,7 +251,7 @@ class Project:
             return Value(module, name)
         if (submodule := self._submodule(module, name)) is not None:
             return submodule
-        for star, level in module.facts.star_imports:
+        for star, level in reversed(module.facts.star_imports):  # the last one that has the name binds it
             row = Import(star, None, star, level, "<module>", (), (1, 1, 1, 1))
             source = self._relative(module, row) if level else self.import_module(module, star)
             if not isinstance(source, Module):

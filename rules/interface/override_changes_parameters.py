@@ -3,7 +3,7 @@
 What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
-    position (unless all its callers are known and none names it), and a parameter that the override no longer takes
+    position (a note where no caller is known; silent where all are and none names it), and a parameter that the override no longer takes
     although callers pass it through the base class.
     Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
@@ -123,7 +123,12 @@ def _named(sites: list[tuple[Site, bool]], renamed: dict[str, str]) -> bool:
 
 
 def _report(
-    method: Method, base: Method, renamed: dict[str, str], site: Site | None, passed: str, severity: Severity = "warning"
+    method: Method,
+    base: Method,
+    renamed: dict[str, str],
+    site: Site | None,
+    passed: str,
+    severity: Severity = "warning",
 ) -> Finding:
     assert method.cls is not None
     assert base.cls is not None

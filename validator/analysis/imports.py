@@ -93,7 +93,8 @@ class Imports:
 
     @staticmethod
     def _generated(importer: Module, missing: Missing) -> bool:
-        return any(_GENERATED.search(part) for part in missing.module.split(".")[1:] or [missing.module])
+        parts = [*(missing.module.split(".")[1:] or [missing.module]), *([missing.name] if missing.name else [])]
+        return any(_GENERATED.search(part) for part in parts)
 
     def _set_from_outside(self, missing: Missing) -> bool:
         """`module.name = …` somewhere else: patched in at run time."""

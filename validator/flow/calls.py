@@ -146,6 +146,11 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
     return combined(causes.difference(symbolic), *parts)
 
 
+def _over_rows(given: Arguments) -> bool:
+    """Whether a reduction goes over the first dimension: how many rows each rank has no longer shows."""
+    return any(name in (None, "dim", "axis") and value.constant() == 0 for name, value in given[:1])
+
+
 def _given(cause: Cause, value: Val) -> Causes:
     """What a cause that speaks of a parameter means for what the parameter gets."""
     facet = cause.facet
@@ -567,6 +572,8 @@ class Calling:
                     n = NONE
             if name in table["reducing"] and all(keyword in ("dtype", "out", "p") for keyword, _ in given):
                 return Val(objs, v, NONE, NONE, state)
+            if name in table["reducing"] and _over_rows(given):
+                return Val(objs, v, only(frozenset().union(*(p.n for p in parts)), "rank", "member"), NONE, state)
             if name in table["limited"]:
                 n |= tensor.n | frozenset().union(*(w.v for _, w in given))
             if name in table["counting"]:
