@@ -3,8 +3,8 @@
 What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
-    position (a note where no caller is known; silent where all are and none names it), and a parameter that the override no longer takes
-    although callers pass it through the base class.
+    position (a note where no caller is known; silent where all are and none names it), and a parameter that the
+    override no longer takes although callers pass it through the base class.
     Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
 Why is this bad
