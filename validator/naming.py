@@ -102,6 +102,27 @@ class Finder:
             found.update(dict.fromkeys(elsewhere))
         return tuple(found)
 
+    def beside(self, parts: list[str], importer: str) -> str | None:
+        """The module that a dotted name means if its first parts are folders without an `__init__.py` above the
+        importer, or beside what is above it: `utils/data` in `utils.data.rows`, imported by what is run beside it."""
+        folder = _root_of(os.path.dirname(importer))
+        while len(parts) > 1 and folder in self.folders:
+            if (path := "/".join([folder, *parts])) in self.by_path and not _is_package(folder):
+                return path
+            folder = os.path.dirname(folder)
+        return None
+
+    @staticmethod
+    def is_above(path: str, importer: str) -> bool:
+        """Whether the folder in which a name was found is above the importer."""
+        return importer.startswith(os.path.dirname(path).rstrip("/") + "/")
+
+    def is_far(self, name: str, importer: str, found: str | None) -> bool:
+        """Whether a name is only found (in the file `found`, if any) where neither the folder nor the one around it
+        (`src/`) is above the importer: in another project of the tree, which is not on the importer's search path."""
+        paths = self.tops(name, importer) or ((os.path.join(locate(found).root, name),) if found else ())
+        return bool(paths) and not any(self.is_above(os.path.dirname(path), importer) for path in paths)
+
     def in_namespace(self, parts: list[str]) -> str | None:
         """The one module of this run that a dotted name means if its first parts are namespace packages: folders of
         which nothing but their name is told (`megatron` in `megatron/core/__init__.py`)."""

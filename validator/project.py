@@ -160,9 +160,13 @@ class Project:
         top, *rest = name.split(".")
         modules: list[Module | Unknown | Missing] = []
         others: list[Module | Unknown | Missing] = []
-        for path in self.finder.tops(top, importer.source.absolute):
-            if rest and self.finder.is_module_file(path):
-                continue  # a file beside the importer that bears the name of an installed package
+        file = importer.source.absolute
+        # a module beside the importer may bear the name of an installed package, which has modules of its own
+        tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
+        if not any(self.finder.is_above(path, file) for path in tops):
+            beside = self.finder.beside([top, *rest], file)
+            modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
+        for path in tops:
             path = "/".join([path, *rest])
             module = self.module_at(path)
             if module is not None:
@@ -247,7 +251,7 @@ class Project:
             return Value(module, name)
         if (submodule := self._submodule(module, name)) is not None:
             return submodule
-        for star, level in module.facts.star_imports:
+        for star, level in reversed(module.facts.star_imports):  # the last one that has the name binds it
             row = Import(star, None, star, level, "<module>", (), (1, 1, 1, 1))
             source = self._relative(module, row) if level else self.import_module(module, star)
             if not isinstance(source, Module):

@@ -89,7 +89,7 @@ TABLE: tuple[Constraint, ...] = (
         id="experts-sequence-parallel",
         rule="sequence_parallel when a mixture of experts is trained with tp > 1",
         needs=("sequence_parallel",),
-        when=(Condition("backend", "==", "megatron"), Condition("experts", ">", 0), Condition("tp", ">", 1)),
+        when=(Condition("backend", "==", "megatron"), Condition("experts", ">", 1), Condition("tp", ">", 1)),
         holds=lambda q: bool(q.sequence_parallel),
         message="Megatron's expert layers refuse to train with tp {tp} unless sequence parallelism is on",
         adjust=("sequence_parallel", "tp"),

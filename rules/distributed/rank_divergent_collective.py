@@ -421,6 +421,16 @@ class Trainer:
         if self.config.saves:
             dist.barrier()
 """,
+    # the round that is left out is one that the others make
+    """
+import torch.distributed as dist
+
+def rounds(batches):
+    for batch in batches:
+        if dist.get_rank() == 0 and not batch:  # error: MP501
+            continue
+        dist.broadcast_object_list(batch, src=0)
+""",
     # the test of its class says how a model may be wrapped
     """
 import torch.distributed as dist
@@ -441,6 +451,86 @@ def save(model, path):
 ]
 
 CORRECT = [
+    # made once, by whoever asks first
+    """
+import functools
+
+import torch.distributed as dist
+
+def world():
+    if not hasattr(world, "group"):
+        world.group = dist.new_group()
+    return world.group
+
+@functools.lru_cache
+def hosts():
+    return dist.new_group(backend="gloo")
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self._average = None
+
+    @property
+    def average(self):
+        if self._average is None:
+            self._build()
+        return self._average
+
+    def _build(self):
+        self._average = [dist.broadcast(p, 0) for p in self.model.parameters()]
+
+    def step(self):
+        update(self.average)
+
+    def save(self, path):
+        if dist.get_rank() == 0:
+            write(path, self.average, dist.get_world_size(world()), hosts())
+""",
+    # a server of the first rank calls what it is given; the first rank asks until somebody answers; both hold
+    """
+import torch.distributed as dist
+from pytriton.triton import Triton
+
+class Server:
+    def infer(self, **inputs):
+        dist.broadcast(inputs["tokens"], 0)
+
+    def follow(self, tokens):
+        while True:
+            dist.broadcast(tokens, 0)
+
+    def run(self, tokens):
+        if dist.get_rank() == 0:
+            with Triton() as triton:
+                triton.bind(model_name="critic", infer_func=self.infer)
+                triton.serve()
+        else:
+            self.follow(tokens)
+
+def chat(run):
+    words = [None]
+    while True:
+        if dist.get_rank() == 0:
+            words = [input()]
+            if not words[0]:
+                continue
+        dist.broadcast_object_list(words, src=0)
+        run(words)
+
+def reward():
+    def score(rows):
+        return [len(row) for row in rows]
+
+    return score if dist.get_rank() == 0 else True
+
+def train(reward_fn):
+    if reward_fn:
+        dist.barrier()
+
+def main():
+    train(reward())
+""",
     # branches that complete each other; a flag through a function that always raises where it fails; a turn for each
     """
 import torch

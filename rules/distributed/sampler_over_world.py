@@ -52,6 +52,12 @@ def check_project(project: Project) -> Iterator[Finding]:
             )
 
 
+def _named_axes(queries: Queries, name: str) -> Axes:
+    """The axes of which a name speaks whose ranks share a batch: not those of the engine that generates."""
+    generating = queries.flow.models.likely["generating"]
+    return frozenset() if generating & set(name.lower().split("_")) else of_parallelism(name) & _SHARING
+
+
 def _over_world(call: Place) -> bool:
     replicas = call.argument("num_replicas", 1)
     if replicas is None:
@@ -72,13 +78,13 @@ def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, st
                 for axis in sorted(_axes(place) & _SHARING):
                     known.setdefault(axis, place.text)
             if value.op in ("attr", "param"):
-                for axis in sorted(of_parallelism(place.hint) & _SHARING):
+                for axis in sorted(_named_axes(queries, place.hint)):
                     named.setdefault(axis, place.hint)
             elif value.op == "store_attr":
-                for axis in sorted(of_parallelism(value.data) & _SHARING):
+                for axis in sorted(_named_axes(queries, value.data)):
                     named.setdefault(axis, value.data)
     for name in queries.flow.fields_of(call.unit.cls) if call.unit.cls is not None else ():
-        for axis in sorted(of_parallelism(name) & _SHARING):
+        for axis in sorted(_named_axes(queries, name)):
             named.setdefault(axis, name)
     for position, (name, _) in enumerate(call.unit.code.params):
         passed = queries.flow.solver.settled(("argument", call.unit, position))
@@ -86,7 +92,7 @@ def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, st
         given = {o[1] for value in (passed, *annotated[:1]) for o in value.each if o[0] in ("inst", "self")}
         for cls in sorted(given, key=lambda c: (c.path, c.qualname)):
             for member in _members(cls):
-                for axis in sorted(of_parallelism(member) & _SHARING):
+                for axis in sorted(_named_axes(queries, member)):
                     named.setdefault(axis, f"{name}.{member}")
     return known, named
 

@@ -78,13 +78,34 @@ def _own_content(test: Place) -> str:
     """What a condition asks of the contents of a tensor that a model of this rank has made; else empty."""
     if UNIFORM in test.likely.v:
         return ""
-    for place in test.sources:
+    for place in _read(test):
         if place.value.op == "call" and place.method in _CONTENT:
             asked = place.operand(1) if len(place.value.args) > 1 and place.receiver is None else place.receiver
             asked = place.operand(1) if asked is None or any(o[0] == "ext" for o in asked.val.each) else asked
             if any(each.value.op == "call" and each.method in _MODELS for each in asked.sources):
                 return asked.text
     return ""
+
+
+def _read(test: Place) -> Iterator[Place]:
+    """The values on which a test depends: of a list that it counts what makes it longer, not what is in it."""
+    stack, seen = [(test.number, False)], {(test.number, False)}
+    while stack:
+        number, counted = stack.pop()
+        place = test._replace(number=number)
+        value = place.value
+        yield place
+        if counted and value.op == "mut":
+            parts = [(value.args[0], True)]
+        elif counted and value.op == "collect":
+            parts = [(part, index < value.data[2]) for index, part in enumerate(value.args[value.data[1] :])]
+        elif value.op == "call" and place.method == "len" and place.receiver is None:
+            parts = [(part, True) for part in value.args[1:]]
+        else:
+            parts = [(part, counted and value.op in ("phi", "iter")) for part in value.args if part >= 0]
+        new = [part for part in parts if part not in seen]
+        seen.update(new)
+        stack += new
 
 
 def _finding(unit: Unit, branch: int, forward: Place, name: str) -> Finding:
@@ -145,6 +166,22 @@ def listed(model, input_ids, length, eos):
 ]
 
 CORRECT = [
+    # how many there are, not what they are
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    dist.barrier()
+
+def experience(model, loader, wanted):
+    rows = []
+    while len(rows) < wanted:
+        scores = model(next(loader))
+        for index in range(scores.shape[0]):
+            rows.append(scores[index].sum())
+    return rows
+""",
     """
 import torch
 import torch.distributed as dist

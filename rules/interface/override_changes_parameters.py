@@ -3,8 +3,8 @@
 What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
-    position (unless all its callers are known and none names it), and a parameter that the override no longer takes
-    although callers pass it through the base class.
+    position (a note where no caller is known; silent where all are and none names it), and a parameter that the
+    override no longer takes although callers pass it through the base class.
     Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
 Why is this bad
@@ -22,7 +22,7 @@ from validator.analysis.binding import parameters, signature
 from validator.analysis.members import own_object
 from validator.analysis.uses import is_test
 from validator.facts.model import Call, Param
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -44,7 +44,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if passing:
             yield _report(method, base, renamed, *passing[0])
         elif renamed and base.cls is not None and _is_interface(base.cls) and _named(sites, renamed):
-            yield _report(method, base, renamed, None, "")
+            yield _report(method, base, renamed, None, "", "warning" if sites else "note")
 
 
 def _overrides(project: Project) -> Iterator[tuple[Method, Method]]:
@@ -122,7 +122,14 @@ def _named(sites: list[tuple[Site, bool]], renamed: dict[str, str]) -> bool:
     return not sites or any(name in ("**", *renamed, *renamed.values()) for _, _, name in _passed(sites))
 
 
-def _report(method: Method, base: Method, renamed: dict[str, str], site: Site | None, passed: str) -> Finding:
+def _report(
+    method: Method,
+    base: Method,
+    renamed: dict[str, str],
+    site: Site | None,
+    passed: str,
+    severity: Severity = "warning",
+) -> Finding:
     assert method.cls is not None
     assert base.cls is not None
     if passed and passed not in renamed:
@@ -142,6 +149,7 @@ def _report(method: Method, base: Method, renamed: dict[str, str], site: Site | 
         help=f"give it the parameters of `{base.cls.name}.{signature(base)}`",
         related=related,
         context=f"{method.qualname}:{','.join(_lost(method, base))}",
+        severity=severity,
     )
 
 

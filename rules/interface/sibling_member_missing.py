@@ -1,7 +1,7 @@
 """A member that callers use and that a sibling has, but this class has not.
 
 What it does
-    For classes that stand in for each other (a family: what one factory may return, or classes of one suffix with
+    For classes that stand in for each other (a family: what one factory may return, and classes of one suffix with
     common methods) reports the class that lacks a method or attribute which callers use on objects of the family
     and at least one sibling defines. Silent: uses behind `hasattr`, `isinstance`, a test of the backend or an
     `except AttributeError`; classes with `__getattr__`, mixins or bases outside the project; attributes that

@@ -105,6 +105,31 @@ def get_strategy():
 )
 
 CORRECT = (
+    # folders without an `__init__.py` beside the program, and another project's package of the same name
+    """# file: chat/utils/data/__init__.py
+# file: chat/utils/data/rows.py
+from utils.utils import get_rank
+# file: chat/utils/utils.py
+def get_rank():
+    return 0
+# file: vision/training/utils/__init__.py
+# file: vision/training/utils/utils.py
+def get_model():
+    return None
+# file: vision/training/main.py
+from utils.utils import get_model
+# file: robots/planner.py
+from utils.utils import plan
+""",
+    """# file: tools/__init__.py
+# file: tools/libraries.py
+import importlib
+
+for name in ("faiss", "h5py"):
+    globals()[name] = importlib.import_module(name)
+# file: tools/index.py
+from tools.libraries import faiss
+""",
     """# file: rl/__init__.py
 # file: rl/kernels.py
 import torch

@@ -37,8 +37,19 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
     for row in source.facts.unresolved:
         if row.name in _PYTHON_2 and _BRANCHES_ON_VERSION.search(source.text):
             continue
+        if _is_own_module(source, row.name):
+            continue
         for at in dict.fromkeys((row.at, _first_call(source, row))):
             yield _report(source, row, at, choices)
+
+
+def _is_own_module(source: SourceFile, name: str) -> bool:
+    """Whether a package's own file imports one of its modules by its full name, which binds it in the package."""
+    *_, folder, file = ("", "", *source.path.split("/"))
+    ending = f".{folder}.{name}"
+    return file == "__init__.py" and any(
+        row.name is None and f".{row.module}".endswith(ending) for row in source.facts.imports
+    )
 
 
 def _first_call(source: SourceFile, row: Unresolved) -> At:
@@ -86,6 +97,12 @@ def shard(module):
 )
 
 CORRECT = (
+    """# file: core/__init__.py
+import core.state
+
+mpu = state
+# file: core/state.py
+""",
     """from __future__ import annotations
 
 

@@ -5,8 +5,8 @@ What it does
     parameter that is annotated with `Literal[…]`, that is not among them.
 
 Why is this bad
-    `argparse` does not check defaults: the program starts, and fails or takes another way where the value is used. A
-    parser that is made from data classes refuses it at once.
+    `argparse` does not check defaults: the program starts, and fails or takes another way where the value is used; this
+    is a warning. A parser that is made from data classes refuses it at once.
 
 References
     https://docs.python.org/3/library/argparse.html#choices
@@ -50,7 +50,10 @@ def _of_calls(unit: Unit) -> Iterator[Finding]:
             continue
         default = unit.code.values[call.args[1 + call.data.names.index("default")]]
         if default.op == "const":
-            yield from _check(unit.path, unit.at(default.at), unit.qualname, default.data, _choices(unit, call))
+            checked = "metadata" in call.data.names
+            yield from _check(
+                unit.path, unit.at(default.at), unit.qualname, default.data, _choices(unit, call), checked
+            )
 
 
 def _of_fields(flow: Flow, cls: ClassDef) -> Iterator[Finding]:
@@ -98,7 +101,9 @@ def _elements(unit: Unit, number: int) -> list[object] | None:
     return [part.data for part in parts]
 
 
-def _check(path: str, at: At, context: str, default: object, known: list[object] | None) -> Iterator[Finding]:
+def _check(
+    path: str, at: At, context: str, default: object, known: list[object] | None, checked: bool = True
+) -> Iterator[Finding]:
     if not known or default is None or default in known:
         return
     if not all(type(each) is type(default) for each in known if each is not None):
@@ -110,6 +115,7 @@ def _check(path: str, at: At, context: str, default: object, known: list[object]
         f"the default {default!r} is none of the choices {listed}",
         help="take one of them, or add it",
         context=f"{context}:{default}",
+        severity="error" if checked else "warning",
     )
 
 

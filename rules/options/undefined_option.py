@@ -47,7 +47,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         lacking = [h for h in read.held if not _defines(h, read.name)]
         if not lacking or _excused(read.guards, read.name):
             continue
-        leads = [h for h in lacking if read.function in namespaces.reached(h.parser)]
+        leads = [
+            h for h in lacking if read.function in namespaces.reached(h.parser) and not _decided(read, h, namespaces)
+        ]
         everywhere = len(lacking) == len(read.held)
         if everywhere and (leads or not any(_defines(Held(p, h.prefix), read.name) for h in lacking for p in parsers)):
             sure = lacking
@@ -78,6 +80,13 @@ def _excused(guards: tuple[Guard, ...], name: str) -> bool:
 def _depends(read: Read) -> bool:
     """Whether the read is taken under a condition about something else than options."""
     return any(g.kind == "if" and f"{read.receiver}." not in g.text for g in read.guards)
+
+
+def _decided(read: Read, held: Held, namespaces: Namespaces) -> bool:
+    """Whether the read depends on what is no option of the parser, but what code writes: `args.deepspeed = False`."""
+    tested = re.compile(rf"\b{re.escape(read.receiver)}\.(\w+)")
+    names = {name for guard in read.guards if guard.kind == "if" for name in tested.findall(guard.text)}
+    return any(name in namespaces.written and not _defines(held, name) for name in names)
 
 
 def _report(read: Read, lacking: list[Held], everywhere: bool) -> Finding:

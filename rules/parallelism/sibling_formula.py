@@ -180,6 +180,9 @@ class FSDP2Strategy:
     def backward(self, loss): ...
     def optimizer_step(self, model): ...
     def prepare(self, model): ...
+
+def get_strategy(args):
+    return FSDP2Strategy(args) if args.fsdp else DeepspeedStrategy(args)
 """,
 ]
 

@@ -1,7 +1,7 @@
 """Families: standalone classes that stand in for each other although they share no base.
 
-A family is found from a factory that may return each of its members, from a common suffix together with common
-methods, and from the configuration (`families = {strategies = ["FSDP2Strategy", …]}`).
+A family is found from a factory that may return some of its members, with classes of the same suffix and methods
+beside them, and from the configuration (`families = {strategies = ["FSDP2Strategy", …]}`).
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ class Families:
     @cached_property
     def all(self) -> tuple[Family, ...]:
         """Every family with two members or more, and every single class that a factory returns."""
-        found = [*self._configured(), *self._from_factories()]
-        taken = {cls for family in found for cls in family.members}
-        for family in self._from_suffixes(taken):
-            found.append(family)
-        return tuple(found)
+        return (*self._configured(), *self._from_factories())
 
     def of(self, cls: ClassDef) -> Family | None:
         """The family that a class belongs to."""
@@ -94,7 +90,7 @@ class Families:
                 r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$", function.name
             ):
                 continue
-            classes = {c for c in self._chosen(function) if not c.is_abstract}
+            classes = {c for c in self._chosen(function) if not _is_base(c)} if not _is_hook(function) else set()
             members = sorted(classes - taken, key=lambda c: (c.module.name, c.qualname))
             if members:
                 taken.update(members)
@@ -113,20 +109,17 @@ class Families:
         ]
         return members + sorted(others, key=lambda c: (c.module.name, c.qualname))
 
-    def _from_suffixes(self, taken: set[ClassDef]) -> list[Family]:
-        groups: dict[str, list[ClassDef]] = {}
-        for cls in self.project.classes():
-            if cls not in taken and _suffix(cls.name) == "Strategy" and not cls.is_abstract and not is_test(cls.path):
-                groups.setdefault(_suffix(cls.name), []).append(cls)
-        found = []
-        for group in groups.values():
-            while group:
-                first, *rest = group
-                members = [first, *(c for c in rest if alike(first, c) and not _related(c, [first]))]
-                group = [c for c in rest if c not in members]
-                if len(members) > 1:
-                    found.append(Family(_family_name(members), tuple(members), None))
-        return found
+
+def _is_base(cls: ClassDef) -> bool:
+    """Whether a class is there to be derived from: it is abstract, or leaves methods to the classes below it."""
+    return cls.is_abstract or bool(cls.subclasses) and any(m.facts.stub == "raise" for m in cls.methods.values())
+
+
+def _is_hook(function: Method) -> bool:
+    """Whether a method is overridden: each class has an answer of its own, and its own code for it."""
+    cls = function.cls
+    others = (*cls.mro, *cls.descendants()) if cls is not None else ()
+    return any(function.name in each.methods for each in others if each is not cls)
 
 
 def _related(cls: ClassDef, members: list[ClassDef]) -> bool:

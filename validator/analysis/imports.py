@@ -47,7 +47,7 @@ class Imports:
                 if (
                     missing is None
                     or not row.level
-                    and self._is_elsewhere(row)
+                    and (self._is_elsewhere(row) or self._is_far(module, row, missing))
                     or _excused(row.guards)
                     or _for_other_release(module, row)
                     or self._generated(module, missing)
@@ -70,6 +70,11 @@ class Imports:
         """
         return row.module.partition(".")[0] not in self._found
 
+    def _is_far(self, importer: Module, row: Import, missing: Missing) -> bool:
+        """Whether only another project of the tree has the package: what is imported may be a third one."""
+        found = missing.owner.source.absolute if missing.owner is not None else None
+        return self.project.finder.is_far(row.module.partition(".")[0], importer.source.absolute, found)
+
     @cached_property
     def _found(self) -> frozenset[str]:
         """The top-level packages of which some absolute import finds a module or a name in the project."""
@@ -88,7 +93,8 @@ class Imports:
 
     @staticmethod
     def _generated(importer: Module, missing: Missing) -> bool:
-        return any(_GENERATED.search(part) for part in missing.module.split(".")[1:] or [missing.module])
+        parts = [*(missing.module.split(".")[1:] or [missing.module]), *([missing.name] if missing.name else [])]
+        return any(_GENERATED.search(part) for part in parts)
 
     def _set_from_outside(self, missing: Missing) -> bool:
         """`module.name = …` somewhere else: patched in at run time."""

@@ -69,6 +69,12 @@ def _exists(function: Method, made: set[ClassDef]) -> bool:
     )
 
 
+def _users(parser: Parser, function: Method, caller: Method) -> set[Method]:
+    """Whom of its callers a function gives the namespace of a parser: where it gets the parser, those that pass it."""
+    parsed_here = any(site.function is function for site in parser.sites)
+    return parser.handed.get(function, {caller}) if parsed_here else {caller}
+
+
 class Namespaces:
     """Answers for one project, remembered."""
 
@@ -131,10 +137,21 @@ class Namespaces:
         for callee in self.project.types.called(function, target):
             for row in callee.facts.returns:
                 if row.kind in ("path", "call"):
-                    found |= self.of(callee, row.value + "()" * (row.kind == "call"))
+                    held = self._given_back(function, target, callee, row.value + "()" * (row.kind == "call"))
+                    found |= {h for h in held if function in _users(h.parser, callee, function)}
             if not found and callee in self._reshapers:
                 found |= self._reshaped(function, target)
         return frozenset(found)
+
+    def _given_back(self, function: Method, target: str, callee: Method, path: str) -> Namespaced:
+        """What one call gets from a function that returns a variable: of a parameter, what this call passes."""
+        if all(p.name != path for p in callee.facts.params):
+            return self.of(callee, path)
+        found: set[Held] = set()
+        for call in function.facts.calls:
+            passed = bind(callee, call).get(path) if call.target == target else None
+            found |= self._value(function, passed.kind, passed.value) if passed is not None else NOTHING
+        return frozenset(found.union(*(self._assigned(callee, r) for r in callee.facts.assigns if r.target == path)))
 
     def _reshaped(self, function: Method, target: str) -> Namespaced:
         for call in function.facts.calls:
@@ -263,7 +280,8 @@ class Namespaces:
         if parser not in self._reached:
             waiting = [site.function for site in parser.sites] + [parser.function]
             for site in parser.sites:  # whoever calls the function that parses goes on with the result
-                waiting += [caller for caller, _ in self._callers.get(site.function, ())]
+                callers = [caller for caller, _ in self._callers.get(site.function, ())]
+                waiting += [each for each in callers if each in _users(parser, site.function, each)]
             seen: set[Method] = set()
             made: set[ClassDef] = set()
             postponed: list[Method] = []

@@ -59,6 +59,7 @@ class Parser:
     open: bool = False
     why: str = ""
     from_dataclasses: bool = False
+    handed: dict[Method, set[Method]] = field(default_factory=dict)  # the functions that are given it, and by whom
 
     @property
     def module(self) -> Module:
@@ -345,6 +346,7 @@ class Options:
         for target in targets:
             for name, argument in bind(target, call).items():
                 if argument in given:
+                    parser.handed.setdefault(target, set()).add(function)
                     self._follow(parser, target, name)
 
     # -- one option ----------------------------------------------------------------------------------------

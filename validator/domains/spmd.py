@@ -18,8 +18,8 @@ class Cause(NamedTuple):
 
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
     (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
-    does: `facet` is then v, n or p, a of an attribute, t of the truth), `uniform` (it is known to be the same, on some
-    way). `sure`: certain, not likely.
+    does: `facet` is then v, n or p, f behind arithmetic, a of an attribute, t of the truth), `uniform` (it is known to
+    be the same, on some way). `sure`: certain, not likely.
     """
 
     kind: str
@@ -45,6 +45,15 @@ def data(axes: Iterable[str] = (WORLD,), sure: bool = True) -> Causes:
 def member(causes: Causes) -> Causes:
     """What a test of membership (`rank in ranks`) depends on, for a rank that depends on `causes`."""
     return frozenset(c._replace(kind="member") if c.kind == "rank" else c for c in causes)
+
+
+def folded(causes: Causes) -> Causes:
+    """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
+    return frozenset(
+        c._replace(axis=UNKNOWN) if c.kind == "rank" and c.axis == WORLD
+        else c._replace(facet="f") if c.kind == "param" and c.facet == "v" else c
+        for c in causes
+    )  # fmt: skip
 
 
 def held(causes: Causes) -> Causes:

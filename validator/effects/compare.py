@@ -11,6 +11,7 @@ from typing import NamedTuple
 from validator.domains.axes import REDUCED, UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import UNIFORM, Causes, only
 from validator.effects.keys import Assumed, Key, assume, holding
+from validator.effects.once import is_cached
 from validator.effects.reduced import place_of
 from validator.effects.trace import (
     BREAK,
@@ -21,6 +22,7 @@ from validator.effects.trace import (
     End,
     Fork,
     Frame,
+    Handed,
     Issued,
     Op,
     Repeat,
@@ -29,6 +31,7 @@ from validator.effects.trace import (
     parts,
     raises,
 )  # fmt: skip
+from validator.flow.program import Unit
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
 _DATA_AXES = frozenset({"dp", "cp"})  # the axes over which batches are distributed; others hold copies of them
@@ -42,6 +45,7 @@ class Around(NamedTuple):
 
     body: Trace
     after: Trace
+    endless: bool = False  # `while True` that nothing leaves: who goes round again comes to the same place
 
 
 def varying(causes: Causes) -> Causes:
@@ -95,6 +99,7 @@ class Comparison:
         self.chosen: Assumed = {}
         self.given: set[Key] = set()
         self._silent: dict[tuple[int, int], bool] = {}
+        self._given: dict[Unit, Frame] = {}
 
     def differ(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
         """The first pair in which two sides differ, one an operation; None where they agree or cannot be told."""
@@ -106,6 +111,8 @@ class Comparison:
             (one, frame_a), (two, frame_b) = a, b
             if (one is two and frame_a is frame_b and if_a == if_b) or raises(one) or raises(two):
                 return None  # a rank that raises ends the job with a message; that is no silent hang
+            if isinstance(one, Handed) or isinstance(two, Handed):
+                return None  # what it was given may be called there, now or later
             if isinstance(one, Fork | Choice):
                 return self._split(a, b, if_a, if_b)
             if isinstance(two, Fork | Choice):
@@ -143,6 +150,10 @@ class Comparison:
             elif isinstance(trace, Call):
                 inner = self._entered(trace, frame)
                 trace, frame = inner if inner is not None else (trace.rest, frame)
+            elif isinstance(trace, Handed):
+                if any(self._matters((self.traces.of(unit), self._alone(unit))) for unit in trace.units):
+                    return trace, frame
+                trace = trace.rest
             elif isinstance(trace, Repeat):
                 if self._matters((trace.body, frame)):
                     return trace, frame
@@ -159,9 +170,15 @@ class Comparison:
             else:
                 return trace, frame
 
+    def _alone(self, unit: Unit) -> Frame:
+        """A unit that something else may call, nobody knows with what."""
+        if unit not in self._given:
+            self._given[unit] = Frame(unit, None, None, RETURN, -1)
+        return self._given[unit]
+
     def _entered(self, call: Call, frame: Frame) -> Cursor | None:
         unit = call.target.unit
-        if frame.enters(unit):
+        if frame.enters(unit) or is_cached(unit):
             return None
         inner = self.traces.frame(frame, call)
         trace = self.traces.of(unit)
@@ -187,6 +204,8 @@ class Comparison:
         return not known
 
     def _decided(self, fork: Fork, frame: Frame, assumed: Assumed) -> Trace | None:
+        if fork.made is not None and frame.caller is not None:
+            return fork.made
         key = frame.key(fork.key, self.traces)
         holds = holding(key, assumed)
         if holds is None and self._is_given(fork, key, frame):
@@ -251,9 +270,16 @@ class Comparison:
         (end, rest), first = ((a[0], b), True) if isinstance(a[0], End) else ((b[0], a), False)
         assert isinstance(end, End)
         op = self.first(rest, assumed)
-        if op is None:
+        if op is None or (end is NEXT and self._comes_again(op)):
             return None
         return (end, op) if first else (op, end)
+
+    def _comes_again(self, op: Issued) -> bool:
+        """Whether a rank that goes round an endless loop again meets the others in what they wait in."""
+        if self.around is None or not self.around.endless:
+            return False
+        again = self.first((self.around.body, self.frame), self.lasting)
+        return again is not None and _alike(again, op)
 
     def _against_loop(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
         """A loop against something else: without the loop they must agree, else the loop is what one side lacks."""
@@ -275,7 +301,7 @@ class Comparison:
             if self.budget < 0:
                 return None
             cursor = trace, frame = self._next(cursor, known)
-            if isinstance(trace, End):
+            if isinstance(trace, End | Handed):
                 return None
             if isinstance(trace, Op):
                 return self.traces.issued(trace, frame)

@@ -262,7 +262,7 @@ class Divergences:
 
     def _of(self, unit: Unit, frame: Frame, first: bool) -> Iterator[Divergence]:
         tracer = self.traces.tracer(unit)
-        around = {r.header: Around(r.body, r.rest) for r in tracer.repeats}
+        around = {r.header: Around(r.body, r.rest, _is_endless(unit, r)) for r in tracer.repeats}
         balanced: set[int] = set()
         place = {id(fork): i for i, (fork, _) in enumerate(tracer.forks)}
         for fork, loop in sorted(
@@ -382,6 +382,12 @@ class Divergences:
             yield Divergence(
                 unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header
             )
+
+
+def _is_endless(unit: Unit, repeat: Repeat) -> bool:
+    """Whether a loop is left by nothing but an exception."""
+    loop = unit.code.loops[repeat.header]
+    return loop.after not in unit.code.in_order() and not any(each in (BREAK, RETURN) for each in parts(repeat.body))
 
 
 def _leaves_one(test: Place, holds: bool) -> bool:

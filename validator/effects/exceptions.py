@@ -190,9 +190,13 @@ class Failures:
             if o[0] != "ext":
                 continue
             rows = self._by_call.get(o[1]) or self._by_call.get(self.models.named(o[1])) or []
-            given = Val(v=frozenset().union(*(result.vals[a].v | result.vals[a].n for a in value.args[1:])))
+            given = [result.vals[a] for a in value.args[1:]]
+            lengths: Causes = frozenset().union(*(each.n for each in given))
+            contents: Causes = frozenset().union(*(each.v for each in given))
             for classes, of_data in rows:
-                causes = self._varying(unit, given) if of_data else FAILURE
+                # batches differ in what they hold, iterators end where the loaders are of different length
+                causes = lengths if "StopIteration" in classes else lengths | contents
+                causes = self._varying(unit, Val(v=causes)) if of_data else FAILURE
                 if causes:
                     yield Point(number, value.block, classes, causes)
         if site is not None and any(o.name in self.models.failures["computing"] for o in site.operations):

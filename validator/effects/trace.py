@@ -14,11 +14,13 @@ from validator.domains.spmd import Causes
 from validator.effects import exceptions
 from validator.effects.exceptions import Classes
 from validator.effects.keys import Key, Keys, keys_of, substituted
+from validator.effects.once import made_already
 from validator.facts.model import At
 from validator.flow.calls import _causes as instantiated_causes
 from validator.flow.calls import axes_in, instantiated
 from validator.flow.given import computed, origin
-from validator.flow.program import Flow, Operation, Result, Target, Unit
+from validator.flow.program import Flow, Operation, Result, Site, Target, Unit
+from validator.flow.queries import Place
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, Val
 from validator.ir.model import RawAt, Test
@@ -49,6 +51,7 @@ class Fork(NamedTuple):
     no: Trace
     about: Test | None
     common: tuple[tuple[Key, bool, Causes], ...] = ()  # of `a and b`: what holds on one way, and by what that varies
+    made: Trace | None = None  # the way on which something is there already that the other way makes, once
 
 
 class Choice(NamedTuple):
@@ -57,6 +60,14 @@ class Choice(NamedTuple):
     ways: tuple[Trace, ...]
     site: int
     causes: Causes
+
+
+class Handed(NamedTuple):
+    """Units that issue collectives are given to a call of which nobody knows whether it calls them."""
+
+    units: tuple[Unit, ...]
+    site: int
+    rest: Trace
 
 
 class Repeat(NamedTuple):
@@ -73,7 +84,8 @@ class End(NamedTuple):
     raised: Classes = ()
 
 
-Trace = Op | Call | Fork | Choice | Repeat | End
+Trace = Op | Call | Handed | Fork | Choice | Repeat | End
+_UNFOLLOWED = frozenset({"ext", "top", "param", "made"})
 RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
 
 
@@ -269,7 +281,7 @@ class Traces:
         while place >= 0:
             value = unit.code.values[place]
             if value.op != "param" or frame.caller is None:
-                text = unit.text(value.at) if value.op != "param" else str(value.data[1])
+                text = Place(self.flow, unit, place).hint if value.op in ("param", "phi") else unit.text(value.at)
                 return "" if value.op == "const" else text
             place, unit, frame = self._passed_value(frame, value.data[0]), frame.caller.unit, frame.caller
         return ""
@@ -367,7 +379,9 @@ class _Tracer:
         key, positive = self.keys.test(end[1])
         causes = self._truth(end[1])
         about = self.code.tests.get(block)
-        fork = Fork(block, key, positive, causes, yes, no, about, tuple(self._common(end[1])))
+        way = made_already(self.traces.flow, self.unit, block)
+        made = None if way is None else yes if way == end[2] else no
+        fork = Fork(block, key, positive, causes, yes, no, about, tuple(self._common(end[1])), made)
         self.forks.append((fork, self.code.blocks[block].loop))
         return fork
 
@@ -391,7 +405,7 @@ class _Tracer:
         order = self.code.blocks[block].values
         past = set(order[: order.index(number) + (0 if with_it else 1)])
         while True:
-            if isinstance(trace, Op | Call) and trace.site in past:
+            if isinstance(trace, Op | Call | Handed) and trace.site in past:
                 trace = trace.rest
             elif isinstance(trace, Choice) and isinstance(way := trace.ways[0], Call) and way.site in past:
                 trace = way.rest
@@ -455,6 +469,8 @@ class _Tracer:
         trace = after
         for number in reversed(self.code.blocks[block].values):
             site = self.result.sites.get(number)
+            handed = self._handed(number, site)
+            trace = Handed(handed, number, trace) if handed else trace
             if site is None or site.away:
                 continue
             ways = [t for t in site.targets if t.unit in self.traces.effectful]
@@ -470,6 +486,20 @@ class _Tracer:
             for operation in site.operations:
                 trace = Op(operation, number, trace)
         return trace
+
+    def _handed(self, number: int, site: Site | None) -> tuple[Unit, ...]:
+        """The units with collectives that a call gets which is not followed: of a library, or of unknown objects."""
+        value, vals = self.code.values[number], self.result.vals
+        if value.op != "call" or value.data.names == ("@",):
+            return ()
+        if (
+            site is not None
+            and (site.away or site.targets)
+            or not all(o[0] in _UNFOLLOWED for o in vals[value.args[0]].each)
+        ):
+            return ()
+        given = (o[1] for argument in value.args[1:] for o in vals[argument].each if o[0] in ("unit", "bound"))
+        return tuple(dict.fromkeys(unit for unit in given if unit in self.traces.effectful))
 
 
 def _ending(trace: Trace, following: Trace, after: Trace, known: dict[int, Trace]) -> Trace:
@@ -507,7 +537,7 @@ def parts(trace: Trace) -> Iterator[Trace]:
             continue
         seen.add(id(each))
         yield each
-        if isinstance(each, Op | Call):
+        if isinstance(each, Op | Call | Handed):
             stack.append(each.rest)
         elif isinstance(each, Fork):
             stack += [each.no, each.yes]

@@ -373,9 +373,11 @@ class _Extractor:
         if isinstance(target, ast.Name):
             self.bind(target.id)
         else:
-            self.expr(target.value)  # type: ignore[attr-defined]
             if isinstance(target, ast.Subscript):
+                self.expr(target.value, "subscript")
                 self.expr(target.slice)
+            else:
+                self.expr(target.value)  # type: ignore[attr-defined]
         value_kind, text = self.text.value(value) if value is not None else ("none", "")
         self.body.assigns.append(
             Assign(path_of(target), kind or value_kind, text, annotation, self.guards, self.text.at(node))

@@ -26,7 +26,7 @@ from validator.flow.values import (
 )
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow
+    from validator.flow.program import Flow, Unit
     from validator.flow.transfer import Evaluation
 
 # Attributes that tell of what kind a value is, not what it holds.
@@ -241,11 +241,22 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
 def _of_super(at: Evaluation, o: Obj, name: str) -> Val:
     cls: ClassDef = o[1]
     receiver = obj("self", cls)
+    first = next((base for base in cls.bases if not isinstance(base, ClassDef) or base.find(name) is not None), None)
+    if first is not None and not isinstance(first, ClassDef) and cls.find(name) is not None:
+        return UNKNOWN  # a base of a library comes first, which may have it
     for base in cls.mro[1:]:
         if name in base.methods:
             unit = at.flow.unit_of(base.methods[name])
+            if unit is not None and _is_of_class(at.unit) and not _is_of_class(unit):
+                return obj("unit", unit)  # in a class method `super()` is bound to the class: what it has is not bound
             return obj("bound", unit, receiver) if unit is not None else UNKNOWN
     return _of_library(at, cls.external_bases[0], name) if cls.external_bases else UNKNOWN
+
+
+def _is_of_class(unit: Unit) -> bool:
+    """Whether a method gets the class, not an object."""
+    method = unit.scope
+    return method.cls is not None and method.facts.is_classmethod and not method.name.startswith("__")
 
 
 def _of_library(at: Evaluation, made: str, name: str) -> Val:

@@ -24,7 +24,20 @@ from validator.domains.placement import (
     steps_since,
     substituted,
 )  # fmt: skip
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, data, equalled, held, only, rank, unsure
+from validator.domains.spmd import (
+    NONE,
+    UNIFORM,
+    Cause,
+    Causes,
+    combined,
+    data,
+    equalled,
+    folded,
+    held,
+    only,
+    rank,
+    unsure,
+)
 from validator.flow import readers, tensors
 from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import NOBODY, described, is_unknown
@@ -47,6 +60,7 @@ from validator.flow.values import (
     elements,
     fetched,
     group_of,
+    holds_alike,
     is_text,
     join,
     join2,
@@ -77,6 +91,8 @@ _GATHERING = frozenset({
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
+_WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
+_THINGS = frozenset({"inst", "self", "unit", "bound", "class"})
 _HELD = frozenset({"tuple", "seq", "dict", "unordered", "inst", "self", *COUNTED})
 _OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
 _SETS = frozenset({"set", "frozenset"})
@@ -130,6 +146,11 @@ def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
     return combined(causes.difference(symbolic), *parts)
 
 
+def _over_rows(given: Arguments) -> bool:
+    """Whether a reduction goes over the first dimension: how many rows each rank has no longer shows."""
+    return any(name in (None, "dim", "axis") and value.constant() == 0 for name, value in given[:1])
+
+
 def _given(cause: Cause, value: Val) -> Causes:
     """What a cause that speaks of a parameter means for what the parameter gets."""
     facet = cause.facet
@@ -138,9 +159,12 @@ def _given(cause: Cause, value: Val) -> Causes:
         given = only(value.v, "data", "param", "uniform") if owned else value.v
     elif facet in ("v", "n", "p"):
         given = getattr(value, facet)
+    elif facet == "f":
+        given = folded(value.v)
     else:  # the truth of a value
         kinds = {o[0] for o in value.each if o != NONE_OBJ}
-        given = value.n | value.p | (NONE if kinds and kinds <= _HELD else value.v)
+        known = kinds and kinds <= _HELD or holds_alike(value, _THINGS)
+        given = value.n | value.p | (NONE if known else value.v)
     return given if cause.sure else unsure(only(given, "data", "param"))
 
 
@@ -452,7 +476,8 @@ class Calling:
         if dotted in ("functools.wraps", "~itself"):
             return obj("ext", "~itself") if dotted != "~itself" or not arguments else arguments[0][1]
         if dotted == "super":
-            cls = self._own_class()
+            named = [o[1] for o in arguments[0][1].each if o[0] == "class"] if arguments else []
+            cls = named[0] if len(named) == 1 else self._own_class() if not arguments else None
             return obj("super", cls) if cls is not None else UNKNOWN
         if dotted in ("getattr", "hasattr") and len(arguments) > 1:
             return self._getattr(number, dotted, arguments)
@@ -547,6 +572,8 @@ class Calling:
                     n = NONE
             if name in table["reducing"] and all(keyword in ("dtype", "out", "p") for keyword, _ in given):
                 return Val(objs, v, NONE, NONE, state)
+            if name in table["reducing"] and _over_rows(given):
+                return Val(objs, v, only(frozenset().union(*(p.n for p in parts)), "rank", "member"), NONE, state)
             if name in table["limited"]:
                 n |= tensor.n | frozenset().union(*(w.v for _, w in given))
             if name in table["counting"]:
@@ -1017,7 +1044,7 @@ class Calling:
         operation = ""
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
         if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
-            operation = "forward"
+            operation = "forward" if self._meets_in_forward(number, callee) else ""
         wrapped = certainly(receiver.state, "fsdp1")
         gathers = name in ("state_dict", "full_state_dict") and (
             wrapped or mostly(receiver.state, "fsdp1") and self._is_for_ranks(value.block)
@@ -1030,6 +1057,15 @@ class Calling:
             sure = not gathers or wrapped
             row = Row(operation, collective=True)
             self._note(number, Site((), (Operation(operation, group_of(WHOLE), sure, row),)))
+
+    def _meets_in_forward(self, number: int, model: Val) -> bool:
+        """Whether ranks wait for each other where a wrapped model runs: sharded parameters are gathered there; those of
+        DDP and of DeepSpeed below ZeRO-3 are whole, and ranks meet in the backward pass, which evaluation lacks."""
+        if certainly(model.state, "fsdp1", "fsdp2", "zero3"):
+            return True
+        managers = (self.at.vals[self.at.code.values[m].args[0]] for m in self.at.unit.managers(number))
+        without = any(o[0] == "ext" and self.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
+        return not (without or may(model.state, "eval"))
 
     def _is_for_ranks(self, block: int) -> bool:
         """Whether nothing but ranks decides over a block: another test may ask how the model is wrapped."""

@@ -16,6 +16,7 @@ from validator.flow.annotations import classes_of, declared
 from validator.flow.arguments import origins
 from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
+from validator.flow.given import computed
 from validator.flow.narrowing import OBJECTS, told_apart
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place
@@ -23,6 +24,7 @@ from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join
 from validator.project import Project
 
 _MODULES = "torch.nn.Module"
+_OWNERS = frozenset({"inst", "class"})
 
 
 class Callee(NamedTuple):
@@ -117,13 +119,14 @@ class Objects:
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
         with the class of that object, or those that a variable may hold."""
-        root = place.root
+        given = computed(self.flow, place.root.unit, place.root.number)  # `Strategy.get()` gives `cls._strategy`
+        root = place._replace(unit=given.unit, number=given.number).root if given is not None else place.root
         if root.value.op != "attr":
             return {_made(self._closed(place)): None}
         found: dict[frozenset[ClassDef], ClassDef | None] = {}
         for o in self._closed(root.operand(0)).each:
-            for cls in (o[1], *o[1].descendants()) if o[0] == "self" else (o[1],) if o[0] == "inst" else ():
-                if not is_test(cls.path) and (o[0] == "inst" or self._runs(cls, root)):
+            for cls in (o[1], *o[1].descendants()) if o[0] == "self" else (o[1],) if o[0] in _OWNERS else ():
+                if not is_test(cls.path) and (o[0] != "self" or self._runs(cls, root)):
                     found.setdefault(self._kept(cls, root.value.data), cls)
         return found
 

@@ -301,6 +301,14 @@ class Place(NamedTuple):
         """Of a value that is a group: its axes, and whether they are known for certain or only by its name."""
         return spanned(self.closed, self.hint)
 
+    @property
+    def is_made_once(self) -> bool:
+        """Whether the value is only made by who asks for something first: `if _GROUP is None: _GROUP = new_group()`."""
+        from validator.effects.once import made_already
+
+        branches = self.unit.control.settled(self.value.block)
+        return any(made_already(self.flow, self.unit, branch) not in (None, way) for branch, way in branches)
+
     def reached(self) -> Iterator[tuple[Operation, Place]]:
         """The collectives that run when this does, nearest first: its own, and those of what it calls."""
         queue, seen = [self], {self.unit}
@@ -314,7 +322,8 @@ class Place(NamedTuple):
                 if target.unit not in seen:
                     seen.add(target.unit)
                     inner = self.flow.result(target.unit).sites
-                    queue += [Place(self.flow, target.unit, number) for number in sorted(inner)]
+                    places = [Place(self.flow, target.unit, number) for number in sorted(inner)]
+                    queue += [each for each in places if not each.is_made_once]
 
     @property
     def operations(self) -> tuple[Operation, ...]:

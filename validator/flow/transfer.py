@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
-from validator.domains.axes import UNKNOWN as SOME_AXIS
-from validator.domains.axes import WHOLE, WORLD
+from validator.domains.axes import WHOLE
 from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import (
     NONE,
@@ -20,6 +19,7 @@ from validator.domains.spmd import (
     Causes,
     combined,
     data,
+    folded,
     member,
     only,
     rank,
@@ -45,6 +45,7 @@ from validator.flow.values import (
     elements,
     fetched,
     group_of,
+    holds_alike,
     is_text,
     join,
     join2,
@@ -968,7 +969,7 @@ def truth_of(value: Val) -> Causes:
     """What a test of a value depends on: a container is tested for its length, an object for its presence."""
     kinds = {o[0] for o in value.each if o != NONE_OBJ}
     causes = value.n | value.p
-    if kinds and kinds <= _TESTED_FOR_LENGTH | _TESTED_FOR_PRESENCE:
+    if kinds and kinds <= _TESTED_FOR_LENGTH | _TESTED_FOR_PRESENCE or holds_alike(value, _TESTED_FOR_PRESENCE):
         return causes
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
@@ -985,11 +986,6 @@ def _lengths_differ(values: list[Val], causes: Causes) -> Causes:
         }
         lengths |= known if len(known) < 2 else {None}  # a list that was empty, and has grown
     return causes if len(lengths) > 1 else NONE
-
-
-def folded(causes: Causes) -> Causes:
-    """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
-    return frozenset(c._replace(axis=SOME_AXIS) if c.kind == "rank" and c.axis == WORLD else c for c in causes)
 
 
 def _is_there(value: Val) -> bool:

@@ -392,6 +392,15 @@ def as_long_as(number: Val) -> frozenset[Obj]:
     return known | {("as long", Val(passed))} if passed else known
 
 
+def holds_alike(value: Val, kinds: frozenset[str]) -> bool:
+    """Whether a value that may be a thing of some kinds or a constant, or None, holds whichever of them it is.
+
+    Constants alone do not say so: beside them there may be a comparison, which is no object.
+    """
+    found = [o for o in value.each if o != NONE_OBJ]
+    return any(o[0] in kinds for o in found) and all(o[0] in kinds or o[0] == "const" and o[2] for o in found)
+
+
 def is_text(value: Val) -> bool:
     """Whether something may be a text whose hash differs from process to process."""
     return any(o[0] == "str" or o[0] == "const" and o[1] == "str" for o in value.objs)
