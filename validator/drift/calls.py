@@ -19,6 +19,7 @@ from validator.flow.arguments import call_of, origins
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
+from validator.models.members import of_libraries
 from validator.source import SourceFile
 
 _WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
@@ -213,7 +214,7 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
         return tuple(dict.fromkeys(m for m in typed if _may_serve(unit, m))), False
-    if _is_wrapped(unit, number, name):
+    if name in of_libraries() or _is_wrapped(unit, number, name):
         return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
 
@@ -296,11 +297,25 @@ def constructor(cls: ClassDef) -> tuple[Param, ...] | None:
     for each in reversed(cls.mro):
         if not any(d.removesuffix("()") in _MAKERS for d in each.facts.decorators):
             return None
-        assigned = _assigned(each)
+        assigned, kept = _assigned(each), unset(each)
         for name, annotation in each.facts.attributes:
-            if annotation and not annotation.startswith(("ClassVar", "InitVar", "typing.ClassVar")):
+            if annotation and name not in kept and not annotation.startswith(("ClassVar", "typing.ClassVar")):
                 rows[name] = Param(name, "any", "…" if name in assigned else None, annotation, each.facts.at)
     return tuple(rows.values())
+
+
+def annotated(cls: ClassDef) -> frozenset[str]:
+    """The annotated names of a class and of those above it."""
+    return frozenset(name for each in cls.mro for name, annotation in each.facts.attributes if annotation)
+
+
+def unset(cls: ClassDef) -> frozenset[str]:
+    """The fields of a class that are not passed to its constructor: `field(init=False)`."""
+    body = cls.module.functions.get(f"{cls.qualname}.<class>")
+    calls = [call for call in body.facts.calls if call.method in ("field", "Field")] if body is not None else []
+    hidden = [call.at for call in calls if any(a.keyword == "init" and a.value == "False" for a in call.args)]
+    rows = body.facts.assigns if body is not None else ()
+    return frozenset(row.target for row in rows if any(row.at[:2] <= at[:2] <= row.at[2:] for at in hidden))
 
 
 def _assigned(cls: ClassDef) -> frozenset[str]:

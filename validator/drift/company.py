@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.definitions import ClassDef, Method, Module, Symbol
-from validator.drift.calls import constructor
+from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.drift.calls import annotated, constructor
 from validator.drift.change import Change, Side
 from validator.drift.lost import Lost, Names, are_like
 from validator.drift.occurrences import Occurrence, groups
@@ -24,6 +24,7 @@ from validator.ir.model import Value
 from validator.source import SourceFile
 
 _LITERAL = frozenset({"const", "tuple", "list", "unary", "binary"})
+_COPYING = frozenset({"dict", "replace", "_replace", "update", "partial"})  # calls that make mappings and copies
 _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
@@ -63,6 +64,7 @@ class Company:
         self.after = change.after
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
         self._known: dict[Module, list[Owner]] = {}
+        self._together: dict[frozenset[str], bool] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -127,8 +129,19 @@ class Company:
                         continue
                     if owner.kind == "dictionary" and place.unit is not None and place.unit.qualname == owner.within:
                         continue  # which makes one dictionary out of another
-                    if self._is_of(group, place, owner) and not self._is_taken(place):
+                    if self._stood_before(place) and self._is_of(group, place, owner) and not self._is_taken(place):
                         yield place
+
+    def _stood_before(self, place: Occurrence) -> bool:
+        """Whether the line stood in the file before the change, and in the same function: what the change writes itself
+        was not left behind."""
+        if place.unit is not None and self.change.before.twin(place.unit) is None:
+            return False
+        sides = (self.change.before, self.after)
+        before, after = (side.project.files.get(place.path) for side in sides)
+        if before is None or after is None:
+            return False
+        return before is after or after.lines[place.at[0] - 1].strip() in {line.strip() for line in before.lines}
 
     def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
         """The names of a file by what they are set in, or asked of."""
@@ -151,8 +164,36 @@ class Company:
             return True
         if own < _TOGETHER:
             return False
-        kinds = _SETS[place.kind]
-        return all(len(beside & each.names) < own for each in self._others(place.name) if each.kind in kinds)
+        if place.kind == "keyword" and self._is_of_library(place):
+            return False
+        others = [each for each in self._others(place.name) if each.kind in _SETS[place.kind]]
+        if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
+            return False
+        return all(len(beside & each.names) < own for each in others)
+
+    def _is_of_library(self, place: Occurrence) -> bool:
+        """Whether a keyword is passed to something that nothing in the project defines, and that makes no mapping or
+        copy with it: `template.render(…)`."""
+        assert place.unit is not None
+        callee = place.unit.code.values[place.unit.code.values[place.number].args[0]]
+        if callee.op == "attr":
+            return callee.data not in _COPYING and callee.data not in self.after.methods
+        symbol = self.after.flow.symbol(place.unit, callee) if callee.op in ("name", "import") else None
+        return isinstance(symbol, External) and symbol.path.rpartition(".")[2] not in _COPYING
+
+    def _are_parsed_together(self, one: Owner, other: Owner) -> bool:
+        """Whether the fields of two classes are options of one program: some call is given both."""
+        if one.kind != "class" or other.kind != "class" or one.name == other.name:
+            return False
+        key = frozenset((one.name, other.name))
+        if key not in self._together:
+            self._together[key] = any(
+                unit_names_both(unit, key)
+                for source in self.after.mentioning(one.name)
+                if (module := self.after.project.modules.get(source.absolute)) is not None
+                for unit in self.after.units(module).values()
+            )
+        return self._together[key]
 
     def _is_stored(self, name: str) -> bool:
         """Whether something stores an attribute of that name on an object from elsewhere."""
@@ -175,6 +216,18 @@ class Company:
             params is None or place.name in {p.name for p in params} or not any(p.kind == "**" for p in params)
             for params in known
         )
+
+
+def unit_names_both(unit: Unit, names: frozenset[str]) -> bool:
+    """Whether one call of a unit is given two things by their names, side by side."""
+    values = unit.code.values
+    for value in values:
+        if value.op not in ("tuple", "list", "call"):
+            continue
+        given = (values[unit.root(number)] for number in value.args[1 if value.op == "call" else 0 :])
+        if names <= {each.data for each in given if each.op in ("name", "attr")}:
+            return True
+    return False
 
 
 def _sound_alike(link: str, name: str) -> bool:
@@ -214,7 +267,7 @@ def _of_class(cls: ClassDef) -> frozenset[str]:
     params = constructor(cls)
     if params is not None:
         return frozenset(p.name for p in params if p.kind in ("any", "kw"))
-    return frozenset(name for each in cls.mro for name, annotation in each.facts.attributes if annotation)
+    return annotated(cls)
 
 
 def _keys(unit: Unit, number: int) -> frozenset[str]:

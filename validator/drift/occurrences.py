@@ -59,8 +59,14 @@ def in_unit(unit: Unit) -> Iterator[Occurrence]:
         if value.op == "const" and isinstance(value.data, str) and number not in handled and value.data:
             if value.data.isidentifier():
                 yield _row(unit, number, value.data, "spells", "text", value.at)
-            elif value.data.startswith("--"):
+            elif value.data.startswith("--") and not _is_compared(unit, number):
                 yield _row(unit, number, option_name(value.data), "defines", "option", value.at)
+
+
+def _is_compared(unit: Unit, number: int) -> bool:
+    """Whether a text is only held against others: a program that looks through words meant for another one."""
+    users = unit.users.get(number, ())
+    return bool(users) and all(unit.code.values[user].op == "compare" for user in users)
 
 
 def option_name(text: str) -> str:

@@ -230,7 +230,7 @@ class Results:
                 continue
             if any(isinstance(each, Method) and each.facts.is_async == old.facts.is_async for each in site.reached):
                 continue
-            if _is_remote(site):
+            if _is_remote(site) or not site.sure and not is_telling(new.name):
                 continue
             sure = site.sure and len(site.reached) == 1
             awaited = _awaited(site.unit, site.number)

@@ -188,12 +188,8 @@ class Signatures:
             methods = pair.methods
             if pair.new.code.kind == "function" and methods is not None:
                 old, new = methods
-                said = (
-                    old.facts.params != new.facts.params,
-                    old.facts.returns_annotation != new.facts.returns_annotation,
-                )
                 given = [tuple(r.value for r in m.facts.returns) for m in methods]
-                if any(said) or given[0] != given[1]:
+                if _asks_otherwise(old, new) or given[0] != given[1]:
                     found.append(methods)
         return found
 
@@ -220,7 +216,17 @@ class Signatures:
             return False
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
-        return 2 * len(alike) >= len(taking)
+        return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
+
+
+def _asks_otherwise(old: Method, new: Method) -> bool:
+    """Whether the parameters or the annotations of a function are others; an annotation that allows more is none."""
+    if outline(old.facts.params) != outline(new.facts.params):
+        return True
+    before, after = ([p.annotation or "" for p in m.facts.params] for m in (old, new))
+    if any(one not in other for one, other in zip(before, after, strict=True)):
+        return True
+    return old.facts.returns_annotation != new.facts.returns_annotation
 
 
 def _calls(unit: Unit, name: str) -> dict[str, int]:

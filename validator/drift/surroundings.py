@@ -50,7 +50,8 @@ def called_names(unit: Unit, *ops: str) -> Counter[str]:
     """How often a unit calls something by each name; `ops`: of values (`attr`) or by itself (`name`), else both."""
     code = unit.code
     callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
-    return Counter(str(callee.data) for callee in callees if callee.op in (ops or ("attr", "name")))
+    rows = (callee for callee in callees if callee.op in (ops or ("attr", "name", "closure")))
+    return Counter(str(row.data).rpartition(".")[2] for row in rows)
 
 
 def taken(node: ast.stmt) -> set[str]:

@@ -130,8 +130,8 @@ class Texts:
         if old.attr == new.attr or not is_telling(new.attr) or ast.dump(old.value) != ast.dump(new.value):
             return None
         rows = list(self.change.after.occurrences(new.attr))
-        if any(row.role in ("defines", "spells") for row in rows):
-            return None
+        if any(row.role in ("defines", "spells") for row in rows) or len(rows) > 1:
+            return None  # written in several places it is meant
         if any(row.role == "asks" for row in self.change.before.occurrences(new.attr)):
             return None  # it was asked for before: something that is not here has it
         if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import Method
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, between
@@ -19,6 +20,7 @@ from validator.drift.named_effects import named
 from validator.drift.surroundings import called, last_name
 from validator.drift.weakened import is_parallel
 from validator.facts.model import Param
+from validator.flow.arguments import call_of
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 
@@ -145,9 +147,11 @@ class Twins:
                 continue
             twins = tuple(self._alike(old, new, gone[0]))
             before, after = self.change.before, self.change.after
-            if twins and not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], new):
+            if not twins:
+                continue
+            if not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], twins[0]):
                 found.append(Untwinned(old, new, gone[0], twins))
-            elif twins and len(came) == 1 and _are_chosen(after, came[0], new) and _are_chosen(before, gone[0], old):
+            elif len(came) == 1 and _are_chosen(after, came[0], new) and _are_chosen(before, gone[0], old):
                 found.append(Untwinned(old, new, gone[0], twins, came[0]))
         return found
 
@@ -164,17 +168,31 @@ class Twins:
                 yield twin
 
 
-def _are_chosen(side: Side, keyword: str, new: Method) -> bool:
-    """Whether some call passes the keyword to a function that it only knows when it runs."""
+def _are_chosen(side: Side, keyword: str, method: Method) -> bool:
+    """Whether some call passes the keyword to a function that it only knows when it runs, and that may be this one."""
     for row in side.occurrences(keyword):
         if row.kind != "keyword" or row.unit is None or is_test(row.path):
             continue
-        for value in row.unit.code.values:
-            if value.op == "call" and keyword in value.data.names:
-                callee = row.unit.code.values[value.args[0]]
-                if callee.op in ("param", "free", "phi", "call") or callee.op == "attr" and callee.data == new.name:
-                    return True
+        for number, value in enumerate(row.unit.code.values):
+            if value.op == "call" and keyword in value.data.names and _may_choose(row.unit, number, method):
+                return True
     return False
+
+
+def _may_choose(unit: Unit, number: int, method: Method) -> bool:
+    """Whether a call may be one of a method: through a value that is only known when it runs, or by its name on an
+    object that may be of its class, with arguments that fit."""
+    callee = unit.code.values[unit.code.values[number].args[0]]
+    if callee.op == "attr":
+        own = unit.is_receiver(callee.args[0])
+        if callee.data != method.name or callee.data == "__init__":
+            return False
+        if own and (unit.cls is None or method.cls not in unit.cls.relatives):
+            return False
+    elif callee.op not in ("param", "free", "phi", "call"):
+        return False
+    params = parameters(method)
+    return params is None or misfit_of(params, call_of(unit, number)) is None
 
 
 def _names(params: tuple[Param, ...]) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
+from validator.drift.calls import annotated, constructor
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.edits import Edit, in_head, node_of
@@ -39,9 +39,14 @@ class Weakened:
         drops: Drops = self.change.analysis(Drops)
         small = {id(pair) for pair, *_ in drops.small}
         for drop in drops.drops:
-            if id(drop.pair) in small and self._counts(drop) and self._times(drop) < _MANY:
+            if id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop) and self._times(drop) < _MANY:
                 found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
         return list(found.values())
+
+    def _is_alone_in(self, drop: Drop) -> bool:
+        """Whether the rest of a statement is as it was: where more than one thing goes it says something else now."""
+        edits = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
+        return len({(each.kind, each.text) for each in edits}) == 1
 
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
@@ -144,7 +149,7 @@ class Weakened:
         before, after = last_name(drop.old), last_name(drop.new)
         earlier, later = (_roles(side, before) for side in (self.change.before, self.change.after))
         fresh, made_now = (_roles(side, after) for side in (self.change.before, self.change.after))
-        return "defines" in earlier and not later and not fresh and "defines" in made_now
+        return "defines" in earlier and "defines" in made_now and not fresh
 
     def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
         """Whether the change gives a variable its value by a statement of its own."""
@@ -183,7 +188,8 @@ class Weakened:
         edits = self._edits(drop)
         same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
         first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
-        return len(edits) == 1 and len(same) == 1 and _is_read(drop.pair, first)
+        at_hand = first in _bound(node_of(drop.pair.new)) and _is_read(drop.pair, first)
+        return len(edits) == 1 and len(same) == 1 and at_hand
 
     def _all_pass(self, drop: Drop) -> bool:
         """Whether every other call by that name, of which there are several, passes the keyword."""
@@ -219,12 +225,11 @@ class Weakened:
     @staticmethod
     def _known(side: Side, name: str) -> list[frozenset[str]]:
         """The parameters of the functions and classes of a name."""
-        found: list[Method | ClassDef] = list(side.methods.get(name, ()))
-        for cls in side.project.classes():
-            if cls.name == name and (made := cls.find("__init__")) is not None:
-                found.append(made)
-        rows = (m.facts.params for m in found if isinstance(m, Method))
-        return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+        rows = [m.facts.params for m in side.methods.get(name, ())]
+        rows += [params for cls in side.project.classes() if cls.name == name and (params := constructor(cls)) is not None]
+        found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+        opaque = (cls for cls in side.project.classes() if cls.name == name and constructor(cls) is None)
+        return found + [fields for cls in opaque if (fields := annotated(cls))]
 
 
 def _is_of_device(drop: Drop) -> bool:
@@ -285,11 +290,17 @@ def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_count(name) and "rank" in name):
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name)):
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
     return False
+
+
+def _is_rank(name: str) -> bool:
+    """Whether a name is that of a process's number, and not of the rank of a matrix."""
+    words = name.strip("_").lower().split("_")
+    return "rank" in words and _OF_MATRICES.isdisjoint(words) or bool(axes_of(name)) and "rank" in name
 
 
 def _other_axes(drop: Drop) -> bool:
@@ -302,6 +313,7 @@ def _other_axes(drop: Drop) -> bool:
     return bool(before - after) or LOCAL in after - before
 
 
+_OF_MATRICES = frozenset({"lora", "low", "adapter", "kv", "q", "tucker"})
 _COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh", "replicas", "pg"})
 
 
