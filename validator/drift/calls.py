@@ -14,7 +14,7 @@ from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.change import Side
 from validator.drift.occurrences import Occurrence
-from validator.facts.model import Argument, Call, Param
+from validator.facts.model import Argument, Assign, Call, Param
 from validator.flow.arguments import call_of, origins
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
@@ -296,11 +296,13 @@ def constructor(cls: ClassDef) -> tuple[Param, ...] | None:
     rows: dict[str, Param] = {}
     for each in reversed(cls.mro):
         if not any(d.removesuffix("()") in _MAKERS for d in each.facts.decorators):
-            return None
-        assigned, kept = _assigned(each), unset(each)
-        for name, annotation in each.facts.attributes:
-            if annotation and name not in kept and not annotation.startswith(("ClassVar", "typing.ClassVar")):
-                rows[name] = Param(name, "any", "…" if name in assigned else None, annotation, each.facts.at)
+            if annotated(each):
+                return None
+            continue  # a base that has methods alone
+        kept = unset(each)
+        for row in _body(each):
+            if row.annotation and row.target not in kept and "ClassVar" not in row.annotation:
+                rows[row.target] = Param(row.target, "any", "…" if row.kind != "none" else None, row.annotation, row.at)
     return tuple(rows.values())
 
 
@@ -314,12 +316,10 @@ def unset(cls: ClassDef) -> frozenset[str]:
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
     calls = [call for call in body.facts.calls if call.method in ("field", "Field")] if body is not None else []
     hidden = [call.at for call in calls if any(a.keyword == "init" and a.value == "False" for a in call.args)]
-    rows = body.facts.assigns if body is not None else ()
-    return frozenset(row.target for row in rows if any(row.at[:2] <= at[:2] <= row.at[2:] for at in hidden))
+    return frozenset(row.target for row in _body(cls) if any(row.at[:2] <= at[:2] <= row.at[2:] for at in hidden))
 
 
-def _assigned(cls: ClassDef) -> frozenset[str]:
+def _body(cls: ClassDef) -> tuple[Assign, ...]:
+    """What the body of a class gives names to, in its order."""
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
-    return (
-        frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()
-    )
+    return body.facts.assigns if body is not None else ()

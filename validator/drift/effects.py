@@ -16,7 +16,7 @@ from typing import NamedTuple
 from validator.drift.change import Change, Pair
 from validator.drift.drops import MUCH, Drops
 from validator.drift.edits import Edit, Statement, matcher, node_of, statements
-from validator.drift.named_effects import collective, filling, firsts, is_of_tables, named, of_torch, table, tables
+from validator.drift.named_effects import collective, filling, firsts, is_of_tables, named, table, tables
 from validator.drift.surroundings import (
     BRANCHES,
     CONTEXTS,
@@ -29,9 +29,9 @@ from validator.drift.surroundings import (
     goes_with_its_case,
     has_other_way,
     is_about_sizes,
-    is_choice,
     is_guard,
     is_mode,
+    is_report,
     knows,
     last_name,
     name_of_call,
@@ -78,6 +78,8 @@ class Effects:
                 found += self._removed(pair, old, new, plain)
                 found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)
+            if not edits:
+                found += _sunk(pair, old, new)
             found += _conditional(pair, old, new, edits)
             found += self._deeper_collectives(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
@@ -128,12 +130,12 @@ class Effects:
                 if name not in collective() and name not in self._waiting:
                     continue
                 before, after = ([each for each in rows if name in taken(each.node)] for rows in (old, new))
-                if len(before) != 1 or len(after) != 1 or is_choice(new, statement):
+                if len(before) != 1 or len(after) != 1:
                     continue
                 added = [
                     h for h in statement.inside if h.startswith("if ") and h not in before[0].inside and h in heads
                 ]
-                if added:
+                if added and not any(has_other_way(new, head) for head in added):
                     yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
 
     def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -145,6 +147,9 @@ class Effects:
         for text in sorted(gone & set(came)):
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
+                if call is not None and len(edits) == 2 and not is_report(came[text].node):
+                    if condition := _deeper(old, new, text):  # nothing but this changed
+                        yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
                 if (late := _late(old, new, text)) is not None:
                     yield Lost(pair, late, "order", name_of_call(late), late.node.lineno, f"after `{text}`")
                 continue
@@ -181,7 +186,8 @@ class Effects:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
             return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
-            kept = isinstance(node.target, ast.Attribute | ast.Subscript)  # others see it, unlike a variable
+            # others see what an object holds; a variable beside another one that is still scaled alike
+            kept = isinstance(node.target, ast.Attribute | ast.Subscript) or _has_sibling(node, pair)
             return ("store", ast.unparse(node.target)) if kept else ("", "")
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and self._is_filled(node, pair):
             return "store", ast.unparse(node.targets[0])
@@ -287,7 +293,7 @@ class Effects:
             for call in function.facts.calls:
                 callers.setdefault(call.method, set()).add(function.name)
         found: set[str] = set()
-        queue = of_torch()
+        queue = sorted(collective())
         while queue:
             for name in callers.get(queue.pop(), ()):
                 if name not in found and not name.startswith("<") and "_" in name.strip("_"):
@@ -313,6 +319,18 @@ class Effects:
                 for unit in side.units(module).values() if module is not None else ():
                     count.update(called_names(unit))
         return counts
+
+
+def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
+    """Whether the function still scales another variable in the same way, and still reads this one."""
+    function = node_of(pair.new)
+    nodes = list(ast.walk(function)) if function is not None else []
+    name = ast.unparse(node.target)
+    alike = any(
+        isinstance(n, ast.AugAssign) and type(n.op) is type(node.op) and ast.dump(n.value) == ast.dump(node.value)
+        for n in nodes
+    )
+    return alike and any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in nodes)
 
 
 def _partners(name: str) -> Iterator[str]:
@@ -353,6 +371,17 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
         return ""
     added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(BRANCHES)]
     return added[-1] if added and not has_other_way(new, added[-1]) else ""
+
+
+def _sunk(pair: Pair, old: list[Statement], new: list[Statement]) -> Iterator[Lost]:
+    """Calls made for what they do that the change only moved to the right: into the block that stands above them."""
+    for before, after in zip(old, new, strict=True):
+        depth_before = len(before.inside)
+        added = [head for head in after.inside[depth_before:] if head.startswith(BRANCHES)]
+        if not added or after.inside[:depth_before] != before.inside or has_other_way(new, added[-1]):
+            continue
+        if (call := called(after.node)) is not None and not is_report(after.node):
+            yield Lost(pair, after, "call", last_name(call.func), after.node.lineno, added[-1])
 
 
 def _is_of_one_rank(name: str) -> bool:

@@ -67,6 +67,10 @@ class Signatures:
                     for cls in (method.cls, *method.cls.descendants()):
                         found.setdefault(cls.name, []).append((method.cls, other.cls))
                 found.setdefault(method.name, []).append((method, other))
+        for old_cls, new_cls in self.change.classes:
+            if old_cls.find("__init__") is new_cls.find("__init__") is None and _fields_differ(old_cls, new_cls):
+                for cls in (new_cls, *new_cls.descendants()):
+                    found.setdefault(cls.name, []).append((old_cls, new_cls))
         return found
 
     @cached_property
@@ -299,7 +303,13 @@ def _reaches(site: Site, target: Method | ClassDef) -> bool:
 def _makes(cls: ClassDef, base: ClassDef) -> bool:
     """Whether objects of a class are made by the constructor of a base."""
     found = cls.find("__init__")
-    return found is not None and found.cls is base
+    return found.cls is base if found is not None else constructor(cls) is not None
+
+
+def _fields_differ(old: ClassDef, new: ClassDef) -> bool:
+    """Whether two classes of fields are made otherwise."""
+    before, after = constructor(old), constructor(new)
+    return before is not None and after is not None and outline(before) != outline(after)
 
 
 def _kin(cls: ClassDef) -> frozenset[object]:

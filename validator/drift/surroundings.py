@@ -130,11 +130,6 @@ def is_mode(statement: Statement, here: set[str]) -> bool:
     return here.issuperset(other) and here.isdisjoint(first)
 
 
-def is_choice(rows: list[Statement], statement: Statement) -> bool:
-    """Whether something else happens where a statement does not: some condition around it has another way."""
-    return any(head.startswith(BRANCHES) and has_other_way(rows, head) for head in statement.inside)
-
-
 def has_other_way(rows: list[Statement], head: str) -> bool:
     """Whether something else happens where a condition does not hold: then there are two ways to do it."""
     return head.startswith("orelse of ") or any(f"orelse of {head}" in each.inside for each in rows)
@@ -162,3 +157,21 @@ def knows(old: list[Statement], pair: Pair, test: ast.expr) -> bool:
     params = {name for name, _ in pair.old.code.params}
     here = {node.id for each in old for node in ast.walk(each.node) if isinstance(node, ast.Name)}
     return names <= params | here | pair.new.module.facts.names.keys()
+
+
+def is_report(node: ast.stmt) -> bool:
+    """Whether a statement tells people something."""
+    parts = list(ast.walk(own_head(node)))
+    names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
+    said = names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
+    return bool(said) or any(isinstance(n, ast.JoinedStr) for n in parts)
+
+
+def own_head(node: ast.stmt) -> ast.AST:
+    """What a statement computes on its own lines."""
+    for name in ("test", "iter"):
+        if isinstance(part := getattr(node, name, None), ast.AST):
+            return part
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return ast.Tuple([item.context_expr for item in node.items], ast.Load())
+    return node if not hasattr(node, "body") else ast.Pass()

@@ -16,10 +16,11 @@ from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.ir.model import Value
 from validator.models.members import is_telling
 from validator.source import SourceFile
 
-_TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces
+_TELLING = re.compile(r"(?=.{5,80}$)[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
 _COMMON = 8  # places, from which on a word may mean several things
@@ -58,14 +59,40 @@ class Texts:
         old, new = drop.old.value, drop.new.value
         if not isinstance(old, str) or not isinstance(new, str):
             return None
+        if (templates := _templates(drop)) is not None:
+            return self._template(drop, *templates)
         here = drop.pair.new.code.values
         if any(value.op == "const" and value.data == old for value in here):
-            return None  # it still stands in the function: something came before it
+            return self._key(drop, old, new)  # it still stands in the function: something came before it
         told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others:
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _template(self, drop: Drop, old: str, new: str) -> Replaced | None:
+        """An f-string: the same one, with whatever in its places, that another function still has as it was."""
+        if not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)) or any(_joined(self.change.before, new)):
+            return None
+        others = [(unit.path, at[0]) for unit, at in _joined(self.change.after, old)]
+        places = [unit for unit, _ in _joined(self.change.after, new)]
+        if not others or len(places) > 1:
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
+        """A key under which a value is kept, while the function itself still looks it up under the old one."""
+        rows = self.change.after.of_file(drop.pair.new.module.source)
+        at = drop.pair.new.module.source_text.at(drop.new)
+        kept = any(row.role == "defines" and row.kind == "key" and row.at == at for row in rows.get(new, ()))
+        asked = [row for row in rows.get(old, ()) if row.kind == "key" and row.role == "asks" and row.unit is drop.pair.new]
+        if not kept or not asked or any(row.kind == "key" and row.role in ("asks", "tries") for row in self._asked(new)):
+            return None
+        return Replaced(drop.pair.new, at, old, new, tuple((row.path, row.at[0]) for row in asked))
+
+    def _asked(self, name: str) -> list[Occurrence]:
+        """Where a name stands in the program as it is now, but for tests."""
+        return [row for row in self.change.after.occurrences(name) if not is_test(row.path)]
 
     def _found(self, old: str, new: str) -> list[tuple[str, int]]:
         """Where the old text still stands, if the new one has no meaning but by these edits."""
@@ -139,6 +166,36 @@ class Texts:
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
 
 
+def _templates(drop: Drop) -> tuple[str, str] | None:
+    """The f-strings, with `{}` in their places, of which a piece changed; None where it is a text by itself."""
+    found = []
+    for edit, piece in ((drop.edit.old, drop.old), (drop.edit.new, drop.new)):
+        nodes = ast.walk(edit.node) if edit is not None else ()
+        whole = next((n for n in nodes if isinstance(n, ast.JoinedStr) and any(v is piece for v in n.values)), None)
+        if whole is None:
+            return None
+        found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in whole.values))
+    return found[0], found[1]
+
+
+def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
+    """The f-strings of a side that have given pieces between their places."""
+    piece = max(template.split("{}"), key=len).encode()
+    for source in side.project.files.values():
+        module = side.project.modules.get(source.absolute)
+        if module is None or piece not in source.data or is_test(source.path) or is_foreign(source.path):
+            continue
+        for unit in side.units(module).values():
+            values = unit.code.values
+            for value in values:
+                if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
+                    yield unit, unit.at(value.at)
+
+
+def _piece(value: Value) -> str:
+    return value.data if value.op == "const" and isinstance(value.data, str) else "{}"
+
+
 def _settings(source: SourceFile | None) -> tuple[Setting, ...]:
     found = source.facts.extra.get("settings") if source is not None else None
     return found.settings if found is not None else ()
@@ -187,7 +244,7 @@ def _places(side: Side, text: str) -> list[tuple[str, int]]:
             for match in pattern.finditer(source.data):
                 start = source.data.rfind(b"\n", 0, match.start()) + 1
                 before = source.data[start : match.start()]
-                quoted = b'"' in before or b"'" in before or source.facts.language != "python"
+                quoted = before.count(b'"') % 2 or before.count(b"'") % 2 or source.facts.language != "python"
                 if b"#" not in before and quoted:
                     found.append((source.path, source.data.count(b"\n", 0, match.start()) + 1))
     return found

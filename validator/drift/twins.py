@@ -17,7 +17,7 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, between
 from validator.drift.edits import Edit, Statement, similarity, statements
 from validator.drift.named_effects import named
-from validator.drift.surroundings import called, last_name
+from validator.drift.surroundings import called, is_report, last_name, own_head
 from validator.drift.weakened import is_parallel
 from validator.facts.model import Param
 from validator.flow.arguments import call_of
@@ -219,24 +219,7 @@ def _says_something(node: ast.stmt) -> bool:
     """Whether a statement holds a formula, a condition or a call with arguments, and is no report to people."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Raise):
         return False
-    parts = [n for n in ast.walk(_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
+    parts = [n for n in ast.walk(own_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
     if len(parts) < _WORTH:
         return False
-    return not _is_report(node)
-
-
-def _is_report(node: ast.stmt) -> bool:
-    """Whether a statement tells people something."""
-    parts = list(ast.walk(_head(node)))
-    names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
-    said = names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
-    return bool(said) or any(isinstance(n, ast.JoinedStr) for n in parts)
-
-
-def _head(node: ast.stmt) -> ast.AST:
-    for name in ("test", "iter"):
-        if isinstance(part := getattr(node, name, None), ast.AST):
-            return part
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return ast.Tuple([item.context_expr for item in node.items], ast.Load())
-    return node if not hasattr(node, "body") else ast.Pass()
+    return not is_report(node)

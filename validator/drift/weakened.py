@@ -124,6 +124,10 @@ class Weakened:
     def _is_needed(self, drop: Drop, name: str) -> bool:
         """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
         where it puts it."""
+        if name in ("sorted", "sort"):  # ranks agree in the order by it
+            node = node_of(drop.pair.new)
+            calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
+            return any(last_name(call.func) in collective() for call in calls)
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
     def _is_asked(self, drop: Drop) -> bool:
