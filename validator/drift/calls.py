@@ -109,6 +109,8 @@ def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, .
             continue
         elif value.op == "attr" and value.data in _WRAPPERS:
             yield from _called(side, unit, user, name)
+        elif value.op == "call" and "target" in value.data.names and number in value.args[1:]:
+            yield from _started(side, unit, number, user, name)
         elif _is_partial(unit, value, number):
             yield from _of_partial(side, unit, number, user, name)
         elif value.op == "call" and value.args[0] == number:
@@ -143,6 +145,19 @@ def _of_partial(side: Side, unit: Unit, number: int, made: int, name: str) -> It
             positional = [a for a in (*kept, *call.args) if a.keyword in (None, "*")]
             keywords = [a for a in (*kept, *call.args) if a.keyword not in (None, "*")]
             yield Site(unit, user, call._replace(args=(*positional, *keywords)), reached, "call", sure)
+
+
+def _started(side: Side, unit: Unit, number: int, user: int, name: str) -> Iterator[Site]:
+    """The call that a thread or a process makes: `Process(target=f, args=(a, b))`."""
+    given = dict(zip(unit.code.values[user].data.names, unit.code.values[user].args[1:], strict=True))
+    reached, sure = _reached(side, unit, _root(unit, number), name)
+    if given["target"] != number or "args" not in given or "kwargs" in given or not reached:
+        return
+    made = unit.code.values[unit.root(given["args"])]
+    if made.op == "tuple" and not made.data:
+        elements = [unit.code.values[each] for each in made.args]
+        args = tuple(Argument(None, "other", unit.text(each.at), unit.at(each.at)) for each in elements)
+        yield Site(unit, user, call_of(unit, user)._replace(args=args), reached, "call", sure)
 
 
 def _is_of_class(side: Side, unit: Unit, number: int) -> bool:

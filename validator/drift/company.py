@@ -29,8 +29,9 @@ _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
 class Owner(NamedTuple):
-    """What has names. `kind`: class, function, parser, dictionary, module; `members`: what else its objects have;
-    `within`: the function in which a dictionary is written."""
+    """What has names. `kind`: class, function, parser, dictionary, module, namespace (`cfg.MODEL.HEAD`), reader (a
+    function that looks up keys); `members`: what else its objects have; `within`: the function in which a dictionary is
+    written."""
 
     kind: str
     name: str
@@ -50,7 +51,7 @@ class Stale(NamedTuple):
 
 
 # Which owner the names at a place may be of.
-_SETTING = frozenset({"class", "function", "parser", "dictionary"})
+_SETTING = frozenset({"class", "function", "parser", "dictionary", "namespace", "reader"})
 _SETS = {"setting": _SETTING, "flag": _SETTING, "override": _SETTING, "variable": frozenset({"module"}),
          "key": frozenset({"class", "function", "dictionary"}), "keyword": frozenset({"class", "function"}),
          "attribute": frozenset({"class", "parser"})}  # fmt: skip
@@ -158,8 +159,10 @@ class Company:
         targets = {row.name for row in group if row.kind == "target"}
         if targets:
             return owner.name in targets
-        beside = {row.name for row in group} - {place.name}
+        beside = {row.name for row in group if row.kind != "value"} - {place.name}
         own = len(beside & owner.names)
+        if owner.kind == "namespace":
+            return bool(beside) and beside <= owner.names and place.link == owner.name.rpartition(".")[2]
         if place.kind == "setting" and beside and beside <= owner.names and _sound_alike(place.link, owner.name):
             return True
         if own < _TOGETHER:
@@ -167,6 +170,8 @@ class Company:
         if place.kind == "keyword" and self._is_of_library(place):
             return False
         others = [each for each in self._others(place.name) if each.kind in _SETS[place.kind]]
+        if owner.kind == "reader":  # which makes an object of a class with what it reads
+            others = [each for each in others if each.name not in owner.members]
         if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
             return False
         return all(len(beside & each.names) < own for each in others)
@@ -257,9 +262,47 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
                     "dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys,
                     within=unit.qualname,
                 )  # fmt: skip
+        yield from _read(unit)
+        yield from _namespaces(unit)
     top = frozenset(name for name, kind in module.facts.names.items() if kind not in ("def", "class", "import"))
     if top:
         yield Owner("module", module.name, module.path, (1, 1, 1, 1), top)
+
+
+def _read(unit: Unit) -> Iterator[Owner]:
+    """A function as the reader of a mapping that it is given: the keys that it looks up there."""
+    values, found = unit.code.values, dict[int, set[str]]()
+    for value in values:
+        held, key = -1, -1
+        if value.op == "item":
+            held, key = value.args
+        elif value.op == "compare" and value.data in ("In", "NotIn"):
+            key, held = value.args
+        elif value.op == "call" and len(value.args) > 1 and values[value.args[0]].op == "attr":
+            held, key = values[value.args[0]].args[0], value.args[1]
+            key = key if values[value.args[0]].data in ("get", "pop") else -1
+        if key >= 0 and values[key].op == "const" and isinstance(values[key].data, str):
+            root = unit.root(held)
+            if values[root].op == "param":
+                found.setdefault(root, set()).add(values[key].data)
+    for keys in found.values():
+        if len(keys) > _TOGETHER:
+            named = frozenset(unit.named)
+            yield Owner("reader", f"{unit.qualname}", unit.path, unit.at(unit.code.at), frozenset(keys), named)
+
+
+def _namespaces(unit: Unit) -> Iterator[Owner]:
+    """The rows of attributes that a unit fills: `cfg.MODEL.HEAD` of `cfg.MODEL.HEAD.DIM = 64`."""
+    values, found = unit.code.values, dict[str, set[str]]()
+    for value in values:
+        if value.op != "store_attr":
+            continue
+        path = unit.text(value.at).split(".")[1:-1]  # behind the variable, before the name
+        if path and all(part.isidentifier() for part in path):
+            found.setdefault(".".join(path), set()).add(str(value.data))
+    for name, names in found.items():
+        if len(names) > _TOGETHER:
+            yield Owner("namespace", name, unit.path, unit.at(unit.code.at), frozenset(names))
 
 
 def _of_class(cls: ClassDef) -> frozenset[str]:

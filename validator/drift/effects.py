@@ -72,10 +72,10 @@ class Effects:
         few = sum(len(edits) for *_, edits in self.drops.edited) <= MUCH
         for pair, old, new, edits in self.drops.small:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
-            if len(edits) <= _FEW:
+            if len(edits) <= _FEW and not _is_block(gone):
                 plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, CONTEXTS)]
                 plain = [edit for edit in plain if len(gone) == len(edits) or few and is_of_tables(edit.old, pair.new)]
-                found += self._removed(pair, old, new, plain)
+                found += self._removed(pair, old, new, plain, edits)
                 found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)
             if not edits:
@@ -85,7 +85,8 @@ class Effects:
             found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
         often = Counter(each.name for each in found if each.kind in ("check", "store"))
-        return [each for each in found if often[each.name] < _SEVERAL]
+        gone = Counter(text for pair in self.drops.edited for text in _gone(pair[3]))
+        return [each for each in found if often[each.name] < _SEVERAL and gone[each.statement.text] <= _SEVERAL]
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
@@ -167,14 +168,18 @@ class Effects:
                 )
                 break
 
-    def _removed(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
-        for edit in edits:
+    def _removed(
+        self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
+        fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
+        for edit in plain:
             assert edit.old is not None
             kind, name = self._effect(edit.old, pair)
             if kind == "store" and pair.new.name == "__init__":
                 continue  # an object that begins otherwise now
-            if goes_with_its_case(edit.old, edits):
-                continue
+            if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
+                continue  # with its case, or in favour of another call of its kind
             call = called(edit.old.node)
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -268,7 +273,7 @@ class Effects:
 
     def _is_uncalled(self, name: str) -> bool:
         """Whether nothing but tests speaks of a function that is still there."""
-        if name.startswith("__"):
+        if name.startswith("__") or self._calls[1][name]:
             return False
         rows = (row for row in self.change.after.occurrences(name) if not is_test(row.path))
         return not any(row.role in ("asks", "spells", "tries") for row in rows) and not self._is_named(name)
@@ -331,6 +336,22 @@ def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
         for n in nodes
     )
     return alike and any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in nodes)
+
+
+def _telling_words(name: str) -> set[str]:
+    """The longer words of a name."""
+    return {word for word in name.split("_") if len(word) > 3}
+
+
+def _gone(edits: list[Edit]) -> set[str]:
+    """The statements that an edited function has no longer."""
+    return {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+
+
+def _is_block(gone: list[Edit]) -> bool:
+    """Whether a stretch of several statements went together: with a barrier what it was there for."""
+    rows = [edit.old for edit in gone if edit.old is not None]
+    return len(rows) > 2 and len({each.inside for each in rows}) == 1
 
 
 def _partners(name: str) -> Iterator[str]:

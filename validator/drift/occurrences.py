@@ -27,6 +27,7 @@ _KEYED = {"get": "tries", "pop": "tries", "setdefault": "defines"}
 _NAMED = {"getattr": "getattr", "hasattr": "getattr", "setattr": "attribute", "delattr": "attribute"}
 
 
+_PARAMETERS = frozenset({"params", "init_args"})  # what stands beside the `target` or `class_path` that takes it
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?")
 
 
@@ -147,6 +148,9 @@ def groups(source: SourceFile) -> list[list[Occurrence]]:
     settings = source.facts.extra.get("settings")
     for each in settings.settings if settings is not None else ():
         found.setdefault(each.path[:-1], []).extend(_of_setting(source, each))
+    for path, rows in found.items():
+        if path and path[-1] in _PARAMETERS and not any(row.kind == "target" for row in rows):
+            rows += [row for row in found.get(path[:-1], ()) if row.kind == "target"]
     script = source.facts.extra.get("script")
     if script is None:
         return list(found.values())

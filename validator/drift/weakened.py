@@ -69,6 +69,8 @@ class Weakened:
             return self._is_offset(drop)
         if kind == "call":
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
+        if kind == "name" and _leaves_its_guard(drop):
+            return True
         return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
 
     def _is_used_elsewhere(self, drop: Drop) -> bool:
@@ -299,6 +301,18 @@ def is_parallel(part: ast.AST) -> bool:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
     return False
+
+
+def _leaves_its_guard(drop: Drop) -> bool:
+    """Whether a member of an enumeration stands in place of the one that the condition right around still asks for."""
+    new, old = drop.edit.new, drop.old
+    if new is None or not isinstance(old, ast.Attribute) or not isinstance(drop.new, ast.Attribute) or not new.inside:
+        return False
+    if not (old.attr.isupper() and drop.new.attr.isupper()) or ast.dump(old.value) != ast.dump(drop.new.value):
+        return False
+    head = new.inside[-1]
+    asked = {ast.unparse(n) for n in ast.walk(ast.parse(head[3:], mode="eval"))} if head.startswith("if ") else set()
+    return ast.unparse(old) in asked and ast.unparse(drop.new) not in asked
 
 
 def _is_rank(name: str) -> bool:
