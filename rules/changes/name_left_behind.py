@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RULE = Rule("MP901", "name-left-behind", "warning", stable_since="0.2.0", fix="unsafe")
 
+_SHOWN = 8  # places of one cause
 _KINDS = {
     "function": "function", "class": "class", "variable": "name", "attribute": "attribute", "key": "key",
     "field": "field", "option": "option", "setting": "setting",
@@ -38,20 +39,29 @@ def check_change(change: Change) -> Iterator[Finding]:
     for lost in (*names.lost, *names.members, *names.imports):
         for place in lost.stale:
             yield _report(change, lost, place)
+    causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
-        yield _setting(change, stale)
+        place = stale.place if stale.lost.renamed else None  # a rename is finished in each place
+        key = (stale.owner.name, stale.lost.name, f"{place.path}:{place.at}" if place is not None else "")
+        causes.setdefault(key, []).append(stale)
+    for rows in causes.values():
+        yield _setting(change, *rows)
 
 
-def _setting(change: Change, stale: Stale) -> Finding:
+def _setting(change: Change, stale: Stale, *more: Stale) -> Finding:
     lost, place, owner = stale.lost, stale.place, stale.owner
     shown = owner.name if owner.kind in ("parser", "dictionary") else f"`{owner.name}`"
     new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
+    files = f", and in {len(more)} other file{'' if len(more) == 1 else 's'}" if more else ""
     return RULE.finding(
         place.path,
         name_span(place),
-        f"{shown} has no `{lost.name}` since the change, which still stands here beside others of it{new}",
+        f"{shown} has no `{lost.name}` since the change, which still stands here{files} beside others of it{new}",
         help=f"write `{lost.renamed}`" if lost.renamed else "leave it out",
-        related=[Related(owner.path, owner.at[0], f"{shown} as it is now")],
+        related=[
+            Related(owner.path, owner.at[0], f"{shown} as it is now"),
+            *(Related(each.place.path, each.place.at[0], "here too") for each in more[:_SHOWN]),
+        ],
         fix=_setting_fix(change, lost, place) if lost.renamed and place.unit is None else None,
         context=f"{owner.name}:{lost.name}>{lost.renamed}",
     )

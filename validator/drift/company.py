@@ -65,7 +65,7 @@ class Company:
         self.after = change.after
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
         self._known: dict[Module, list[Owner]] = {}
-        self._together: dict[frozenset[str], bool] = {}
+        self._together: dict[frozenset[tuple[str, str]], bool] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -75,6 +75,8 @@ class Company:
         for old, new in self._owners():
             gone = {name for name in old.names - new.names if len(name) > 1 and not name.startswith("_")}
             for name in sorted(gone):
+                if old.kind == "class" and self._is_spelled_in(name, new):
+                    continue
                 for place in self._places(name, new):
                     if (place.path, place.at) not in known:
                         found.setdefault((place.path, name), Stale(_lost(name, old, new, place), new, place))
@@ -133,6 +135,14 @@ class Company:
                     if self._stood_before(place) and self._is_of(group, place, owner) and not self._is_taken(place):
                         yield place
 
+    def _is_spelled_in(self, name: str, owner: Owner) -> bool:
+        """Whether a class still deals with a name as a text: it takes settings that were written for it before."""
+        for row in self.after.occurrences(name):
+            outer = row.unit.qualname if row.unit is not None else ""
+            if row.path == owner.path and row.role == "spells" and outer.startswith(f"{owner.name}."):
+                return True
+        return False
+
     def _stood_before(self, place: Occurrence) -> bool:
         """Whether the line stood in the file before the change, and in the same function: what the change writes itself
         was not left behind."""
@@ -188,17 +198,35 @@ class Company:
 
     def _are_parsed_together(self, one: Owner, other: Owner) -> bool:
         """Whether the fields of two classes are options of one program: some call is given both."""
-        if one.kind != "class" or other.kind != "class" or one.name == other.name:
+        if one.kind != "class" or other.kind != "class" or (one.path, one.name) == (other.path, other.name):
             return False
-        key = frozenset((one.name, other.name))
+        key = frozenset(((one.path, one.name), (other.path, other.name)))
         if key not in self._together:
-            self._together[key] = any(
-                unit_names_both(unit, key)
-                for source in self.after.mentioning(one.name)
-                if (module := self.after.project.modules.get(source.absolute)) is not None
-                for unit in self.after.units(module).values()
-            )
+            modules = (self.after.project.modules.get(source.absolute) for source in self.after.mentioning(one.name))
+            units = (unit for module in modules if module is not None for unit in self.after.units(module).values())
+            self._together[key] = any(self._names_all(unit, key) for unit in units)
         return self._together[key]
+
+    def _names_all(self, unit: Unit, classes: frozenset[tuple[str, str]]) -> bool:
+        """Whether one call or tuple of a unit is given several classes side by side."""
+        for value in unit.code.values:
+            if value.op in ("tuple", "list", "call"):
+                given = {self._class_at(unit, number) for number in value.args[1 if value.op == "call" else 0 :]}
+                if classes <= given:
+                    return True
+        return False
+
+    def _class_at(self, unit: Unit, number: int) -> tuple[str, str]:
+        """The class that a value is, by its file and name."""
+        value = unit.code.values[unit.root(number)]
+        symbol: Symbol | None = None
+        if value.op in ("name", "import"):
+            symbol = self.after.flow.symbol(unit, value)
+        elif value.op == "attr":
+            owner = unit.code.values[unit.root(value.args[0])]
+            module = self.after.flow.symbol(unit, owner) if owner.op in ("name", "import") else None
+            symbol = module.member(value.data) if isinstance(module, Module) else None
+        return (symbol.path, symbol.qualname) if isinstance(symbol, ClassDef) else ("", "")
 
     def _is_stored(self, name: str) -> bool:
         """Whether something stores an attribute of that name on an object from elsewhere."""
@@ -221,18 +249,6 @@ class Company:
             params is None or place.name in {p.name for p in params} or not any(p.kind == "**" for p in params)
             for params in known
         )
-
-
-def unit_names_both(unit: Unit, names: frozenset[str]) -> bool:
-    """Whether one call of a unit is given two things by their names, side by side."""
-    values = unit.code.values
-    for value in values:
-        if value.op not in ("tuple", "list", "call"):
-            continue
-        given = (values[unit.root(number)] for number in value.args[1 if value.op == "call" else 0 :])
-        if names <= {each.data for each in given if each.op in ("name", "attr")}:
-            return True
-    return False
 
 
 def _sound_alike(link: str, name: str) -> bool:

@@ -85,8 +85,8 @@ class Effects:
             found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
         often = Counter(each.name for each in found if each.kind in ("check", "store"))
-        gone = Counter(text for pair in self.drops.edited for text in _gone(pair[3]))
-        return [each for each in found if often[each.name] < _SEVERAL and gone[each.statement.text] <= _SEVERAL]
+        lost = Counter(text for row in self.drops.edited for text in _gone(row[3]))
+        return [each for each in found if often[each.name] < _SEVERAL and lost[each.statement.text] <= _SEVERAL]
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
@@ -148,9 +148,9 @@ class Effects:
         for text in sorted(gone & set(came)):
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
-                if call is not None and len(edits) == 2 and not is_report(came[text].node):
-                    if condition := _deeper(old, new, text):  # nothing but this changed
-                        yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
+                alone = call is not None and len(edits) == 2 and not is_report(came[text].node)
+                if alone and (condition := _deeper(old, new, text)):
+                    yield Lost(pair, came[text], "call", name_of_call(came[text]), came[text].node.lineno, condition)
                 if (late := _late(old, new, text)) is not None:
                     yield Lost(pair, late, "order", name_of_call(late), late.node.lineno, f"after `{text}`")
                 continue

@@ -245,7 +245,12 @@ class Names:
     def _has_member(self, cls: ClassDef, name: str, renamed: bool) -> bool:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
-            if _given_by_library(each, name, renamed) or each.is_open and not each.is_opaque or self._writes_itself(each):
+            if (
+                _given_by_library(each, name, renamed)
+                or each.is_open
+                and not each.is_opaque
+                or self._writes_itself(each)
+            ):
                 return True
         names = {each.qualname for each in cls.relatives}
         for row in self.after.occurrences(name):

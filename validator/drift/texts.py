@@ -12,6 +12,7 @@ from typing import NamedTuple
 from validator.drift.change import Change, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.occurrences import Occurrence
+from validator.drift.surroundings import last_name
 from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
@@ -64,11 +65,18 @@ class Texts:
         here = drop.pair.new.code.values
         if any(value.op == "const" and value.data == old for value in here):
             return self._key(drop, old, new)  # it still stands in the function: something came before it
+        if self._is_of_a_name(drop, old, new):
+            return None
         told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others:
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _is_of_a_name(self, drop: Drop, old: str, new: str) -> bool:
+        """Whether a text follows a variable of its name that the same statement asks for under another one."""
+        beside = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit and each.kind == "name")
+        return any(last_name(each.old) == old and last_name(each.new) == new for each in beside)
 
     def _template(self, drop: Drop, old: str, new: str) -> Replaced | None:
         """An f-string: the same one, with whatever in its places, that another function still has as it was."""
@@ -85,8 +93,14 @@ class Texts:
         rows = self.change.after.of_file(drop.pair.new.module.source)
         at = drop.pair.new.module.source_text.at(drop.new)
         kept = any(row.role == "defines" and row.kind == "key" and row.at == at for row in rows.get(new, ()))
-        asked = [row for row in rows.get(old, ()) if row.kind == "key" and row.role == "asks" and row.unit is drop.pair.new]
-        if not kept or not asked or any(row.kind == "key" and row.role in ("asks", "tries") for row in self._asked(new)):
+        asked = [
+            row for row in rows.get(old, ()) if row.kind == "key" and row.role == "asks" and row.unit is drop.pair.new
+        ]
+        if (
+            not kept
+            or not asked
+            or any(row.kind == "key" and row.role in ("asks", "tries") for row in self._asked(new))
+        ):
             return None
         return Replaced(drop.pair.new, at, old, new, tuple((row.path, row.at[0]) for row in asked))
 
@@ -99,6 +113,8 @@ class Texts:
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
         others = _places(self.change.after, old)
+        if len(_given_to(self.change.before, old)) == 1:
+            return []  # all hand it to one function: nobody looks for it
         return others if len(others) < len(_places(self.change.before, old)) else []
 
     def _spelled(self, old: str, new: str) -> list[tuple[str, int]]:
@@ -194,6 +210,24 @@ def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
 
 def _piece(value: Value) -> str:
     return value.data if value.op == "const" and isinstance(value.data, str) else "{}"
+
+
+def _given_to(side: Side, text: str) -> set[str]:
+    """The names of the functions that are handed a text, and an empty one for each other place where it stands."""
+    found = set()
+    for source in side.project.files.values():
+        module = side.project.modules.get(source.absolute)
+        if module is None or text.encode() not in source.data:
+            if text.encode() in source.data:
+                found.add("")
+            continue
+        for unit in side.units(module).values():
+            for number, value in enumerate(unit.code.values):
+                if value.op == "const" and value.data == text:
+                    users = [unit.code.values[user] for user in unit.users.get(number, ())]
+                    calls = {unit.known_as(user.args[0]) for user in users if user.op == "call"}
+                    found |= calls if users and all(user.op == "call" for user in users) else {""}
+    return found
 
 
 def _settings(source: SourceFile | None) -> tuple[Setting, ...]:

@@ -149,9 +149,13 @@ class Twins:
             before, after = self.change.before, self.change.after
             if not twins:
                 continue
-            if not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], twins[0]):
+            if not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], twins[0], new):
                 found.append(Untwinned(old, new, gone[0], twins))
-            elif len(came) == 1 and _are_chosen(after, came[0], new) and _are_chosen(before, gone[0], old):
+            elif (
+                len(came) == 1
+                and _are_chosen(after, came[0], new, twins[0])
+                and _are_chosen(before, gone[0], old, twins[0])
+            ):
                 found.append(Untwinned(old, new, gone[0], twins, came[0]))
         return found
 
@@ -168,18 +172,19 @@ class Twins:
                 yield twin
 
 
-def _are_chosen(side: Side, keyword: str, method: Method) -> bool:
-    """Whether some call passes the keyword to a function that it only knows when it runs, and that may be this one."""
+def _are_chosen(side: Side, keyword: str, method: Method, other: Method) -> bool:
+    """Whether some call passes the keyword to a function that it only knows when it runs, and that may be this one as
+    well as another one."""
     for row in side.occurrences(keyword):
         if row.kind != "keyword" or row.unit is None or is_test(row.path):
             continue
         for number, value in enumerate(row.unit.code.values):
-            if value.op == "call" and keyword in value.data.names and _may_choose(row.unit, number, method):
+            if value.op == "call" and keyword in value.data.names and _may_choose(row.unit, number, method, other):
                 return True
     return False
 
 
-def _may_choose(unit: Unit, number: int, method: Method) -> bool:
+def _may_choose(unit: Unit, number: int, method: Method, other: Method) -> bool:
     """Whether a call may be one of a method: through a value that is only known when it runs, or by its name on an
     object that may be of its class, with arguments that fit."""
     callee = unit.code.values[unit.code.values[number].args[0]]
@@ -187,7 +192,7 @@ def _may_choose(unit: Unit, number: int, method: Method) -> bool:
         own = unit.is_receiver(callee.args[0])
         if callee.data != method.name or callee.data == "__init__":
             return False
-        if own and (unit.cls is None or method.cls not in unit.cls.relatives):
+        if own and (unit.cls is None or not {method.cls, other.cls} <= set(unit.cls.relatives)):
             return False
     elif callee.op not in ("param", "free", "phi", "call"):
         return False

@@ -71,7 +71,13 @@ class Unused:
         changed = edits(before, after)
         for name in rows:
             last = _last_reader(changed, name)
-            if last is None or _is_kept_only(old, last.node) or name.startswith("_") or name not in params and _is_only_filled(old, name):
+            if (
+                last is None
+                or _is_kept_only(old, last.node)
+                or name.startswith("_")
+                or name not in params
+                and _is_only_filled(old, name)
+            ):
                 continue
             node = params.get(name) or stored[name]
             kind = "parameter" if name in params else "variable"

@@ -12,6 +12,7 @@ from validator.drift.drops import Drop, Drops
 from validator.drift.edits import Edit, in_head, node_of
 from validator.drift.named_effects import collective
 from validator.drift.surroundings import last_name
+from validator.source import SourceFile
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -153,9 +154,12 @@ class Weakened:
             made = drop.old.id in _bound(old) and drop.new.id in _bound(new)
             return made and drop.old.id not in _named(new) and drop.new.id not in _named(old)
         before, after = last_name(drop.old), last_name(drop.new)
-        earlier, later = (_roles(side, before) for side in (self.change.before, self.change.after))
-        fresh, made_now = (_roles(side, after) for side in (self.change.before, self.change.after))
-        return "defines" in earlier and "defines" in made_now and not fresh
+        sides, path = (self.change.before, self.change.after), drop.pair.new.module.source.absolute
+        brought = [_stores(side, side.by_absolute.get(path), after) for side in sides]
+        if brought == [False, True]:
+            return True  # what the change brings into the file is meant
+        fresh = _roles(self.change.before, after)
+        return "defines" in _roles(self.change.before, before) & _roles(self.change.after, after) and not fresh
 
     def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
         """Whether the change gives a variable its value by a statement of its own."""
@@ -232,10 +236,10 @@ class Weakened:
     def _known(side: Side, name: str) -> list[frozenset[str]]:
         """The parameters of the functions and classes of a name."""
         rows = [m.facts.params for m in side.methods.get(name, ())]
-        rows += [params for cls in side.project.classes() if cls.name == name and (params := constructor(cls)) is not None]
+        made = {cls: constructor(cls) for cls in side.project.classes() if cls.name == name}
+        rows += [params for params in made.values() if params is not None]
         found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
-        opaque = (cls for cls in side.project.classes() if cls.name == name and constructor(cls) is None)
-        return found + [fields for cls in opaque if (fields := annotated(cls))]
+        return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
 
 
 def _is_of_device(drop: Drop) -> bool:
@@ -286,6 +290,12 @@ def _bound(node: ast.AST | None) -> set[str]:
 def _roles(side: Side, name: str) -> set[str]:
     """As what a name stands in the program; a text that is the same word is none."""
     return {row.role for row in side.occurrences(name)} - {"spells"}
+
+
+def _stores(side: Side, source: SourceFile | None, name: str) -> bool:
+    """Whether a file gives an attribute or a variable a value."""
+    rows = side.of_file(source).get(name, ()) if source is not None else ()
+    return any(row.role == "defines" and row.kind in ("attribute", "variable") for row in rows)
 
 
 def _is_text(part: ast.AST) -> bool:
