@@ -144,6 +144,47 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    """# before: rl/defaults.py
+def add_config(cfg, node):
+    cfg.MODEL.RPN = node()
+    cfg.MODEL.RPN.LOSS_TYPE = "l1"
+    cfg.MODEL.RPN.LOSS_WEIGHT = 1.0
+    cfg.MODEL.RPN.CONV_DIMS = 8
+    cfg.MODEL.RPN.NMS_THRESH = 0.7
+    cfg.MODEL.HEAD.LOSS_TYPE = "l1"
+# file: rl/defaults.py
+def add_config(cfg, node):
+    cfg.MODEL.RPN = node()
+    cfg.MODEL.RPN.BOX_LOSS = "l1"
+    cfg.MODEL.RPN.LOSS_WEIGHT = 1.0
+    cfg.MODEL.RPN.CONV_DIMS = 8
+    cfg.MODEL.RPN.NMS_THRESH = 0.7
+    cfg.MODEL.HEAD.LOSS_TYPE = "l1"
+# file: recipe.yaml
+MODEL:
+  RPN:
+    LOSS_TYPE: giou  # error: MP901
+    LOSS_WEIGHT: 2.0
+""",
+    """# file: rl/__init__.py
+# before: rl/denoiser.py
+class Denoiser:
+    def __init__(self, num_idx, flip=True):
+        self.made = num_idx, flip
+# file: rl/denoiser.py
+class Denoiser:
+    def __init__(self, num_timesteps, flip=True):
+        self.made = num_timesteps, flip
+# file: rl/sampler.py
+def sampled(num_idx):
+    return num_idx
+# file: recipe.yaml
+denoiser:
+  target: rl.denoiser.Denoiser
+  params:
+    num_idx: 1000  # error: MP901
+    flip: true
+""",
     """# file: rl/__init__.py
 # before: rl/saving.py
 def save(model, optimizer, scaler, epoch, write):
@@ -334,6 +375,67 @@ rollout:
 """,
 )
 CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/options.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Experiment:
+    seed: int = 1
+    steps: int = 10
+    batch_size: int = 8
+    temperature: float = field(default=1.0, init=False)
+
+
+@dataclass
+class Streaming:
+    temperature: float = 0.7
+    async_steps: int = 1
+# file: rl/options.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Experiment:
+    seed: int = 1
+    steps: int = 10
+    batch_size: int = 8
+
+
+@dataclass
+class Streaming:
+    temperature: float = 0.7
+    async_steps: int = 1
+# file: rl/train.py
+from rl.options import Experiment, Streaming
+from transformers import HfArgumentParser
+
+
+def main():
+    return HfArgumentParser((Experiment, Streaming)).parse_args_into_dataclasses()
+# file: run.sh
+python -m rl.train --seed 3 --steps 20 --batch_size 4 --temperature 0.9
+""",
+    """# before: rl/envs.py
+from verifiers import EnvServerConfig
+
+
+class EnvConfig(EnvServerConfig):
+    @property
+    def is_legacy_env(self):
+        return not self.taskset
+
+    def resolved(self):
+        return self.is_legacy_env
+# file: rl/envs.py
+from verifiers import EnvServerConfig
+
+
+class EnvConfig(EnvServerConfig):
+    def resolved(self):
+        return self.is_legacy_env
+""",
     """# before: rl/options.py
 import argparse
 

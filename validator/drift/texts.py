@@ -113,8 +113,8 @@ class Texts:
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
         others = _places(self.change.after, old)
-        if len(_given_to(self.change.before, old)) == 1:
-            return []  # all hand it to one function: nobody looks for it
+        if len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
+            return []  # all hand it to one function that reports it: nobody looks for it
         return others if len(others) < len(_places(self.change.before, old)) else []
 
     def _spelled(self, old: str, new: str) -> list[tuple[str, int]]:
@@ -213,21 +213,32 @@ def _piece(value: Value) -> str:
 
 
 def _given_to(side: Side, text: str) -> set[str]:
-    """The names of the functions that are handed a text, and an empty one for each other place where it stands."""
+    """The names of the functions that are handed a text and give nothing back for it; an empty one for each other place
+    where it stands."""
     found = set()
     for source in side.project.files.values():
-        module = side.project.modules.get(source.absolute)
-        if module is None or text.encode() not in source.data:
-            if text.encode() in source.data:
-                found.add("")
+        if text.encode() not in source.data:
             continue
-        for unit in side.units(module).values():
-            for number, value in enumerate(unit.code.values):
-                if value.op == "const" and value.data == text:
-                    users = [unit.code.values[user] for user in unit.users.get(number, ())]
-                    calls = {unit.known_as(user.args[0]) for user in users if user.op == "call"}
-                    found |= calls if users and all(user.op == "call" for user in users) else {""}
+        module = side.project.modules.get(source.absolute)
+        units = side.units(module).values() if module is not None else ()
+        rows = [
+            (unit, number)
+            for unit in units
+            for number, v in enumerate(unit.code.values)
+            if v.op == "const" and v.data == text
+        ]
+        found |= {_receiver(unit, number) for unit, number in rows} if rows else {""}
     return found
+
+
+def _receiver(unit: Unit, number: int) -> str:
+    """The name of the one function that is called with a value for what it does; empty if there is none."""
+    users = unit.users.get(number, ())
+    if len(users) != 1 or unit.code.values[users[0]].op != "call":
+        return ""
+    used = any(unit.code.values[user].op != "mut" for user in unit.users.get(users[0], ()))
+    used = used or any(block.end[1] == users[0] for block in unit.code.blocks if block.end[0] in ("return", "branch"))
+    return "" if used else unit.known_as(unit.code.values[users[0]].args[0])
 
 
 def _settings(source: SourceFile | None) -> tuple[Setting, ...]:
