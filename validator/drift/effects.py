@@ -29,6 +29,7 @@ from validator.drift.surroundings import (
     goes_with_its_case,
     has_other_way,
     is_about_sizes,
+    is_alone,
     is_guard,
     is_mode,
     is_report,
@@ -473,7 +474,7 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         added = [
             head
             for head in statement.inside
-            if head.startswith("if ") and head in fresh and knows(old, pair, fresh[head])
+            if head.startswith("if ") and head in fresh and knows(old, pair, fresh[head]) and not is_alone(fresh[head])
         ]
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, CONTEXTS):

@@ -10,7 +10,7 @@ from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, constructor, misfit, params_of, sites
 from validator.drift.change import Change
 from validator.drift.named_effects import named
-from validator.drift.surroundings import called_names
+from validator.drift.surroundings import called_names, reports
 from validator.drift.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.arguments import call_of
@@ -165,6 +165,8 @@ class Signatures:
     def _is_work(self, name: str) -> bool:
         """Whether a call by this name does what somebody must do: it moves a value to a device, has an effect,
         or is one of the project's own."""
+        if reports(name):
+            return False
         return name in DEVICES or name in named() or is_telling(name) and name in self.after.methods
 
     def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:

@@ -14,6 +14,8 @@ from validator.flow.program import Unit
 CONTEXTS = (ast.With, ast.AsyncWith)
 BRANCHES = ("if ", "orelse of if ", "except ", "case ")
 _MODES = frozenset({"fsdp", "fsdp1", "fsdp2", "ddp", "deepspeed", "zero", "zero3", "tp", "cp", "sp", "pp", "ep"})
+_SEVERAL = frozenset({"initialized", "distributed"})
+_REPORTS = frozenset({"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"})
 RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
 
 
@@ -75,6 +77,12 @@ def is_about_ranks(test: ast.expr) -> bool:
     """Whether a condition asks which process this is, or whether there are others."""
     names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
     return any(not RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
+
+
+def is_alone(test: ast.expr) -> bool:
+    """Whether a condition asks whether there are other processes at all, which is the same on all of them."""
+    names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
+    return any(not _SEVERAL.isdisjoint(name.strip("_").lower().split("_")) for name in names)
 
 
 def depth(statement: Statement) -> int:
@@ -163,8 +171,12 @@ def is_report(node: ast.stmt) -> bool:
     """Whether a statement tells people something."""
     parts = list(ast.walk(own_head(node)))
     names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
-    said = names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
-    return bool(said) or any(isinstance(n, ast.JoinedStr) for n in parts)
+    return not _REPORTS.isdisjoint(names) or any(isinstance(n, ast.JoinedStr) for n in parts)
+
+
+def reports(name: str) -> bool:
+    """Whether a function tells people something, by its name."""
+    return not _REPORTS.isdisjoint(name.split("_"))
 
 
 def own_head(node: ast.stmt) -> ast.AST:

@@ -21,10 +21,9 @@ from validator.ir.model import Value
 from validator.models.members import is_telling
 from validator.source import SourceFile
 
-_TELLING = re.compile(r"(?=.{5,80}$)[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
+_TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
-_COMMON = 8  # places, from which on a word may mean several things
 
 
 class Replaced(NamedTuple):
@@ -126,8 +125,8 @@ class Texts:
             return []
         rows = (row for row in self.change.after.occurrences(old) if not is_test(row.path) and not is_foreign(row.path))
         found = [row for row in rows if row.kind in ("key", "value") or row.role == "spells"]
-        if len(found) > _COMMON:  # a word of many meanings: only where it is said of the same
-            about = {name for row in self.change.after.occurrences(new) for name in _about(row)}
+        about = {name for row in self.change.after.occurrences(new) for name in _about(row)} - {""}
+        if about:  # a word has many meanings: only where it is said of the same
             found = [row for row in found if not about.isdisjoint(_about(row))]
         return [(row.path, row.at[0]) for row in found]
 

@@ -47,7 +47,9 @@ class Unused:
             if not is_test(pair.new.path) and not is_foreign(pair.new.path):
                 found += self._of_pair(pair)
         often = Counter((each.kind, each.name) for each in found)
-        return [each for each in found if often[each.kind, each.name] == 1]  # what goes in several places is meant
+        params = Counter(each.unit for each in found if each.kind == "parameter")
+        # what goes in several places, or along with others, is meant
+        return [each for each in found if often[each.kind, each.name] == 1 and params[each.unit] < 2]
 
     def _of_pair(self, pair: Pair) -> Iterator[Unread]:
         old, new = node_of(pair.old), node_of(pair.new)
