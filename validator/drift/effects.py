@@ -203,8 +203,8 @@ class Effects:
         if call is None:
             return "", ""
         name = last_name(call.func)
-        if name == "update" and (call.keywords or any(isinstance(each, ast.Dict) for each in call.args)):
-            return "", ""  # of a dictionary
+        if _is_of_dictionary(call):
+            return "", ""
         kind = "context" if isinstance(node, CONTEXTS) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
 
@@ -337,6 +337,11 @@ def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
         for n in nodes
     )
     return alike and any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in nodes)
+
+
+def _is_of_dictionary(call: ast.Call) -> bool:
+    """Whether a call puts values into a dictionary; `update()` of a scaler is given none."""
+    return last_name(call.func) == "update" and bool(call.args or call.keywords)
 
 
 def _telling_words(name: str) -> set[str]:
@@ -479,6 +484,8 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, CONTEXTS):
             continue  # what stands in a context goes with it
+        if _is_of_dictionary(call):
+            continue
         earlier = next(each for each in old if each.text == statement.text)
         if depth(earlier) >= depth(statement) or conditions(earlier) >= conditions(statement):
             continue  # a condition took the place of another, or of a part of it

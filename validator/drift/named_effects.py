@@ -33,7 +33,9 @@ def firsts() -> dict[str, list[str]]:
 @cache
 def named() -> frozenset[str]:
     """The last names of calls of libraries that are made for what they do."""
-    return collective() | {name for key in ("training", "state", "waiting", "contexts") for name in table()[key]}
+    return collective() | {
+        name for key in ("training", "state", "writing", "waiting", "contexts") for name in table()[key]
+    }
 
 
 @cache

@@ -112,7 +112,8 @@ class Texts:
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
         others = _places(self.change.after, old)
-        if len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
+        asked = old.isidentifier() or old.startswith("--")  # by an attribute
+        if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
             return []  # all hand it to one function that reports it: nobody looks for it
         return others if len(others) < len(_places(self.change.before, old)) else []
 
