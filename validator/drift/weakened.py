@@ -45,8 +45,9 @@ class Weakened:
         return list(found.values())
 
     def _is_alone_in(self, drop: Drop) -> bool:
-        """Whether the rest of a statement is as it was: where more than one thing goes it says something else now; names
-        may be exchanged together."""
+        """Whether the rest of a statement is as it was: where more than one thing goes it says something else now.
+
+        Names may be exchanged together."""
         if drop.kind in ("name", "constant"):
             return True
         edits = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
