@@ -76,6 +76,54 @@ def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# before: rl/records.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Record:
+    name: str
+    version: str
+    results: list
+# file: rl/records.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Record:
+    name: str
+    version: str
+    commit: str
+    results: list
+# file: rl/train.py
+from rl.records import Record
+
+
+def record(name, results):
+    return Record(name, "1.0", results)  # error: MP902
+""",
+    """# before: rl/watch.py
+import multiprocessing
+
+
+def watch(folder, seconds):
+    return folder, seconds
+
+
+def start(folder):
+    return multiprocessing.Process(target=watch, args=(folder, 600))
+# file: rl/watch.py
+import multiprocessing
+
+
+def watch(folder, first, seconds):
+    return folder, first, seconds
+
+
+def start(folder):
+    return multiprocessing.Process(target=watch, args=(folder, 600))  # error: MP902
+""",
     """# before: rl/loss.py
 def preference_loss(chosen, rejected, beta, reference_free=False):
     return beta * (chosen - rejected) if reference_free else chosen
@@ -239,6 +287,38 @@ def step(x, mask):
 """,
 )
 CORRECT = (
+    """# before: rl/checkpoints.py
+class Whole:
+    def load_weights(self):
+        return 1
+
+
+class Torch:
+    def load_weights(self):
+        return 2
+
+
+class Sharded:
+    def load_weights(self, state=None):
+        return state
+# file: rl/checkpoints.py
+class Whole:
+    def load_weights(self):
+        return 1
+
+
+class Torch:
+    def load_weights(self):
+        return 2
+
+
+class Sharded:
+    def load_weights(self, state):
+        return state
+# file: rl/train.py
+def restore(checkpointer):
+    return checkpointer.load_weights()
+""",
     """# before: rl/texts.py
 def tokenize(tokenizer, text, template=None, **more):
     return tokenizer.apply(text, template=template, **more)

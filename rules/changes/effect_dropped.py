@@ -62,6 +62,45 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    """# before: rl/evaluate.py
+def evaluate(model, batches, evaluator):
+    if isinstance(evaluator, list):
+        evaluator = Several(evaluator)
+    evaluator.reset()
+    for batch in batches:
+        evaluator.process(model(batch))
+    return evaluator.result
+
+
+class Several:
+    def __init__(self, each):
+        self.each = each
+# file: rl/evaluate.py
+def evaluate(model, batches, evaluator):
+    if isinstance(evaluator, list):
+        evaluator = Several(evaluator)
+        evaluator.reset()  # error: MP905
+    for batch in batches:
+        evaluator.process(model(batch))
+    return evaluator.result
+
+
+class Several:
+    def __init__(self, each):
+        self.each = each
+""",
+    """# before: rl/schedule.py
+def scaled(loss, aux_loss, steps):
+    aux_loss /= steps
+    loss /= steps
+    loss += aux_loss
+    return loss
+# file: rl/schedule.py
+def scaled(loss, aux_loss, steps):
+    loss /= steps  # error: MP905
+    loss += aux_loss
+    return loss
+""",
     """# before: rl/clipping.py
 import torch
 
@@ -252,6 +291,23 @@ def average(param, kept):
 """,
 )
 CORRECT = (
+    """# before: rl/loading.py
+import torch.distributed.checkpoint as dcp
+
+
+def load(model, state, folder, other):
+    other.prepare(model)
+    dcp.load_state_dict(state, checkpoint_id=folder)
+    return model
+# file: rl/loading.py
+import torch.distributed.checkpoint as dcp
+
+
+def load(model, state, folder, other):
+    other.prepare(model)
+    dcp.load_model_state(folder, model)
+    return model
+""",
     """# before: rl/engine.py
 class Wrapper:
     def backward(self, loss):

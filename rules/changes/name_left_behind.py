@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RULE = Rule("MP901", "name-left-behind", "warning", stable_since="0.2.0", fix="unsafe")
 
+_SHOWN = 8  # places of one cause
 _KINDS = {
     "function": "function", "class": "class", "variable": "name", "attribute": "attribute", "key": "key",
     "field": "field", "option": "option", "setting": "setting",
@@ -38,20 +39,29 @@ def check_change(change: Change) -> Iterator[Finding]:
     for lost in (*names.lost, *names.members, *names.imports):
         for place in lost.stale:
             yield _report(change, lost, place)
+    causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
-        yield _setting(change, stale)
+        place = stale.place if stale.lost.renamed else None  # a rename is finished in each place
+        key = (stale.owner.name, stale.lost.name, f"{place.path}:{place.at}" if place is not None else "")
+        causes.setdefault(key, []).append(stale)
+    for rows in causes.values():
+        yield _setting(change, *rows)
 
 
-def _setting(change: Change, stale: Stale) -> Finding:
+def _setting(change: Change, stale: Stale, *more: Stale) -> Finding:
     lost, place, owner = stale.lost, stale.place, stale.owner
     shown = owner.name if owner.kind in ("parser", "dictionary") else f"`{owner.name}`"
     new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
+    files = f", and in {len(more)} other file{'' if len(more) == 1 else 's'}" if more else ""
     return RULE.finding(
         place.path,
         name_span(place),
-        f"{shown} has no `{lost.name}` since the change, which still stands here beside others of it{new}",
+        f"{shown} has no `{lost.name}` since the change, which still stands here{files} beside others of it{new}",
         help=f"write `{lost.renamed}`" if lost.renamed else "leave it out",
-        related=[Related(owner.path, owner.at[0], f"{shown} as it is now")],
+        related=[
+            Related(owner.path, owner.at[0], f"{shown} as it is now"),
+            *(Related(each.place.path, each.place.at[0], "here too") for each in more[:_SHOWN]),
+        ],
         fix=_setting_fix(change, lost, place) if lost.renamed and place.unit is None else None,
         context=f"{owner.name}:{lost.name}>{lost.renamed}",
     )
@@ -134,6 +144,47 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    """# before: rl/defaults.py
+def add_config(cfg, node):
+    cfg.MODEL.RPN = node()
+    cfg.MODEL.RPN.LOSS_TYPE = "l1"
+    cfg.MODEL.RPN.LOSS_WEIGHT = 1.0
+    cfg.MODEL.RPN.CONV_DIMS = 8
+    cfg.MODEL.RPN.NMS_THRESH = 0.7
+    cfg.MODEL.HEAD.LOSS_TYPE = "l1"
+# file: rl/defaults.py
+def add_config(cfg, node):
+    cfg.MODEL.RPN = node()
+    cfg.MODEL.RPN.BOX_LOSS = "l1"
+    cfg.MODEL.RPN.LOSS_WEIGHT = 1.0
+    cfg.MODEL.RPN.CONV_DIMS = 8
+    cfg.MODEL.RPN.NMS_THRESH = 0.7
+    cfg.MODEL.HEAD.LOSS_TYPE = "l1"
+# file: recipe.yaml
+MODEL:
+  RPN:
+    LOSS_TYPE: giou  # error: MP901
+    LOSS_WEIGHT: 2.0
+""",
+    """# file: rl/__init__.py
+# before: rl/denoiser.py
+class Denoiser:
+    def __init__(self, num_idx, flip=True):
+        self.made = num_idx, flip
+# file: rl/denoiser.py
+class Denoiser:
+    def __init__(self, num_timesteps, flip=True):
+        self.made = num_timesteps, flip
+# file: rl/sampler.py
+def sampled(num_idx):
+    return num_idx
+# file: recipe.yaml
+denoiser:
+  target: rl.denoiser.Denoiser
+  params:
+    num_idx: 1000  # error: MP901
+    flip: true
+""",
     """# file: rl/__init__.py
 # before: rl/saving.py
 def save(model, optimizer, scaler, epoch, write):
@@ -324,6 +375,67 @@ rollout:
 """,
 )
 CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/options.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Experiment:
+    seed: int = 1
+    steps: int = 10
+    batch_size: int = 8
+    temperature: float = field(default=1.0, init=False)
+
+
+@dataclass
+class Streaming:
+    temperature: float = 0.7
+    async_steps: int = 1
+# file: rl/options.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Experiment:
+    seed: int = 1
+    steps: int = 10
+    batch_size: int = 8
+
+
+@dataclass
+class Streaming:
+    temperature: float = 0.7
+    async_steps: int = 1
+# file: rl/train.py
+from rl.options import Experiment, Streaming
+from transformers import HfArgumentParser
+
+
+def main():
+    return HfArgumentParser((Experiment, Streaming)).parse_args_into_dataclasses()
+# file: run.sh
+python -m rl.train --seed 3 --steps 20 --batch_size 4 --temperature 0.9
+""",
+    """# before: rl/envs.py
+from verifiers import EnvServerConfig
+
+
+class EnvConfig(EnvServerConfig):
+    @property
+    def is_legacy_env(self):
+        return not self.taskset
+
+    def resolved(self):
+        return self.is_legacy_env
+# file: rl/envs.py
+from verifiers import EnvServerConfig
+
+
+class EnvConfig(EnvServerConfig):
+    def resolved(self):
+        return self.is_legacy_env
+""",
     """# before: rl/options.py
 import argparse
 

@@ -56,6 +56,44 @@ def _report(drop: Drop) -> Finding:
 
 
 INCORRECT = (
+    """# before: rl/norm.py
+import torch.distributed as dist
+
+
+def norm(total, mesh, Axis):
+    if mesh.uses(Axis.TENSOR):
+        dist.all_reduce(total, group=mesh.group(Axis.TENSOR))
+    return total
+# file: rl/norm.py
+import torch.distributed as dist
+
+
+def norm(total, mesh, Axis):
+    if mesh.uses(Axis.TENSOR):
+        dist.all_reduce(total, group=mesh.group(Axis.ZERO))  # error: MP906
+    return total
+""",
+    """# before: rl/reduce.py
+import torch
+import torch.distributed as dist
+
+
+def reduced(losses):
+    values = [losses[key] for key in sorted(losses.keys())]
+    total = torch.stack(values)
+    dist.all_reduce(total)
+    return total
+# file: rl/reduce.py
+import torch
+import torch.distributed as dist
+
+
+def reduced(losses):
+    values = [losses[key] for key in losses.keys()]  # error: MP906
+    total = torch.stack(values)
+    dist.all_reduce(total)
+    return total
+""",
     """# before: rl/groups.py
 import torch.distributed as dist
 
@@ -158,6 +196,15 @@ def send(parts, group):
 """,
 )
 CORRECT = (
+    """# before: rl/sizes.py
+def workers(deployment, servers, tp):
+    total = deployment.nodes * servers * tp
+    return total
+# file: rl/sizes.py
+def workers(deployment, servers, tp):
+    total = deployment.nodes * deployment.gpus
+    return total
+""",
     """# before: rl/sizes.py
 def samples(steps, micro_batch, dp_size):
     return steps * micro_batch * dp_size

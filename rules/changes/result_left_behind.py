@@ -40,6 +40,72 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 INCORRECT = (
     """# file: rl/__init__.py
+# before: rl/resume.py
+def resumed(path, steps):
+    global_step = int(path)
+    first_epoch = global_step // steps
+    return path, global_step, first_epoch
+# file: rl/resume.py
+def resumed(path, steps):
+    global_step = int(path)
+    first_epoch = global_step // steps
+    return path, first_epoch, global_step
+# file: rl/train.py
+from rl.resume import resumed
+
+
+def train(options):
+    path, global_step, first_epoch = resumed(options.path, options.steps)  # error: MP903
+    return path, global_step, first_epoch
+""",
+    """# file: rl/__init__.py
+# before: rl/comm.py
+import torch.distributed as dist
+
+
+def gathered(data):
+    if dist.get_rank() == 0:
+        return [data, data]
+    return []
+# file: rl/comm.py
+import torch.distributed as dist
+
+
+def gathered(data):
+    if dist.get_rank() == 0:
+        return [data, data]
+    return None
+# file: rl/evaluate.py
+from rl.comm import gathered
+
+
+def evaluate(data):
+    return [part for part in gathered(data)]  # error: MP903
+""",
+    """# file: rl/__init__.py
+# before: rl/backends.py
+class Backend:
+    async def trained_step(self):
+        return 1
+
+
+class Local(Backend):
+    async def trained_step(self):
+        return 2
+# file: rl/backends.py
+class Backend:
+    async def trained_step(self):
+        return 1
+
+
+class Local(Backend):
+    def trained_step(self):  # error: MP903
+        return 2
+# file: rl/model.py
+async def step(backend):
+    return await backend.trained_step()
+""",
+    """# file: rl/__init__.py
 # before: rl/actor.py
 class Actor:
     def log_prob(self, data, entropy=False):
@@ -217,6 +283,21 @@ def share(batch):
 """,
 )
 CORRECT = (
+    """# before: rl/actor.py
+class Actor:
+    def from_pretrained(self, path):
+        return self.made(path)
+# file: rl/actor.py
+class Actor:
+    def from_pretrained(self, path):
+        return {"model": self.made(path)}
+# file: rl/reference.py
+import transformers
+
+
+def reference(path):
+    return transformers.AutoConfig.from_pretrained(path).vocab_size
+""",
     """# file: rl/__init__.py
 # before: rl/engine.py
 class Engine:

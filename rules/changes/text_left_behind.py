@@ -48,6 +48,34 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    """# before: rl/saving.py
+def save(write, rank, states):
+    write(f"optimizer_tp{rank}_zo0.pt", states)
+
+
+def load(read, rank):
+    return read(f"optimizer_tp{rank}_zo0.pt")
+# file: rl/saving.py
+def save(write, rank, states):
+    write(f"optimizer_tp{rank}_zero0.pt", states)  # error: MP908
+
+
+def load(read, rank):
+    return read(f"optimizer_tp{rank}_zo0.pt")
+""",
+    """# before: rl/cache.py
+def embedded(read, write, path, made):
+    if path.exists():
+        return read(path)["prompt_embedding"]
+    write({"prompt_embedding": made}, path)
+    return made
+# file: rl/cache.py
+def embedded(read, write, path, made):
+    if path.exists():
+        return read(path)["prompt_embedding"]
+    write({"prompt_embeds": made}, path)  # error: MP908
+    return made
+""",
     """# before: rl/loss.py
 def centred(config, x):
     if config.centering == "sinkhorn_knopp":
@@ -115,6 +143,21 @@ def masked(config, loss):
 """,
 )
 CORRECT = (
+    """# before: rl/report.py
+def report(metrics, step):
+    metrics.record("perf/tokens_per_step", step)
+
+
+def other(metrics, step):
+    metrics.record("perf/tokens_per_step", step)
+# file: rl/report.py
+def report(metrics, step):
+    metrics.record("perf/seconds_per_step", step)
+
+
+def other(metrics, step):
+    metrics.record("perf/tokens_per_step", step)
+""",
     """# before: rl/saving.py
 def save(folder, tag):
     return folder / "latest_checkpoint.txt", tag

@@ -208,6 +208,23 @@ def load(path):
 """,
 )
 CORRECT = (
+    """# file: rl/__init__.py
+# before: rl/single.py
+class Single:
+    def setup_data(self, options, state):
+        return options, state
+# file: rl/single.py
+class Single:
+    def setup_data(self, options):
+        return options
+# file: rl/several.py
+class Several:
+    def setup(self, options):
+        return self.setup_data(options, state=None)
+
+    def setup_data(self, options, state):
+        return options, state
+""",
     """# before: rl/actor.py
 def clip(ratio, low, high, advantage):
     first = ratio * advantage

@@ -68,6 +68,37 @@ def data_rank(mesh, rank):
 """,
 )
 CORRECT = (
+    """# before: rl/models.py
+class First:
+    def forward(self, ids, attention_mask, scale):
+        hidden = ids * scale
+        masked = hidden * attention_mask
+        total = masked + hidden
+        return total + scale
+
+
+class Second:
+    def forward(self, ids, attention_mask, scale):
+        hidden = ids * scale
+        masked = hidden * attention_mask
+        total = masked + hidden
+        return total - scale
+# file: rl/models.py
+class First:
+    def forward(self, ids, attention_mask, scale):
+        hidden = ids * scale
+        masked = hidden
+        total = masked + hidden
+        return total + scale
+
+
+class Second:
+    def forward(self, ids, attention_mask, scale):
+        hidden = ids * scale
+        masked = hidden
+        total = masked + hidden
+        return total - scale
+""",
     """# before: rl/batches.py
 def micro_batches(global_batch, micro_batch, dp_size):
     count = global_batch // (micro_batch * dp_size)

@@ -76,6 +76,14 @@ class History:
             self.sides[key] = Side([source for path, blob in key if (source := self.source(path, blob))], config)
         return self.sides[key]
 
+    def forget(self, side: Side, but: Side) -> None:
+        """Lets go of the files of a commit that another one does not have: a hundred commits would fill the memory."""
+        kept = {id(source) for source in but.project.files.values()}
+        gone = {id(source): source for source in side.project.files.values() if id(source) not in kept}
+        self.sources = {key: source for key, source in self.sources.items() if id(source) not in gone}
+        for source in gone.values():
+            source.release()
+
     def lay_out(self, files: dict[str, str]) -> None:
         """Empty files where those of a commit would lie: packages are told by their `__init__.py`."""
         for path in files.keys() - self.there:
@@ -103,10 +111,7 @@ def findings(history: History, commit: str) -> list[Finding] | None:
     change = Change(*sides, [str(history.folder / path) for path in changed])
     rules = [each for each in load_rules() if each.check_change is not None]
     found = [finding for each in rules if each.check_change for finding in each.check_change(change)]
-    kept = {id(source) for source in sides[0].project.files.values()}
-    for source in sides[1].project.files.values():
-        if id(source) not in kept:
-            source.release()  # the trees of a hundred commits would fill the memory
+    history.forget(sides[1], sides[0])
     return [each for each in found if each.severity != "note"]
 
 

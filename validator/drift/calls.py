@@ -14,11 +14,12 @@ from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.change import Side
 from validator.drift.occurrences import Occurrence
-from validator.facts.model import Argument, Call, Param
+from validator.facts.model import Argument, Assign, Call, Param
 from validator.flow.arguments import call_of, origins
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
+from validator.models.members import of_libraries
 from validator.source import SourceFile
 
 _WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
@@ -108,6 +109,8 @@ def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, .
             continue
         elif value.op == "attr" and value.data in _WRAPPERS:
             yield from _called(side, unit, user, name)
+        elif value.op == "call" and "target" in value.data.names and number in value.args[1:]:
+            yield from _started(side, unit, number, user, name)
         elif _is_partial(unit, value, number):
             yield from _of_partial(side, unit, number, user, name)
         elif value.op == "call" and value.args[0] == number:
@@ -142,6 +145,19 @@ def _of_partial(side: Side, unit: Unit, number: int, made: int, name: str) -> It
             positional = [a for a in (*kept, *call.args) if a.keyword in (None, "*")]
             keywords = [a for a in (*kept, *call.args) if a.keyword not in (None, "*")]
             yield Site(unit, user, call._replace(args=(*positional, *keywords)), reached, "call", sure)
+
+
+def _started(side: Side, unit: Unit, number: int, user: int, name: str) -> Iterator[Site]:
+    """The call that a thread or a process makes: `Process(target=f, args=(a, b))`."""
+    given = dict(zip(unit.code.values[user].data.names, unit.code.values[user].args[1:], strict=True))
+    reached, sure = _reached(side, unit, _root(unit, number), name)
+    if given["target"] != number or "args" not in given or "kwargs" in given or not reached:
+        return
+    made = unit.code.values[unit.root(given["args"])]
+    if made.op == "tuple" and not made.data:
+        elements = [unit.code.values[each] for each in made.args]
+        args = tuple(Argument(None, "other", unit.text(each.at), unit.at(each.at)) for each in elements)
+        yield Site(unit, user, call_of(unit, user)._replace(args=args), reached, "call", sure)
 
 
 def _is_of_class(side: Side, unit: Unit, number: int) -> bool:
@@ -213,7 +229,7 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
         return tuple(dict.fromkeys(m for m in typed if _may_serve(unit, m))), False
-    if _is_wrapped(unit, number, name):
+    if name in of_libraries() or _is_wrapped(unit, number, name):
         return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
 
@@ -295,16 +311,30 @@ def constructor(cls: ClassDef) -> tuple[Param, ...] | None:
     rows: dict[str, Param] = {}
     for each in reversed(cls.mro):
         if not any(d.removesuffix("()") in _MAKERS for d in each.facts.decorators):
-            return None
-        assigned = _assigned(each)
-        for name, annotation in each.facts.attributes:
-            if annotation and not annotation.startswith(("ClassVar", "InitVar", "typing.ClassVar")):
-                rows[name] = Param(name, "any", "…" if name in assigned else None, annotation, each.facts.at)
+            if annotated(each):
+                return None
+            continue  # a base that has methods alone
+        kept = unset(each)
+        for row in _body(each):
+            if row.annotation and row.target not in kept and "ClassVar" not in row.annotation:
+                rows[row.target] = Param(row.target, "any", "…" if row.kind != "none" else None, row.annotation, row.at)
     return tuple(rows.values())
 
 
-def _assigned(cls: ClassDef) -> frozenset[str]:
+def annotated(cls: ClassDef) -> frozenset[str]:
+    """The annotated names of a class and of those above it."""
+    return frozenset(name for each in cls.mro for name, annotation in each.facts.attributes if annotation)
+
+
+def unset(cls: ClassDef) -> frozenset[str]:
+    """The fields of a class that are not passed to its constructor: `field(init=False)`."""
     body = cls.module.functions.get(f"{cls.qualname}.<class>")
-    return (
-        frozenset(row.target for row in body.facts.assigns if row.kind != "none") if body is not None else frozenset()
-    )
+    calls = [call for call in body.facts.calls if call.method in ("field", "Field")] if body is not None else []
+    hidden = [call.at for call in calls if any(a.keyword == "init" and a.value == "False" for a in call.args)]
+    return frozenset(row.target for row in _body(cls) if any(row.at[:2] <= at[:2] <= row.at[2:] for at in hidden))
+
+
+def _body(cls: ClassDef) -> tuple[Assign, ...]:
+    """What the body of a class gives names to, in its order."""
+    body = cls.module.functions.get(f"{cls.qualname}.<class>")
+    return body.facts.assigns if body is not None else ()

@@ -129,8 +129,13 @@ class Change:
         self.before = before
         self.after = after
         self.compared = compared
-        self.changed = tuple(sorted(changed))  # absolute paths
+        self.changed = tuple(sorted(path for path in changed if self._is_read(path)))  # absolute paths
         self._analyses: dict[Any, Any] = {}
+
+    def _is_read(self, path: str) -> bool:
+        """Whether a file could be read in both revisions: of one that could not nothing is known to have gone."""
+        sources = (side.by_absolute.get(path) for side in (self.before, self.after))
+        return all(source is None or source.facts.problem is None for source in sources)
 
     def analysis(self, kind: Any) -> Any:
         """The one instance of a class that answers questions about this change."""

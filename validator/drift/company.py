@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.definitions import ClassDef, Method, Module, Symbol
-from validator.drift.calls import constructor
+from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.drift.calls import annotated, constructor
 from validator.drift.change import Change, Side
 from validator.drift.lost import Lost, Names, are_like
 from validator.drift.occurrences import Occurrence, groups
@@ -24,12 +24,14 @@ from validator.ir.model import Value
 from validator.source import SourceFile
 
 _LITERAL = frozenset({"const", "tuple", "list", "unary", "binary"})
+_COPYING = frozenset({"dict", "replace", "_replace", "update", "partial"})  # calls that make mappings and copies
 _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
 class Owner(NamedTuple):
-    """What has names. `kind`: class, function, parser, dictionary, module; `members`: what else its objects have;
-    `within`: the function in which a dictionary is written."""
+    """What has names. `kind`: class, function, parser, dictionary, module, namespace (`cfg.MODEL.HEAD`), reader (a
+    function that looks up keys); `members`: what else its objects have; `within`: the function in which a dictionary is
+    written."""
 
     kind: str
     name: str
@@ -49,7 +51,7 @@ class Stale(NamedTuple):
 
 
 # Which owner the names at a place may be of.
-_SETTING = frozenset({"class", "function", "parser", "dictionary"})
+_SETTING = frozenset({"class", "function", "parser", "dictionary", "namespace", "reader"})
 _SETS = {"setting": _SETTING, "flag": _SETTING, "override": _SETTING, "variable": frozenset({"module"}),
          "key": frozenset({"class", "function", "dictionary"}), "keyword": frozenset({"class", "function"}),
          "attribute": frozenset({"class", "parser"})}  # fmt: skip
@@ -63,6 +65,7 @@ class Company:
         self.after = change.after
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
         self._known: dict[Module, list[Owner]] = {}
+        self._together: dict[frozenset[tuple[str, str]], bool] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -72,6 +75,8 @@ class Company:
         for old, new in self._owners():
             gone = {name for name in old.names - new.names if len(name) > 1 and not name.startswith("_")}
             for name in sorted(gone):
+                if old.kind == "class" and self._is_spelled_in(name, new):
+                    continue
                 for place in self._places(name, new):
                     if (place.path, place.at) not in known:
                         found.setdefault((place.path, name), Stale(_lost(name, old, new, place), new, place))
@@ -127,8 +132,27 @@ class Company:
                         continue
                     if owner.kind == "dictionary" and place.unit is not None and place.unit.qualname == owner.within:
                         continue  # which makes one dictionary out of another
-                    if self._is_of(group, place, owner) and not self._is_taken(place):
+                    if self._stood_before(place) and self._is_of(group, place, owner) and not self._is_taken(place):
                         yield place
+
+    def _is_spelled_in(self, name: str, owner: Owner) -> bool:
+        """Whether a class still deals with a name as a text: it takes settings that were written for it before."""
+        for row in self.after.occurrences(name):
+            outer = row.unit.qualname if row.unit is not None else ""
+            if row.path == owner.path and row.role == "spells" and outer.startswith(f"{owner.name}."):
+                return True
+        return False
+
+    def _stood_before(self, place: Occurrence) -> bool:
+        """Whether the line stood in the file before the change, and in the same function: what the change writes itself
+        was not left behind."""
+        if place.unit is not None and self.change.before.twin(place.unit) is None:
+            return False
+        sides = (self.change.before, self.after)
+        before, after = (side.project.files.get(place.path) for side in sides)
+        if before is None or after is None:
+            return False
+        return before is after or after.lines[place.at[0] - 1].strip() in {line.strip() for line in before.lines}
 
     def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
         """The names of a file by what they are set in, or asked of."""
@@ -145,14 +169,64 @@ class Company:
         targets = {row.name for row in group if row.kind == "target"}
         if targets:
             return owner.name in targets
-        beside = {row.name for row in group} - {place.name}
+        beside = {row.name for row in group if row.kind != "value"} - {place.name}
         own = len(beside & owner.names)
+        if owner.kind == "namespace":
+            return bool(beside) and beside <= owner.names and place.link == owner.name.rpartition(".")[2]
         if place.kind == "setting" and beside and beside <= owner.names and _sound_alike(place.link, owner.name):
             return True
         if own < _TOGETHER:
             return False
-        kinds = _SETS[place.kind]
-        return all(len(beside & each.names) < own for each in self._others(place.name) if each.kind in kinds)
+        if place.kind == "keyword" and self._is_of_library(place):
+            return False
+        others = [each for each in self._others(place.name) if each.kind in _SETS[place.kind]]
+        if owner.kind == "reader":  # which makes an object of a class with what it reads
+            others = [each for each in others if each.name not in owner.members]
+        if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
+            return False
+        return all(len(beside & each.names) < own for each in others)
+
+    def _is_of_library(self, place: Occurrence) -> bool:
+        """Whether a keyword is passed to something that nothing in the project defines, and that makes no mapping or
+        copy with it: `template.render(…)`."""
+        assert place.unit is not None
+        callee = place.unit.code.values[place.unit.code.values[place.number].args[0]]
+        if callee.op == "attr":
+            return callee.data not in _COPYING and callee.data not in self.after.methods
+        symbol = self.after.flow.symbol(place.unit, callee) if callee.op in ("name", "import") else None
+        return isinstance(symbol, External) and symbol.path.rpartition(".")[2] not in _COPYING
+
+    def _are_parsed_together(self, one: Owner, other: Owner) -> bool:
+        """Whether the fields of two classes are options of one program: some call is given both."""
+        if one.kind != "class" or other.kind != "class" or (one.path, one.name) == (other.path, other.name):
+            return False
+        key = frozenset(((one.path, one.name), (other.path, other.name)))
+        if key not in self._together:
+            modules = (self.after.project.modules.get(source.absolute) for source in self.after.mentioning(one.name))
+            units = (unit for module in modules if module is not None for unit in self.after.units(module).values())
+            self._together[key] = any(self._names_all(unit, key) for unit in units)
+        return self._together[key]
+
+    def _names_all(self, unit: Unit, classes: frozenset[tuple[str, str]]) -> bool:
+        """Whether one call or tuple of a unit is given several classes side by side."""
+        for value in unit.code.values:
+            if value.op in ("tuple", "list", "call"):
+                given = {self._class_at(unit, number) for number in value.args[1 if value.op == "call" else 0 :]}
+                if classes <= given:
+                    return True
+        return False
+
+    def _class_at(self, unit: Unit, number: int) -> tuple[str, str]:
+        """The class that a value is, by its file and name."""
+        value = unit.code.values[unit.root(number)]
+        symbol: Symbol | None = None
+        if value.op in ("name", "import"):
+            symbol = self.after.flow.symbol(unit, value)
+        elif value.op == "attr":
+            owner = unit.code.values[unit.root(value.args[0])]
+            module = self.after.flow.symbol(unit, owner) if owner.op in ("name", "import") else None
+            symbol = module.member(value.data) if isinstance(module, Module) else None
+        return (symbol.path, symbol.qualname) if isinstance(symbol, ClassDef) else ("", "")
 
     def _is_stored(self, name: str) -> bool:
         """Whether something stores an attribute of that name on an object from elsewhere."""
@@ -204,9 +278,47 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
                     "dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys,
                     within=unit.qualname,
                 )  # fmt: skip
+        yield from _read(unit)
+        yield from _namespaces(unit)
     top = frozenset(name for name, kind in module.facts.names.items() if kind not in ("def", "class", "import"))
     if top:
         yield Owner("module", module.name, module.path, (1, 1, 1, 1), top)
+
+
+def _read(unit: Unit) -> Iterator[Owner]:
+    """A function as the reader of a mapping that it is given: the keys that it looks up there."""
+    values, found = unit.code.values, dict[int, set[str]]()
+    for value in values:
+        held, key = -1, -1
+        if value.op == "item":
+            held, key = value.args
+        elif value.op == "compare" and value.data in ("In", "NotIn"):
+            key, held = value.args
+        elif value.op == "call" and len(value.args) > 1 and values[value.args[0]].op == "attr":
+            held, key = values[value.args[0]].args[0], value.args[1]
+            key = key if values[value.args[0]].data in ("get", "pop") else -1
+        if key >= 0 and values[key].op == "const" and isinstance(values[key].data, str):
+            root = unit.root(held)
+            if values[root].op == "param":
+                found.setdefault(root, set()).add(values[key].data)
+    for keys in found.values():
+        if len(keys) > _TOGETHER:
+            named = frozenset(unit.named)
+            yield Owner("reader", f"{unit.qualname}", unit.path, unit.at(unit.code.at), frozenset(keys), named)
+
+
+def _namespaces(unit: Unit) -> Iterator[Owner]:
+    """The rows of attributes that a unit fills: `cfg.MODEL.HEAD` of `cfg.MODEL.HEAD.DIM = 64`."""
+    values, found = unit.code.values, dict[str, set[str]]()
+    for value in values:
+        if value.op != "store_attr":
+            continue
+        path = unit.text(value.at).split(".")[1:-1]  # behind the variable, before the name
+        if path and all(part.isidentifier() for part in path):
+            found.setdefault(".".join(path), set()).add(str(value.data))
+    for name, names in found.items():
+        if len(names) > _TOGETHER:
+            yield Owner("namespace", name, unit.path, unit.at(unit.code.at), frozenset(names))
 
 
 def _of_class(cls: ClassDef) -> frozenset[str]:
@@ -214,7 +326,7 @@ def _of_class(cls: ClassDef) -> frozenset[str]:
     params = constructor(cls)
     if params is not None:
         return frozenset(p.name for p in params if p.kind in ("any", "kw"))
-    return frozenset(name for each in cls.mro for name, annotation in each.facts.attributes if annotation)
+    return annotated(cls)
 
 
 def _keys(unit: Unit, number: int) -> frozenset[str]:

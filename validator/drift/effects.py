@@ -16,7 +16,7 @@ from typing import NamedTuple
 from validator.drift.change import Change, Pair
 from validator.drift.drops import MUCH, Drops
 from validator.drift.edits import Edit, Statement, matcher, node_of, statements
-from validator.drift.named_effects import collective, filling, firsts, is_of_tables, named, of_torch, table, tables
+from validator.drift.named_effects import collective, filling, firsts, is_of_tables, named, table, tables
 from validator.drift.surroundings import (
     BRANCHES,
     CONTEXTS,
@@ -29,9 +29,10 @@ from validator.drift.surroundings import (
     goes_with_its_case,
     has_other_way,
     is_about_sizes,
-    is_choice,
+    is_alone,
     is_guard,
     is_mode,
+    is_report,
     knows,
     last_name,
     name_of_call,
@@ -72,18 +73,21 @@ class Effects:
         few = sum(len(edits) for *_, edits in self.drops.edited) <= MUCH
         for pair, old, new, edits in self.drops.small:
             gone = [edit for edit in edits if edit.old is not None and edit.new is None]
-            if len(edits) <= _FEW:
+            if len(edits) <= _FEW and not _is_block(gone):
                 plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, CONTEXTS)]
                 plain = [edit for edit in plain if len(gone) == len(edits) or few and is_of_tables(edit.old, pair.new)]
-                found += self._removed(pair, old, new, plain)
+                found += self._removed(pair, old, new, plain, edits)
                 found += self._only_on_one(pair)
             found += self._uncovered(pair, old, new, edits)
+            if not edits:
+                found += _sunk(pair, old, new)
             found += _conditional(pair, old, new, edits)
             found += self._deeper_collectives(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
             found += _undecorated(pair, new)
         often = Counter(each.name for each in found if each.kind in ("check", "store"))
-        return [each for each in found if often[each.name] < _SEVERAL]
+        lost = Counter(text for row in self.drops.edited for text in _gone(row[3]))
+        return [each for each in found if often[each.name] < _SEVERAL and lost[each.statement.text] <= _SEVERAL]
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
@@ -128,12 +132,12 @@ class Effects:
                 if name not in collective() and name not in self._waiting:
                     continue
                 before, after = ([each for each in rows if name in taken(each.node)] for rows in (old, new))
-                if len(before) != 1 or len(after) != 1 or is_choice(new, statement):
+                if len(before) != 1 or len(after) != 1:
                     continue
                 added = [
                     h for h in statement.inside if h.startswith("if ") and h not in before[0].inside and h in heads
                 ]
-                if added:
+                if added and not any(has_other_way(new, head) for head in added):
                     yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
 
     def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -145,6 +149,9 @@ class Effects:
         for text in sorted(gone & set(came)):
             call = called(came[text].node)
             if call is None or not self.is_effect(last_name(call.func)):
+                alone = call is not None and len(edits) == 2 and not is_report(came[text].node)
+                if alone and (condition := _deeper(old, new, text)):
+                    yield Lost(pair, came[text], "call", name_of_call(came[text]), came[text].node.lineno, condition)
                 if (late := _late(old, new, text)) is not None:
                     yield Lost(pair, late, "order", name_of_call(late), late.node.lineno, f"after `{text}`")
                 continue
@@ -162,14 +169,18 @@ class Effects:
                 )
                 break
 
-    def _removed(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
-        for edit in edits:
+    def _removed(
+        self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
+        fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
+        for edit in plain:
             assert edit.old is not None
             kind, name = self._effect(edit.old, pair)
             if kind == "store" and pair.new.name == "__init__":
                 continue  # an object that begins otherwise now
-            if goes_with_its_case(edit.old, edits):
-                continue
+            if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
+                continue  # with its case, or in favour of another call of its kind
             call = called(edit.old.node)
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -181,7 +192,8 @@ class Effects:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
             return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
-            kept = isinstance(node.target, ast.Attribute | ast.Subscript)  # others see it, unlike a variable
+            # others see what an object holds; a variable beside another one that is still scaled alike
+            kept = isinstance(node.target, ast.Attribute | ast.Subscript) or _has_sibling(node, pair)
             return ("store", ast.unparse(node.target)) if kept else ("", "")
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and self._is_filled(node, pair):
             return "store", ast.unparse(node.targets[0])
@@ -191,8 +203,8 @@ class Effects:
         if call is None:
             return "", ""
         name = last_name(call.func)
-        if name == "update" and (call.keywords or any(isinstance(each, ast.Dict) for each in call.args)):
-            return "", ""  # of a dictionary
+        if _is_of_dictionary(call):
+            return "", ""
         kind = "context" if isinstance(node, CONTEXTS) else "call"
         return (kind, name) if self.is_effect(name) else ("", "")
 
@@ -262,7 +274,7 @@ class Effects:
 
     def _is_uncalled(self, name: str) -> bool:
         """Whether nothing but tests speaks of a function that is still there."""
-        if name.startswith("__"):
+        if name.startswith("__") or self._calls[1][name]:
             return False
         rows = (row for row in self.change.after.occurrences(name) if not is_test(row.path))
         return not any(row.role in ("asks", "spells", "tries") for row in rows) and not self._is_named(name)
@@ -287,7 +299,7 @@ class Effects:
             for call in function.facts.calls:
                 callers.setdefault(call.method, set()).add(function.name)
         found: set[str] = set()
-        queue = of_torch()
+        queue = sorted(collective())
         while queue:
             for name in callers.get(queue.pop(), ()):
                 if name not in found and not name.startswith("<") and "_" in name.strip("_"):
@@ -313,6 +325,39 @@ class Effects:
                 for unit in side.units(module).values() if module is not None else ():
                     count.update(called_names(unit))
         return counts
+
+
+def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
+    """Whether the function still scales another variable in the same way, and still reads this one."""
+    function = node_of(pair.new)
+    nodes = list(ast.walk(function)) if function is not None else []
+    name = ast.unparse(node.target)
+    alike = any(
+        isinstance(n, ast.AugAssign) and type(n.op) is type(node.op) and ast.dump(n.value) == ast.dump(node.value)
+        for n in nodes
+    )
+    return alike and any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in nodes)
+
+
+def _is_of_dictionary(call: ast.Call) -> bool:
+    """Whether a call puts values into a dictionary; `update()` of a scaler is given none."""
+    return last_name(call.func) == "update" and bool(call.args or call.keywords)
+
+
+def _telling_words(name: str) -> set[str]:
+    """The longer words of a name."""
+    return {word for word in name.split("_") if len(word) > 3}
+
+
+def _gone(edits: list[Edit]) -> set[str]:
+    """The statements that an edited function has no longer."""
+    return {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+
+
+def _is_block(gone: list[Edit]) -> bool:
+    """Whether a stretch of several statements went together: with a barrier what it was there for."""
+    rows = [edit.old for edit in gone if edit.old is not None]
+    return len(rows) > 2 and len({each.inside for each in rows}) == 1
 
 
 def _partners(name: str) -> Iterator[str]:
@@ -353,6 +398,17 @@ def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
         return ""
     added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(BRANCHES)]
     return added[-1] if added and not has_other_way(new, added[-1]) else ""
+
+
+def _sunk(pair: Pair, old: list[Statement], new: list[Statement]) -> Iterator[Lost]:
+    """Calls made for what they do that the change only moved to the right: into the block that stands above them."""
+    for before, after in zip(old, new, strict=True):
+        depth_before = len(before.inside)
+        added = [head for head in after.inside[depth_before:] if head.startswith(BRANCHES)]
+        if not added or after.inside[:depth_before] != before.inside or has_other_way(new, added[-1]):
+            continue
+        if (call := called(after.node)) is not None and not is_report(after.node):
+            yield Lost(pair, after, "call", last_name(call.func), after.node.lineno, added[-1])
 
 
 def _is_of_one_rank(name: str) -> bool:
@@ -423,11 +479,13 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
         added = [
             head
             for head in statement.inside
-            if head.startswith("if ") and head in fresh and knows(old, pair, fresh[head])
+            if head.startswith("if ") and head in fresh and knows(old, pair, fresh[head]) and not is_alone(fresh[head])
         ]
         call = called(statement.node)
         if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, CONTEXTS):
             continue  # what stands in a context goes with it
+        if _is_of_dictionary(call):
+            continue
         earlier = next(each for each in old if each.text == statement.text)
         if depth(earlier) >= depth(statement) or conditions(earlier) >= conditions(statement):
             continue  # a condition took the place of another, or of a part of it

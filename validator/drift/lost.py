@@ -13,13 +13,13 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.definitions import ClassDef, External, Missing, Module, Unknown
+from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Module, Unknown
 from validator.drift.change import Change, Side
 from validator.drift.drops import Drops
 from validator.drift.occurrences import Occurrence
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
-from validator.models.members import is_telling, of_libraries
+from validator.models.members import is_known, is_telling, of_libraries
 
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
 _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
@@ -158,7 +158,10 @@ class Names:
             return is_telling(row.name) and not foreign and (renamed is not None or not _is_inherited(rows))
         owners = {_owner(each) for each in rows}
         kin = {each.qualname for cls in classes for each in cls.relatives}
-        return bool(kin & owners) and not any(_given_by_library(cls, row.name) for cls in classes)
+        if not kin & owners:
+            return False
+        told = self.renamed(rows[0]) is not None
+        return not any(_given_by_library(cls, row.name, told) for cls in classes)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places of files of settings and scripts that set what no code knows any more."""
@@ -216,7 +219,7 @@ class Names:
             if is_test(new.path) or is_foreign(new.path):
                 continue
             for name, row in self._gone(old, new).items():
-                if name in known or self._has_member(new, name):
+                if name in known or self._has_member(new, name, self.renamed(row) is not None):
                     continue
                 stale = [each for each in self.after.occurrences(name) if self._asks_class(each, new)]
                 if stale:
@@ -239,10 +242,15 @@ class Names:
                     found.setdefault(row.name, row)
         return found
 
-    def _has_member(self, cls: ClassDef, name: str) -> bool:
+    def _has_member(self, cls: ClassDef, name: str, renamed: bool) -> bool:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
-            if _given_by_library(each, name) or each.is_open and not each.is_opaque or self._writes_itself(each):
+            if (
+                _given_by_library(each, name, renamed)
+                or each.is_open
+                and not each.is_opaque
+                or self._writes_itself(each)
+            ):
                 return True
         names = {each.qualname for each in cls.relatives}
         for row in self.after.occurrences(name):
@@ -358,9 +366,17 @@ def _is_own(row: Occurrence) -> bool:
     return unit.is_receiver(owner) or unit.code.values[owner].op == "free"
 
 
-def _given_by_library(cls: ClassDef, name: str) -> bool:
-    """Whether a base outside of the project may have what the project's classes lack."""
-    return cls.is_opaque and (name in of_libraries() or not is_telling(name))
+def _given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
+    """Whether a base outside of the project may have what the project's classes lack: one of a library of which nothing
+    is known, unless the change gave the name up for another one."""
+    if not cls.is_opaque:
+        return False
+    known = name not in of_libraries() and is_telling(name)
+    return not known or not renamed and any(not is_known(base) for base in _bases_of_libraries(cls))
+
+
+def _bases_of_libraries(cls: ClassDef) -> list[str]:
+    return [base for base in cls.external_bases if base.removesuffix("[]") not in PLAIN_BASES]
 
 
 def _is_told_missing(row: Occurrence) -> bool:

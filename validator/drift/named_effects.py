@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -32,13 +33,18 @@ def firsts() -> dict[str, list[str]]:
 @cache
 def named() -> frozenset[str]:
     """The last names of calls of libraries that are made for what they do."""
-    return collective() | {name for key in ("training", "state", "waiting", "contexts") for name in table()[key]}
+    return collective() | {
+        name for key in ("training", "state", "writing", "waiting", "contexts") for name in table()[key]
+    }
 
 
 @cache
 def collective() -> frozenset[str]:
-    """The last names of the collectives of all libraries."""
-    return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.is_collective)
+    """The last names of the collectives of all libraries, but those that more other functions bear: `load`, `save`."""
+    count = Counter[str]()
+    for name, row in models().calls.items():
+        count[name.rpartition(".")[2]] += 1 if row.is_collective else -1
+    return frozenset(name for name, more in count.items() if more > 0)
 
 
 @cache

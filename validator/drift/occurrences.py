@@ -27,6 +27,7 @@ _KEYED = {"get": "tries", "pop": "tries", "setdefault": "defines"}
 _NAMED = {"getattr": "getattr", "hasattr": "getattr", "setattr": "attribute", "delattr": "attribute"}
 
 
+_PARAMETERS = frozenset({"params", "init_args"})  # what stands beside the `target` or `class_path` that takes it
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?")
 
 
@@ -59,8 +60,14 @@ def in_unit(unit: Unit) -> Iterator[Occurrence]:
         if value.op == "const" and isinstance(value.data, str) and number not in handled and value.data:
             if value.data.isidentifier():
                 yield _row(unit, number, value.data, "spells", "text", value.at)
-            elif value.data.startswith("--"):
+            elif value.data.startswith("--") and not _is_compared(unit, number):
                 yield _row(unit, number, option_name(value.data), "defines", "option", value.at)
+
+
+def _is_compared(unit: Unit, number: int) -> bool:
+    """Whether a text is only held against others: a program that looks through words meant for another one."""
+    users = unit.users.get(number, ())
+    return bool(users) and all(unit.code.values[user].op == "compare" for user in users)
 
 
 def option_name(text: str) -> str:
@@ -141,6 +148,9 @@ def groups(source: SourceFile) -> list[list[Occurrence]]:
     settings = source.facts.extra.get("settings")
     for each in settings.settings if settings is not None else ():
         found.setdefault(each.path[:-1], []).extend(_of_setting(source, each))
+    for path, rows in found.items():
+        if path and path[-1] in _PARAMETERS and not any(row.kind == "target" for row in rows):
+            rows += [row for row in found.get(path[:-1], ()) if row.kind == "target"]
     script = source.facts.extra.get("script")
     if script is None:
         return list(found.values())

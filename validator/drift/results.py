@@ -12,6 +12,7 @@ from validator.drift.calls import Site, handed, sites
 from validator.drift.change import Change, Pair, Side
 from validator.drift.edits import node_of
 from validator.drift.forms import Form, Forms, FormsOf, Use, fits, is_asked, part, shown, uses
+from validator.drift.surroundings import last_name
 from validator.facts.model import At
 from validator.flow.aside import is_foreign
 from validator.flow.program import Unit
@@ -83,6 +84,29 @@ class Results:
             yield from self._misread(*methods, before, after)
             yield from self._kin(*methods, before, after)
         yield from self._unadapted(*methods, after)
+        yield from self._swapped(pair, *methods)
+        given, nothing = ([len(_giving(unit, some)) for unit in pair] for some in (True, False))
+        if given[1] < given[0] and nothing[1] > nothing[0]:
+            yield from self._untested(*methods)
+
+    def _swapped(self, pair: Pair, old: Method, new: Method) -> Iterator[Reckoned]:
+        """Callers that unpack a result into the names of its values, in the order in which they were given."""
+        before, after = (_names_given(unit) for unit in pair)
+        if not before or before == after or sorted(before) != sorted(after):
+            return
+        moved = [place for place, name in enumerate(before) if name != after[place]]
+        for site in self._sites(new):
+            names = _unpacked(site)
+            if len(names) == len(before) and all(names[place] == before[place] for place in moved):
+                text = f"takes `{before[moved[0]]}` where `{after[moved[0]]}` is given now"
+                yield Reckoned(site.unit, site.call.at, old, new, text, site.sure and len(site.reached) == 1)
+
+    def _untested(self, old: Method, new: Method) -> Iterator[Reckoned]:
+        """Callers that take apart, without a look, what may be nothing since the change."""
+        for site in self._sites(new):
+            for number in _carried(site.unit, site.number):
+                if (site.sure or is_telling(new.name)) and _takes_apart(site.unit, number):
+                    yield Reckoned(site.unit, site.call.at, old, new, "takes apart what may be nothing now", False)
 
     def _passing(self, pair: Pair) -> list[Pair]:
         """A function, and those that give its result back as their own."""
@@ -228,9 +252,17 @@ class Results:
         for site in sites(self.after, new.name):
             if new not in site.reached or site.how == "text":
                 continue
-            if any(isinstance(each, Method) and each.facts.is_async == old.facts.is_async for each in site.reached):
-                continue
-            if _is_remote(site):
+            as_before = [m for m in site.reached if isinstance(m, Method) and m.facts.is_async == old.facts.is_async]
+            if any(new.cls is None or m.cls not in new.cls.relatives for m in as_before):
+                continue  # one of another kind may be meant
+            if as_before and _awaited(site.unit, site.number) == old.facts.is_async and not _is_remote(site):
+                unit = self.after.unit_of(new)
+                kind = "a coroutine now" if new.facts.is_async else "no coroutine any more"
+                text = f"is {kind}, while others of its kind are as they were for `{site.unit.qualname}`"
+                if unit is not None:
+                    yield Reckoned(unit, new.facts.name_at, old, new, text, False)
+                return
+            if _is_remote(site) or not site.sure and not is_telling(new.name):
                 continue
             sure = site.sure and len(site.reached) == 1
             awaited = _awaited(site.unit, site.number)
@@ -339,6 +371,43 @@ def _done(unit: Unit, number: int) -> Iterator[Use]:
     for each in _carried(unit, number):
         for use, _, _ in uses(unit, each):
             yield use
+
+
+def _takes_apart(unit: Unit, number: int) -> bool:
+    """Whether a value is run through, unpacked or asked for a member, and never tested."""
+    values = unit.code.values
+    users = [values[user] for user in unit.users.get(number, ())]
+    tested = any(user.op in ("compare", "unary", "phi", "not") for user in users)
+    tested = tested or any(block.end[0] == "branch" and block.end[1] == number for block in unit.code.blocks)
+    spread = (
+        user.op == "call" and any(k == "*" and v == number for k, v in zip(user.data.names, user.args[1:], strict=True))
+        for user in users
+    )
+    return not tested and (any(user.op in ("iter", "unpack", "item", "attr") for user in users) or any(spread))
+
+
+def _giving(unit: Unit, some: bool = True) -> list[ast.Return]:
+    """The `return`s of a function that give something, or those that give nothing."""
+    node = node_of(unit)
+    found = (each for each in ast.walk(node) if isinstance(each, ast.Return)) if node is not None else ()
+    return [each for each in found if (each.value is not None and ast.unparse(each.value) != "None") is some]
+
+
+def _names_given(unit: Unit) -> list[str]:
+    """The names of the values that a function gives back together, at its one place that gives several."""
+    tuples = [each.value for each in _giving(unit) if isinstance(each.value, ast.Tuple)]
+    return [last_name(each) or "?" for each in tuples[0].elts] if len(tuples) == 1 else []
+
+
+def _unpacked(site: Site) -> list[str]:
+    """The names into which a result is unpacked where it is called."""
+    node, text = node_of(site.unit), site.unit.module.source_text
+    for each in ast.walk(node) if node is not None else ():
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Tuple):
+            value = each.value.value if isinstance(each.value, ast.Await) else each.value
+            if isinstance(value, ast.Call) and text.at(value) == site.call.at:
+                return [last_name(name) for name in each.targets[0].elts]
+    return []
 
 
 def _returned(unit: Unit) -> list[str]:

@@ -10,7 +10,7 @@ from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, constructor, misfit, params_of, sites
 from validator.drift.change import Change
 from validator.drift.named_effects import named
-from validator.drift.surroundings import called_names
+from validator.drift.surroundings import called_names, reports
 from validator.drift.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.arguments import call_of
@@ -67,6 +67,10 @@ class Signatures:
                     for cls in (method.cls, *method.cls.descendants()):
                         found.setdefault(cls.name, []).append((method.cls, other.cls))
                 found.setdefault(method.name, []).append((method, other))
+        for old_cls, new_cls in self.change.classes:
+            if old_cls.find("__init__") is new_cls.find("__init__") is None and _fields_differ(old_cls, new_cls):
+                for cls in (new_cls, *new_cls.descendants()):
+                    found.setdefault(cls.name, []).append((old_cls, new_cls))
         return found
 
     @cached_property
@@ -161,6 +165,8 @@ class Signatures:
     def _is_work(self, name: str) -> bool:
         """Whether a call by this name does what somebody must do: it moves a value to a device, has an effect,
         or is one of the project's own."""
+        if reports(name):
+            return False
         return name in DEVICES or name in named() or is_telling(name) and name in self.after.methods
 
     def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:
@@ -188,12 +194,8 @@ class Signatures:
             methods = pair.methods
             if pair.new.code.kind == "function" and methods is not None:
                 old, new = methods
-                said = (
-                    old.facts.params != new.facts.params,
-                    old.facts.returns_annotation != new.facts.returns_annotation,
-                )
                 given = [tuple(r.value for r in m.facts.returns) for m in methods]
-                if any(said) or given[0] != given[1]:
+                if _asks_otherwise(old, new) or given[0] != given[1]:
                     found.append(methods)
         return found
 
@@ -220,7 +222,17 @@ class Signatures:
             return False
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
-        return 2 * len(alike) >= len(taking)
+        return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
+
+
+def _asks_otherwise(old: Method, new: Method) -> bool:
+    """Whether the parameters or the annotations of a function are others; an annotation that allows more is none."""
+    if outline(old.facts.params) != outline(new.facts.params):
+        return True
+    before, after = ([p.annotation or "" for p in m.facts.params] for m in (old, new))
+    if any(one not in other for one, other in zip(before, after, strict=True)):
+        return True
+    return old.facts.returns_annotation != new.facts.returns_annotation
 
 
 def _calls(unit: Unit, name: str) -> dict[str, int]:
@@ -293,7 +305,13 @@ def _reaches(site: Site, target: Method | ClassDef) -> bool:
 def _makes(cls: ClassDef, base: ClassDef) -> bool:
     """Whether objects of a class are made by the constructor of a base."""
     found = cls.find("__init__")
-    return found is not None and found.cls is base
+    return found.cls is base if found is not None else constructor(cls) is not None
+
+
+def _fields_differ(old: ClassDef, new: ClassDef) -> bool:
+    """Whether two classes of fields are made otherwise."""
+    before, after = constructor(old), constructor(new)
+    return before is not None and after is not None and outline(before) != outline(after)
 
 
 def _kin(cls: ClassDef) -> frozenset[object]:

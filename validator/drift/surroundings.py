@@ -14,6 +14,8 @@ from validator.flow.program import Unit
 CONTEXTS = (ast.With, ast.AsyncWith)
 BRANCHES = ("if ", "orelse of if ", "except ", "case ")
 _MODES = frozenset({"fsdp", "fsdp1", "fsdp2", "ddp", "deepspeed", "zero", "zero3", "tp", "cp", "sp", "pp", "ep"})
+_SEVERAL = frozenset({"initialized", "distributed"})
+_REPORTS = frozenset({"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"})
 RANKS = frozenset({"rank", "initialized", "process", "main", "primary", "master", "distributed", "leader"})
 
 
@@ -50,7 +52,8 @@ def called_names(unit: Unit, *ops: str) -> Counter[str]:
     """How often a unit calls something by each name; `ops`: of values (`attr`) or by itself (`name`), else both."""
     code = unit.code
     callees = (code.values[v.args[0]] for v in code.values if v.op == "call")
-    return Counter(str(callee.data) for callee in callees if callee.op in (ops or ("attr", "name")))
+    rows = (callee for callee in callees if callee.op in (ops or ("attr", "name", "closure")))
+    return Counter(str(row.data).rpartition(".")[2] for row in rows)
 
 
 def taken(node: ast.stmt) -> set[str]:
@@ -74,6 +77,12 @@ def is_about_ranks(test: ast.expr) -> bool:
     """Whether a condition asks which process this is, or whether there are others."""
     names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
     return any(not RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
+
+
+def is_alone(test: ast.expr) -> bool:
+    """Whether a condition asks whether there are other processes at all, which is the same on all of them."""
+    names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
+    return any(not _SEVERAL.isdisjoint(name.strip("_").lower().split("_")) for name in names)
 
 
 def depth(statement: Statement) -> int:
@@ -129,11 +138,6 @@ def is_mode(statement: Statement, here: set[str]) -> bool:
     return here.issuperset(other) and here.isdisjoint(first)
 
 
-def is_choice(rows: list[Statement], statement: Statement) -> bool:
-    """Whether something else happens where a statement does not: some condition around it has another way."""
-    return any(head.startswith(BRANCHES) and has_other_way(rows, head) for head in statement.inside)
-
-
 def has_other_way(rows: list[Statement], head: str) -> bool:
     """Whether something else happens where a condition does not hold: then there are two ways to do it."""
     return head.startswith("orelse of ") or any(f"orelse of {head}" in each.inside for each in rows)
@@ -161,3 +165,25 @@ def knows(old: list[Statement], pair: Pair, test: ast.expr) -> bool:
     params = {name for name, _ in pair.old.code.params}
     here = {node.id for each in old for node in ast.walk(each.node) if isinstance(node, ast.Name)}
     return names <= params | here | pair.new.module.facts.names.keys()
+
+
+def is_report(node: ast.stmt) -> bool:
+    """Whether a statement tells people something."""
+    parts = list(ast.walk(own_head(node)))
+    names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
+    return not _REPORTS.isdisjoint(names) or any(isinstance(n, ast.JoinedStr) for n in parts)
+
+
+def reports(name: str) -> bool:
+    """Whether a function tells people something, by its name."""
+    return not _REPORTS.isdisjoint(name.split("_"))
+
+
+def own_head(node: ast.stmt) -> ast.AST:
+    """What a statement computes on its own lines."""
+    for name in ("test", "iter"):
+        if isinstance(part := getattr(node, name, None), ast.AST):
+            return part
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return ast.Tuple([item.context_expr for item in node.items], ast.Load())
+    return node if not hasattr(node, "body") else ast.Pass()

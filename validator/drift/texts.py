@@ -12,17 +12,18 @@ from typing import NamedTuple
 from validator.drift.change import Change, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.occurrences import Occurrence
+from validator.drift.surroundings import last_name
 from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.ir.model import Value
 from validator.models.members import is_telling
 from validator.source import SourceFile
 
-_TELLING = re.compile(r"(?=.{5,80}$)[\w./{}%-]*\w[._/-]\w[\w./{}%-]*")  # several words, no spaces
+_TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
-_COMMON = 8  # places, from which on a word may mean several things
 
 
 class Replaced(NamedTuple):
@@ -58,20 +59,62 @@ class Texts:
         old, new = drop.old.value, drop.new.value
         if not isinstance(old, str) or not isinstance(new, str):
             return None
+        if (templates := _templates(drop)) is not None:
+            return self._template(drop, *templates)
         here = drop.pair.new.code.values
         if any(value.op == "const" and value.data == old for value in here):
-            return None  # it still stands in the function: something came before it
+            return self._key(drop, old, new)  # it still stands in the function: something came before it
+        if self._is_of_a_name(drop, old, new):
+            return None
         told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others:
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
 
+    def _is_of_a_name(self, drop: Drop, old: str, new: str) -> bool:
+        """Whether a text follows a variable of its name that the same statement asks for under another one."""
+        beside = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit and each.kind == "name")
+        return any(last_name(each.old) == old and last_name(each.new) == new for each in beside)
+
+    def _template(self, drop: Drop, old: str, new: str) -> Replaced | None:
+        """An f-string: the same one, with whatever in its places, that another function still has as it was."""
+        if not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)) or any(_joined(self.change.before, new)):
+            return None
+        others = [(unit.path, at[0]) for unit, at in _joined(self.change.after, old)]
+        places = [unit for unit, _ in _joined(self.change.after, new)]
+        if not others or len(places) > 1:
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
+        """A key under which a value is kept, while the function itself still looks it up under the old one."""
+        rows = self.change.after.of_file(drop.pair.new.module.source)
+        at = drop.pair.new.module.source_text.at(drop.new)
+        kept = any(row.role == "defines" and row.kind == "key" and row.at == at for row in rows.get(new, ()))
+        asked = [
+            row for row in rows.get(old, ()) if row.kind == "key" and row.role == "asks" and row.unit is drop.pair.new
+        ]
+        if (
+            not kept
+            or not asked
+            or any(row.kind == "key" and row.role in ("asks", "tries") for row in self._asked(new))
+        ):
+            return None
+        return Replaced(drop.pair.new, at, old, new, tuple((row.path, row.at[0]) for row in asked))
+
+    def _asked(self, name: str) -> list[Occurrence]:
+        """Where a name stands in the program as it is now, but for tests."""
+        return [row for row in self.change.after.occurrences(name) if not is_test(row.path)]
+
     def _found(self, old: str, new: str) -> list[tuple[str, int]]:
         """Where the old text still stands, if the new one has no meaning but by these edits."""
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
         others = _places(self.change.after, old)
+        asked = old.isidentifier() or old.startswith("--")  # by an attribute
+        if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
+            return []  # all hand it to one function that reports it: nobody looks for it
         return others if len(others) < len(_places(self.change.before, old)) else []
 
     def _spelled(self, old: str, new: str) -> list[tuple[str, int]]:
@@ -83,8 +126,8 @@ class Texts:
             return []
         rows = (row for row in self.change.after.occurrences(old) if not is_test(row.path) and not is_foreign(row.path))
         found = [row for row in rows if row.kind in ("key", "value") or row.role == "spells"]
-        if len(found) > _COMMON:  # a word of many meanings: only where it is said of the same
-            about = {name for row in self.change.after.occurrences(new) for name in _about(row)}
+        about = {name for row in self.change.after.occurrences(new) for name in _about(row)} - {""}
+        if about:  # a word has many meanings: only where it is said of the same
             found = [row for row in found if not about.isdisjoint(_about(row))]
         return [(row.path, row.at[0]) for row in found]
 
@@ -130,13 +173,72 @@ class Texts:
         if old.attr == new.attr or not is_telling(new.attr) or ast.dump(old.value) != ast.dump(new.value):
             return None
         rows = list(self.change.after.occurrences(new.attr))
-        if any(row.role in ("defines", "spells") for row in rows):
-            return None
+        if any(row.role in ("defines", "spells") for row in rows) or len(rows) > 1:
+            return None  # written in several places it is meant
         if any(row.role == "asks" for row in self.change.before.occurrences(new.attr)):
             return None  # it was asked for before: something that is not here has it
         if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):
             return None
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
+
+
+def _templates(drop: Drop) -> tuple[str, str] | None:
+    """The f-strings, with `{}` in their places, of which a piece changed; None where it is a text by itself."""
+    found = []
+    for edit, piece in ((drop.edit.old, drop.old), (drop.edit.new, drop.new)):
+        nodes = ast.walk(edit.node) if edit is not None else ()
+        whole = next((n for n in nodes if isinstance(n, ast.JoinedStr) and any(v is piece for v in n.values)), None)
+        if whole is None:
+            return None
+        found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in whole.values))
+    return found[0], found[1]
+
+
+def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
+    """The f-strings of a side that have given pieces between their places."""
+    piece = max(template.split("{}"), key=len).encode()
+    for source in side.project.files.values():
+        module = side.project.modules.get(source.absolute)
+        if module is None or piece not in source.data or is_test(source.path) or is_foreign(source.path):
+            continue
+        for unit in side.units(module).values():
+            values = unit.code.values
+            for value in values:
+                if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
+                    yield unit, unit.at(value.at)
+
+
+def _piece(value: Value) -> str:
+    return value.data if value.op == "const" and isinstance(value.data, str) else "{}"
+
+
+def _given_to(side: Side, text: str) -> set[str]:
+    """The names of the functions that are handed a text and give nothing back for it; an empty one for each other place
+    where it stands."""
+    found = set()
+    for source in side.project.files.values():
+        if text.encode() not in source.data:
+            continue
+        module = side.project.modules.get(source.absolute)
+        units = side.units(module).values() if module is not None else ()
+        rows = [
+            (unit, number)
+            for unit in units
+            for number, v in enumerate(unit.code.values)
+            if v.op == "const" and v.data == text
+        ]
+        found |= {_receiver(unit, number) for unit, number in rows} if rows else {""}
+    return found
+
+
+def _receiver(unit: Unit, number: int) -> str:
+    """The name of the one function that is called with a value for what it does; empty if there is none."""
+    users = unit.users.get(number, ())
+    if len(users) != 1 or unit.code.values[users[0]].op != "call":
+        return ""
+    used = any(unit.code.values[user].op != "mut" for user in unit.users.get(users[0], ()))
+    used = used or any(block.end[1] == users[0] for block in unit.code.blocks if block.end[0] in ("return", "branch"))
+    return "" if used else unit.known_as(unit.code.values[users[0]].args[0])
 
 
 def _settings(source: SourceFile | None) -> tuple[Setting, ...]:
@@ -187,7 +289,7 @@ def _places(side: Side, text: str) -> list[tuple[str, int]]:
             for match in pattern.finditer(source.data):
                 start = source.data.rfind(b"\n", 0, match.start()) + 1
                 before = source.data[start : match.start()]
-                quoted = b'"' in before or b"'" in before or source.facts.language != "python"
+                quoted = before.count(b'"') % 2 or before.count(b"'") % 2 or source.facts.language != "python"
                 if b"#" not in before and quoted:
                     found.append((source.path, source.data.count(b"\n", 0, match.start()) + 1))
     return found

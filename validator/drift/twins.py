@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.binding import misfit_of, parameters
 from validator.definitions import Method
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, between
 from validator.drift.edits import Edit, Statement, similarity, statements
 from validator.drift.named_effects import named
-from validator.drift.surroundings import called, last_name
+from validator.drift.surroundings import called, is_report, last_name, own_head
 from validator.drift.weakened import is_parallel
 from validator.facts.model import Param
+from validator.flow.arguments import call_of
 from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
 
@@ -145,9 +147,15 @@ class Twins:
                 continue
             twins = tuple(self._alike(old, new, gone[0]))
             before, after = self.change.before, self.change.after
-            if twins and not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], new):
+            if not twins:
+                continue
+            if not any(p.kind == "**" for p in new.facts.params) and _are_chosen(after, gone[0], twins[0], new):
                 found.append(Untwinned(old, new, gone[0], twins))
-            elif twins and len(came) == 1 and _are_chosen(after, came[0], new) and _are_chosen(before, gone[0], old):
+            elif (
+                len(came) == 1
+                and _are_chosen(after, came[0], new, twins[0])
+                and _are_chosen(before, gone[0], old, twins[0])
+            ):
                 found.append(Untwinned(old, new, gone[0], twins, came[0]))
         return found
 
@@ -164,17 +172,32 @@ class Twins:
                 yield twin
 
 
-def _are_chosen(side: Side, keyword: str, new: Method) -> bool:
-    """Whether some call passes the keyword to a function that it only knows when it runs."""
+def _are_chosen(side: Side, keyword: str, method: Method, other: Method) -> bool:
+    """Whether some call passes the keyword to a function that it only knows when it runs, and that may be this one as
+    well as another one."""
     for row in side.occurrences(keyword):
         if row.kind != "keyword" or row.unit is None or is_test(row.path):
             continue
-        for value in row.unit.code.values:
-            if value.op == "call" and keyword in value.data.names:
-                callee = row.unit.code.values[value.args[0]]
-                if callee.op in ("param", "free", "phi", "call") or callee.op == "attr" and callee.data == new.name:
-                    return True
+        for number, value in enumerate(row.unit.code.values):
+            if value.op == "call" and keyword in value.data.names and _may_choose(row.unit, number, method, other):
+                return True
     return False
+
+
+def _may_choose(unit: Unit, number: int, method: Method, other: Method) -> bool:
+    """Whether a call may be one of a method: through a value that is only known when it runs, or by its name on an
+    object that may be of its class, with arguments that fit."""
+    callee = unit.code.values[unit.code.values[number].args[0]]
+    if callee.op == "attr":
+        own = unit.is_receiver(callee.args[0])
+        if callee.data != method.name or callee.data == "__init__":
+            return False
+        if own and (unit.cls is None or not {method.cls, other.cls} <= set(unit.cls.relatives)):
+            return False
+    elif callee.op not in ("param", "free", "phi", "call"):
+        return False
+    params = parameters(method)
+    return params is None or misfit_of(params, call_of(unit, number)) is None
 
 
 def _names(params: tuple[Param, ...]) -> tuple[str, ...]:
@@ -201,24 +224,7 @@ def _says_something(node: ast.stmt) -> bool:
     """Whether a statement holds a formula, a condition or a call with arguments, and is no report to people."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Raise):
         return False
-    parts = [n for n in ast.walk(_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
+    parts = [n for n in ast.walk(own_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
     if len(parts) < _WORTH:
         return False
-    return not _is_report(node)
-
-
-def _is_report(node: ast.stmt) -> bool:
-    """Whether a statement tells people something."""
-    parts = list(ast.walk(_head(node)))
-    names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
-    said = names & {"print", "logger", "logging", "warnings", "log", "info", "warning", "debug"}
-    return bool(said) or any(isinstance(n, ast.JoinedStr) for n in parts)
-
-
-def _head(node: ast.stmt) -> ast.AST:
-    for name in ("test", "iter"):
-        if isinstance(part := getattr(node, name, None), ast.AST):
-            return part
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return ast.Tuple([item.context_expr for item in node.items], ast.Load())
-    return node if not hasattr(node, "body") else ast.Pass()
+    return not is_report(node)

@@ -7,6 +7,7 @@ that nothing reads since the change, shows that something else went with the lin
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -45,7 +46,10 @@ class Unused:
         for pair in self.change.pairs:
             if not is_test(pair.new.path) and not is_foreign(pair.new.path):
                 found += self._of_pair(pair)
-        return found
+        often = Counter((each.kind, each.name) for each in found)
+        params = Counter(each.unit for each in found if each.kind == "parameter")
+        # what goes in several places, or along with others, is meant
+        return [each for each in found if often[each.kind, each.name] == 1 and params[each.unit] < 2]
 
     def _of_pair(self, pair: Pair) -> Iterator[Unread]:
         old, new = node_of(pair.old), node_of(pair.new)
@@ -69,7 +73,13 @@ class Unused:
         changed = edits(before, after)
         for name in rows:
             last = _last_reader(changed, name)
-            if last is None or name.startswith("_") or name not in params and _is_only_filled(old, name):
+            if (
+                last is None
+                or _is_kept_only(old, last.node)
+                or name.startswith("_")
+                or name not in params
+                and _is_only_filled(old, name)
+            ):
                 continue
             node = params.get(name) or stored[name]
             kind = "parameter" if name in params else "variable"
@@ -81,6 +91,12 @@ def _last_reader(changed: list[Edit], name: str) -> Statement | None:
     """The last statement that read a name and that the change took away or changed."""
     found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
     return found[-1] if found else None
+
+
+def _is_kept_only(node: ast.AST, last: ast.stmt) -> bool:
+    """Whether a statement only gave its value to a variable that nothing read."""
+    target = last.targets[0] if isinstance(last, ast.Assign) else None
+    return isinstance(target, ast.Name) and target.id not in _read(node)
 
 
 def _is_only_filled(node: ast.AST, name: str) -> bool:

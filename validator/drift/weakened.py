@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from validator.definitions import ClassDef, Method
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
+from validator.drift.calls import annotated, constructor
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drop, Drops
 from validator.drift.edits import Edit, in_head, node_of
 from validator.drift.named_effects import collective
 from validator.drift.surroundings import last_name
+from validator.source import SourceFile
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -39,9 +40,18 @@ class Weakened:
         drops: Drops = self.change.analysis(Drops)
         small = {id(pair) for pair, *_ in drops.small}
         for drop in drops.drops:
-            if id(drop.pair) in small and self._counts(drop) and self._times(drop) < _MANY:
+            if id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop) and self._times(drop) < _MANY:
                 found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
         return list(found.values())
+
+    def _is_alone_in(self, drop: Drop) -> bool:
+        """Whether the rest of a statement is as it was: where more than one thing goes it says something else now.
+
+        Names may be exchanged together."""
+        if drop.kind in ("name", "constant"):
+            return True
+        edits = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
+        return len({(each.kind, each.text) for each in edits}) == 1
 
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
@@ -64,6 +74,8 @@ class Weakened:
             return self._is_offset(drop)
         if kind == "call":
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
+        if kind == "name" and _leaves_its_guard(drop):
+            return True
         return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
 
     def _is_used_elsewhere(self, drop: Drop) -> bool:
@@ -119,6 +131,10 @@ class Weakened:
     def _is_needed(self, drop: Drop, name: str) -> bool:
         """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
         where it puts it."""
+        if name in ("sorted", "sort"):  # ranks agree in the order by it
+            node = node_of(drop.pair.new)
+            calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
+            return any(last_name(call.func) in collective() for call in calls)
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
     def _is_asked(self, drop: Drop) -> bool:
@@ -142,9 +158,12 @@ class Weakened:
             made = drop.old.id in _bound(old) and drop.new.id in _bound(new)
             return made and drop.old.id not in _named(new) and drop.new.id not in _named(old)
         before, after = last_name(drop.old), last_name(drop.new)
-        earlier, later = (_roles(side, before) for side in (self.change.before, self.change.after))
-        fresh, made_now = (_roles(side, after) for side in (self.change.before, self.change.after))
-        return "defines" in earlier and not later and not fresh and "defines" in made_now
+        sides, path = (self.change.before, self.change.after), drop.pair.new.module.source.absolute
+        brought = [_stores(side, side.by_absolute.get(path), after) for side in sides]
+        if brought == [False, True]:
+            return True  # what the change brings into the file is meant
+        fresh = _roles(self.change.before, after)
+        return "defines" in _roles(self.change.before, before) & _roles(self.change.after, after) and not fresh
 
     def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
         """Whether the change gives a variable its value by a statement of its own."""
@@ -183,7 +202,8 @@ class Weakened:
         edits = self._edits(drop)
         same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
         first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
-        return len(edits) == 1 and len(same) == 1 and _is_read(drop.pair, first)
+        at_hand = first in _bound(node_of(drop.pair.new)) and _is_read(drop.pair, first)
+        return len(edits) == 1 and len(same) == 1 and at_hand
 
     def _all_pass(self, drop: Drop) -> bool:
         """Whether every other call by that name, of which there are several, passes the keyword."""
@@ -219,12 +239,11 @@ class Weakened:
     @staticmethod
     def _known(side: Side, name: str) -> list[frozenset[str]]:
         """The parameters of the functions and classes of a name."""
-        found: list[Method | ClassDef] = list(side.methods.get(name, ()))
-        for cls in side.project.classes():
-            if cls.name == name and (made := cls.find("__init__")) is not None:
-                found.append(made)
-        rows = (m.facts.params for m in found if isinstance(m, Method))
-        return [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+        rows = [m.facts.params for m in side.methods.get(name, ())]
+        made = {cls: constructor(cls) for cls in side.project.classes() if cls.name == name}
+        rows += [params for params in made.values() if params is not None]
+        found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+        return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
 
 
 def _is_of_device(drop: Drop) -> bool:
@@ -277,6 +296,12 @@ def _roles(side: Side, name: str) -> set[str]:
     return {row.role for row in side.occurrences(name)} - {"spells"}
 
 
+def _stores(side: Side, source: SourceFile | None, name: str) -> bool:
+    """Whether a file gives an attribute or a variable a value."""
+    rows = side.of_file(source).get(name, ()) if source is not None else ()
+    return any(row.role == "defines" and row.kind in ("attribute", "variable") for row in rows)
+
+
 def _is_text(part: ast.AST) -> bool:
     return isinstance(part, ast.Constant) and isinstance(part.value, str)
 
@@ -285,11 +310,29 @@ def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_count(name) and "rank" in name):
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name)):
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
     return False
+
+
+def _leaves_its_guard(drop: Drop) -> bool:
+    """Whether a member of an enumeration stands in place of the one that the condition right around still asks for."""
+    new, old = drop.edit.new, drop.old
+    if new is None or not isinstance(old, ast.Attribute) or not isinstance(drop.new, ast.Attribute) or not new.inside:
+        return False
+    if not (old.attr.isupper() and drop.new.attr.isupper()) or ast.dump(old.value) != ast.dump(drop.new.value):
+        return False
+    head = new.inside[-1]
+    asked = {ast.unparse(n) for n in ast.walk(ast.parse(head[3:], mode="eval"))} if head.startswith("if ") else set()
+    return ast.unparse(old) in asked and ast.unparse(drop.new) not in asked
+
+
+def _is_rank(name: str) -> bool:
+    """Whether a name is that of a process's number, and not of the rank of a matrix."""
+    words = name.strip("_").lower().split("_")
+    return "rank" in words and _OF_MATRICES.isdisjoint(words) or bool(axes_of(name)) and "rank" in name
 
 
 def _other_axes(drop: Drop) -> bool:
@@ -302,6 +345,7 @@ def _other_axes(drop: Drop) -> bool:
     return bool(before - after) or LOCAL in after - before
 
 
+_OF_MATRICES = frozenset({"lora", "low", "adapter", "kv", "q", "tucker"})
 _COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh", "replicas", "pg"})
 
 
