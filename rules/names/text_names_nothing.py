@@ -4,8 +4,8 @@ What it does
     Reads dotted paths in texts (`"pkg.rollout.generate"`, also `"pkg.rollout:generate"`): constants of the source,
     values of YAML, JSON and TOML files, words of launch scripts. Reported is a path that leads to a module below a
     package of the project and ends in a name that the module does not define. Silent in tests, about names of
-    loggers and of modules that may have been there once, and where the module defines names in ways of its own
-    (`__getattr__`, `globals()`).
+    loggers and of modules that may have been there once (unless most texts beside it name functions or classes), and
+    where the module defines names in ways of its own (`__getattr__`, `globals()`).
 
 Why is this bad
     Who imports by the text (a registry, Hydra, a flag such as `--reward-fn pkg.rewards.score`) gets AttributeError or
@@ -22,13 +22,14 @@ from collections.abc import Iterator
 from validator.analysis.named import Named, is_path
 from validator.definitions import Missing
 from validator.errors import nearest
+from validator.facts.config_files import Setting
 from validator.facts.model import At
 from validator.facts.script import Word, parts
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
-from validator.project import Project
+from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule(
@@ -43,6 +44,7 @@ _PARTS = 3  # of a path: a package, a module in it, a name
 def check_project(project: Project) -> Iterator[Finding]:
     named = project.analysis(Named)
     seen: set[tuple[str, At]] = set()
+    beside = _beside_names(project, named)
     for path, at, text in _texts(project):
         dotted = text.replace(":", ".", 1)
         if dotted.count(".") < _PARTS - 1 or not is_path(dotted) or (path, at) in seen:
@@ -50,11 +52,26 @@ def check_project(project: Project) -> Iterator[Finding]:
         symbol = named.of(dotted)
         if not isinstance(symbol, Missing) or symbol.owner is None or "." not in symbol.owner.name:
             continue
-        if symbol.owner.is_package and str(symbol.name).islower():
+        if symbol.owner.is_package and str(symbol.name).islower() and (path, at) not in beside:
             continue  # what a package lacks may be the former name of a module
         if dotted == f"{symbol.owner.name}.{symbol.name}" or dotted.endswith(f"{symbol.module}.{symbol.name}"):
             seen.add((path, at))
             yield _report(path, at, text, symbol)
+
+
+def _beside_names(project: Project, named: Named) -> frozenset[tuple[str, At]]:
+    """The values of configuration files that stand beside others which name functions or classes: so they do, too."""
+    found: set[tuple[str, At]] = set()
+    for source in project.files.values():
+        settings = source.facts.extra.get("settings")
+        sections: dict[tuple[str, ...], list[Setting]] = {}
+        for each in settings.settings if settings is not None else ():
+            if is_path(each.value):
+                sections.setdefault(each.path[:-1], []).append(each)
+        for rows in sections.values():
+            if sum(isinstance(named.of(str(row.value)), Method | ClassDef) for row in rows) * 2 > len(rows) > 1:
+                found.update((source.path, row.value_at) for row in rows)
+    return frozenset(found)
 
 
 def _report(path: str, at: At, text: str, symbol: Missing) -> Finding:

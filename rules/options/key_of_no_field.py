@@ -3,11 +3,13 @@
 What it does
     Finds the class that a section of a YAML, TOML or JSON file sets the fields of (a data class, a model of pydantic, a
     class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of which
-    must be fields. Reports a key that the class has no field for, once for each class and key. Silent about keys that
-    the code spells as a text (an alias, an old name that is still read) or that begin with what it takes off a name
-    (`removeprefix("fsdp_")`), that other values take over (`${key}`), where a base outside of the project may have more
-    fields, in tests, and in the files of models. A note where another class that shares keys with the section has the
-    field (nothing where only the keys tell the class), and for a `TypedDict`, which takes any key.
+    must be fields, or by the key that it stands under, where all sections of that name are of one class (then the key
+    must be a name that the code does not have at all). Reports a key that the class has no field for, once for each
+    class and key. Silent about keys that the code spells as a text (an alias, an old name that is still read) or that
+    begin with what it takes off a name (`removeprefix("fsdp_")`), that other values take over (`${key}`), where a base
+    outside of the project may have more fields, in tests, and in the files of models. A note where another class that
+    shares keys with the section has the field (nothing where only the keys tell the class), and for a `TypedDict`, to
+    which any key may be given.
 
 Why is this bad
     A strict reader refuses the file when the job starts, or when the section is reached: at the first evaluation.
@@ -54,7 +56,10 @@ def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
         for fill in fills if fills and not is_test(fills[0].section.path) else ():
             for each in fill.strangers:
                 name = each.path[-1].replace("-", "_")
-                if name.isidentifier() and not filled.is_taken_over(each) and not spelled.as_text(name):
+                if not name.isidentifier() or filled.is_taken_over(each) or spelled.as_text(name):
+                    continue
+                unheard = each.kind == "scalar" and name not in filled.schemas.by_field and not spelled.as_name(name)
+                if unheard or not fill.alike:
                     yield fill, each
 
 

@@ -24,13 +24,15 @@ _SHARE = 4  # and of so many keys one may be a stranger
 class Fill(NamedTuple):
     """A section that sets fields of a class: of `schema`, or of another one of those `among` which it was found.
 
-    `declared`: by the annotation of the field that it stands under.
+    `declared`: by the annotation of the field that it stands under. `alike`: only because all sections under such a key
+    that are known fill that class.
     """
 
     section: Section
     schema: Schema
     among: tuple[Schema, ...]
     declared: bool
+    alike: bool = False
 
     @property
     def fields(self) -> Iterator[tuple[Setting, Field]]:
@@ -64,13 +66,26 @@ class Filled:
 
     def __init__(self, project: Project) -> None:
         self.schemas = project.analysis(Schemas)
+        self._unknown: dict[str, list[Section]] = {}
         files = ((s.path, s.facts.extra.get("settings")) for s in project.files.values())
         self.files: dict[str, Settings] = {path: rows for path, rows in files if rows and not _is_of_a_model(rows)}
 
     @cached_property
     def all(self) -> tuple[tuple[Fill, ...], ...]:
         """For each file of settings the sections that fill classes, outer ones first."""
-        return tuple(tuple(self._free(tree(path, settings))) for path, settings in self.files.items())
+        found = [[*self._free(tree(path, settings))] for path, settings in self.files.items()]
+        known: dict[str, set[Schema]] = {}
+        for fill in (fill for fills in found for fill in fills if fill.section.setting is not None):
+            known.setdefault(fill.section.name, set()).add(fill.schema)
+        return tuple((*fills, *self._alike(path, known)) for fills, path in zip(found, self.files, strict=True))
+
+    def _alike(self, path: str, known: dict[str, set[Schema]]) -> Iterator[Fill]:
+        """The sections of a file, too small to tell by their keys, whose like are all of one class."""
+        for section in self._unknown.get(path, ()):
+            classes = known.get(section.name, set())
+            if len(classes) == 1:
+                (schema,) = classes
+                yield Fill(section, schema, (schema,), declared=False, alike=True)
 
     def is_taken_over(self, key: Setting) -> bool:
         """Whether another value of some file is that of a key: `${model.hidden_size}`."""
@@ -88,6 +103,8 @@ class Filled:
         if among:
             yield from self._filled(section, among, declared=False)
         else:
+            if section.name.isidentifier() and not section.is_list:
+                self._unknown.setdefault(section.path, []).append(section)
             for inner in section.inside.values():
                 yield from self._free(inner)
 

@@ -25,6 +25,11 @@ class Section:
         return self.setting is not None and self.setting.kind == LIST
 
     @property
+    def name(self) -> str:
+        """The key that it stands under; empty for the whole file."""
+        return self.setting.path[-1] if self.setting is not None else ""
+
+    @property
     def dotted(self) -> str:
         return ".".join(self.setting.path) if self.setting is not None else ""
 
