@@ -68,7 +68,9 @@ class Members:
         return self._is_spelled_out(cls) and not self._mixed_in_elsewhere(cls)
 
     def _is_spelled_out(self, cls: ClassDef) -> bool:
-        """Whether the source of a class and of those above it gives all members."""
+        """Whether the source of a class and of those above it gives all members of its objects; a mixin has none."""
+        if "Mixin" in cls.name:
+            return False
         if any(each.adds_more_than(_PLAIN) or not self._is_kept_by_decorators(each) for each in cls.mro):
             return False
         return all(self._lists_own(each) for each in cls.mro)
@@ -98,7 +100,7 @@ class Members:
     def _lists_own(self, cls: ClassDef) -> bool:
         """Whether what the class itself, without its bases, gives to its objects is spelled out."""
         if cls not in self._listed:
-            self._listed[cls] = "Mixin" not in cls.name and not _fills_itself(cls)
+            self._listed[cls] = not _fills_itself(cls)
         return self._listed[cls]
 
     def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
