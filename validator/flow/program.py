@@ -441,8 +441,8 @@ class Flow:
             kind = key[0]  # type: ignore[index]
             return EMPTY if kind == "unit" else () if kind == "makers" else BOTTOM
 
-        self.solver = Solver(self._equation, _joined, bottom, part_of)
         self._evaluations: dict[Unit, Evaluation] = {}
+        self.solver = Solver(self._equation, _joined, bottom, part_of, self._evaluations.clear)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
@@ -518,7 +518,7 @@ class Flow:
 
     def part(self, key: Hashable, part: Hashable) -> Any:
         """A part of an answer (None: all of it); the instruction for which it is asked is remembered."""
-        if self._evaluating and (evaluation := self._evaluating[-1]) is not None:
+        if self._evaluating and (evaluation := self._evaluating[-1]) is not None and key not in self.solver.final:
             evaluation.reads((key, part))
         return self.solver.get(key, part)
 

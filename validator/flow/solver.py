@@ -23,7 +23,7 @@ class Solver:
     """`rhs(key, news)` computes from `get`; `join(old, new)` is the least upper bound; `bottom(key)` where all starts.
 
     `news`: what has changed since the equation was evaluated last, None at first. `part(answer, part)`: a part of an
-    answer. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
+    answer. `closed()` is called when all that was asked is final: nothing of it is evaluated again. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
     not monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
     """
 
@@ -33,12 +33,15 @@ class Solver:
         join: Callable[[Any, Any], Any],
         bottom: Callable[[Hashable], Any],
         part: Callable[[Any, Hashable], Any],
+        closed: Callable[[], None],
     ) -> None:
         self._rhs = rhs
         self._join = join
         self._bottom = bottom
         self._part = part
-        self.values: dict[Hashable, Any] = {}
+        self._closed = closed
+        self.final: dict[Hashable, Any] = {}  # of unknowns on which nothing that is still open has a say
+        self._open: dict[Hashable, Any] = {}
         self._asked_by: dict[Hashable, dict[Hashable, dict[Hashable, None]]] = {}  # key -> part -> who asked
         self._waiting: dict[Hashable, set[Read]] = {}
         self._queue: list[tuple[int, int, Hashable]] = []  # (place, a number of its own, key)
@@ -52,36 +55,47 @@ class Solver:
 
     def get(self, key: Hashable, part: Hashable = None) -> Any:
         """The present value of an unknown, or a part of it; within an equation, later values reach the asking one."""
+        value = self.final.get(key)
+        if value is not None:
+            return value if part is None else self._part(value, part)
         if self._stack:
             parts = self._asked_by.get(key)
             if parts is None:
                 parts = self._asked_by[key] = {}
             parts.setdefault(part, {})[self._stack[-1]] = None
-        value = self.values.get(key)
+        value = self._open.get(key)
         if value is None:
-            value = self.values[key] = self._bottom(key)
+            value = self._open[key] = self._bottom(key)
             if len(self._stack) < _NESTED:
                 self._evaluate(key)
-                value = self.values[key]
+                value = self._open[key]
             else:
                 self._wait(key)
         elif key in self._waiting and key not in self._running and len(self._stack) < _NESTED:
             self._evaluate(key)
-            value = self.values[key]
+            value = self._open[key]
         return value if part is None else self._part(value, part)
 
     def settled(self, key: Hashable) -> Any:
         """The value of an unknown in the solution; asked from outside of equations."""
-        self.get(key)
-        self.settle()
-        return self.values[key]
+        value = self.final.get(key)
+        if value is None:
+            assert not self._stack  # equations ask with `get`
+            self.get(key)
+            self.settle()
+            value = self.final[key]
+        return value
 
     def settle(self) -> None:
-        """Evaluate what waits, what was answered first before what asked for it."""
+        """Evaluate what waits, what was answered first before what asked for it; then all that was asked is final."""
         while self._queue:
             key = heappop(self._queue)[2]
             if key in self._waiting:
                 self._evaluate(key)
+        self.final.update(self._open)
+        for table in (self._open, self._asked_by, self._place, self._rounds, self._wavered):
+            table.clear()
+        self._closed()
 
     def _wait(self, key: Hashable, news: Iterable[Read] = ()) -> None:
         known = self._waiting.get(key)
@@ -103,13 +117,13 @@ class Solver:
             self._running.discard(key)
         if key not in self._place:
             self._place[key] = len(self._place) + 1
-        old = self.values[key]
+        old = self._open[key]
         if new is old or new == old:
             return
         new = self._settled(key, old, new)
         if new == old:
             return
-        self.values[key] = new
+        self._open[key] = new
         for part, asking in self._asked_by.get(key, {}).items():
             if part is None or self._part(old, part) != self._part(new, part):
                 for each in asking:
