@@ -16,7 +16,7 @@ from validator.facts.model import Import
 from validator.flow.annotations import declared, objects_of
 from validator.flow.aside import is_test
 from validator.flow.callers import Callers
-from validator.flow.containers import GROWING
+from validator.flow.containers import GROWING, Filled, filled
 from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
@@ -177,13 +177,17 @@ class Unit:
         return Order(self.code, is_evaluated)
 
     @cached_property
-    def filling(self) -> list[Value]:
-        """What puts something into a container: `a[k] = v`, `a.append(v)`."""
-        values = self.code.values
-        growing = {n for n, v in enumerate(values) if v.op == "attr" and v.data in GROWING}
-        return [
-            v for v in values if v.op == "store_item" or v.op == "call" and len(v.args) > 1 and v.args[0] in growing
-        ]
+    def filled(self) -> list[Filled]:
+        """What puts something into containers that others see."""
+        return filled(self)
+
+    @cached_property
+    def foreign(self) -> frozenset[str]:
+        """The names of attributes that are stored, or filled, in other objects than the one on which it is called."""
+        rows = [(value.data, value.args[0]) for value in self.code.values if value.op == "store_attr"]
+        rows += [(row.name, row.owner) for row in self.filled if isinstance(row.owner, int)]
+        own = self.cls is not None and self.method is not None and not self.method.facts.is_classmethod
+        return frozenset(name for name, owner in rows if not own or not self.is_receiver(owner))
 
     @cached_property
     def users(self) -> Users:
@@ -792,7 +796,7 @@ class Flow:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
         found = [value for _, value, _ in self.stores(cls, name, family)]
-        found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path)
+        found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path, family)
         for owner in cls.mro if exact else (*cls.mro, *cls.descendants()):
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
             body = self.body_of(owner) if assigned else None
@@ -807,7 +811,7 @@ class Flow:
         unit, what, and whether it depends on what callers pass."""
         for method in self.writers(name):
             unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, cls.path):
+            if unit is None or _is_of_tests(unit, cls.path) or _keeps_for_itself(unit, name, family):
                 continue
             for owner, value in self.part(("unit", unit), ("stored", name)):
                 owner = self.close(owner, unit)
@@ -886,11 +890,13 @@ class Flow:
         causes = frozenset().union(*found)
         return Val(v=causes if all(found) else unsure(causes))
 
-    def _fillings(self, name: str, is_owner: Callable[[Any], bool], path: str) -> Iterator[Val]:
-        """What is put into the container that an attribute or a global variable of that name is, wherever it is."""
+    def _fillings(
+        self, name: str, is_owner: Callable[[Any], bool], path: str, family: set[ClassDef] | None = None
+    ) -> Iterator[Val]:
+        """What is put into the container that an attribute (of a family of classes) or a global variable is."""
         for method in self._fillers.get(name, ()):
             unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, path):
+            if unit is None or _is_of_tests(unit, path) or family is not None and _keeps_for_itself(unit, name, family):
                 continue
             for owner, value in self.part(("unit", unit), ("filled", name)):
                 if any(map(is_owner, self.close(owner, unit).each)):
@@ -972,6 +978,12 @@ def _on_all_ranks(stored: Val) -> Val:
 def _is_of_tests(unit: Unit, path: str) -> bool:
     """Whether a test stores something in what another file has: not what the program's objects hold."""
     return is_test(unit.path) and not is_test(path)
+
+
+def _keeps_for_itself(unit: Unit, name: str, family: set[ClassDef]) -> bool:
+    """Whether a unit stores an attribute of that name in nothing but its own object, which is none of a family: what
+    it stores need not be asked."""
+    return unit.cls not in family and name not in unit.foreign
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:
