@@ -21,6 +21,7 @@ from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
+from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
 from validator.ir import Code, Value
@@ -716,9 +717,7 @@ class Flow:
 
     def close(self, value: Val, unit: Unit) -> Val:
         """A value of a unit without its parameters: with what its callers pass."""
-        from validator.flow.calls import instantiated
-
-        if not value.symbolic:
+        if not value.holes:
             return value
         return instantiated(value, lambda position: self.get("argument", unit, position))
 

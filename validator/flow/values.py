@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, ClassVar
 
-from validator.domains.placement import UNPLACED, is_symbolic
+from validator.domains.placement import UNPLACED, parameters
 from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
@@ -57,11 +57,11 @@ class Val:
     """An abstract value. `v`, `n`, `p`: by which causes the value, its length, its presence vary between ranks.
 
     `state`: how a model, a parameter or a tensor may be placed, in the words of `validator.domains.placement`.
-    `depth`: how deep it nests; `symbolic`: whether a parameter stands in it; `number`: in the order in which values
-    were made. There is one object for equal values.
+    `depth`: how deep it nests; `holes`: the parameters that stand in it; `number`: in the order in which values were
+    made. There is one object for equal values.
     """
 
-    __slots__ = ("_each", "depth", "n", "number", "objs", "p", "state", "symbolic", "v")
+    __slots__ = ("_each", "depth", "holes", "n", "number", "objs", "p", "state", "v")
     _all: ClassVar[dict[tuple[Any, ...], Val]] = {}
     objs: frozenset[Obj]
     v: Causes
@@ -69,7 +69,7 @@ class Val:
     p: Causes
     state: frozenset[str]
     depth: int
-    symbolic: bool
+    holes: tuple[int, ...]
     number: int
     _each: tuple[Obj, ...] | None
 
@@ -88,17 +88,20 @@ class Val:
             known.objs, known.v, known.n, known.p, known.state = key
             known.number, known._each = next(_numbers), None
             known.depth = max((1 + part.depth for part in parts), default=0)
-            known.symbolic = (
-                any(o[0] in _SYMBOLIC for o in objs)
-                or any(part.symbolic for part in parts)
-                or any(c.kind == "param" for causes in (v, n, p) for c in causes)
-                or is_symbolic(state)
-            )
+            holes = {o[1] for o in objs if o[0] in _SYMBOLIC}.union(*(part.holes for part in parts if part.holes))
+            holes.update(c.position for causes in (v, n, p) for c in causes if c.kind == "param")
+            holes.update(parameters(state))
+            known.holes = tuple(sorted(holes)) if holes else ()
         return known
 
     def __repr__(self) -> str:
         rest = ", ".join(f"{name}={sorted(map(str, part))}" for name in "vnp" if (part := getattr(self, name)))
         return f"Val({', '.join(sorted(map(str, self.objs)))}{'; ' + rest if rest else ''}; {sorted(self.state)})"
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether a parameter stands in it."""
+        return bool(self.holes)
 
     def placed(self, state: frozenset[str]) -> Val:
         """The same value, placed otherwise."""
@@ -216,6 +219,7 @@ def bare(value: Val) -> Val:
 
 
 BOTTOM = Val()
+NOT_YET = object()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
 
@@ -247,12 +251,14 @@ def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
 
 ANYTHING = Val(_ANYTHING, state=frozenset({"?"}))
 _joins: dict[int, Val] = {}  # by the numbers of both
+substitutions: dict[tuple[int, ...], Val] = {}  # by the numbers of a value and of what its parameters get
 
 
 def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
     _joins.clear()
+    substitutions.clear()
     for value in (BOTTOM, UNKNOWN, ANYTHING, STRING):
         Val._all[value.objs, value.v, value.n, value.p, value.state] = value
 
