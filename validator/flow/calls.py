@@ -264,8 +264,6 @@ class Calling:
         self._changed_arguments(number, unit, argument)
         self._wrapped_by(number, unit, result.returned)
         value = instantiated(result.returned, argument)
-        if value == BOTTOM and result.returned == BOTTOM:
-            return BOTTOM
         if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
             said = declared(self.flow.project, unit.method, unit.method.facts.returns_annotation)
             if objects_of(said):

@@ -22,7 +22,7 @@ from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
+from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
@@ -349,6 +349,7 @@ class Result(NamedTuple):
     filled: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (what is put into containers under a name)
     placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
+    waiting: bool = False  # whether some of the values are not known yet
 
     @property
     def makes(self) -> frozenset[ClassDef]:
@@ -368,17 +369,33 @@ class Passed(NamedTuple):
         return next((value for index, value in self.bindings if index == position), None)
 
 
-EMPTY = Result((), BOTTOM, BOTTOM, {}, {}, {}, {}, {}, {})
+EMPTY = Result((), NOT_YET, NOT_YET, {}, {}, {}, {}, {}, {})
+
+
+def _grounded(answer: Any) -> Any:
+    """An answer in which nothing is awaited any more: what has not come by now does not come."""
+    if isinstance(answer, Val):
+        return BOTTOM if answer is NOT_YET else answer
+    if not isinstance(answer, Result) or not (answer.waiting or NOT_YET in (answer.returned, answer.yielded)):
+        return answer
+    known = tuple(map(_grounded, answer.vals))
+    returned, yielded = _grounded(answer.returned), _grounded(answer.yielded)
+    return answer._replace(vals=known, returned=returned, yielded=yielded, waiting=False)
 
 
 def part_of(answer: Any, part: Any) -> Any:
-    """A part of an answer that may be asked for by itself: who asks for it is not asked again when the rest changes."""
+    """A part of an answer that may be asked for by itself: who asks for it is not asked again when the rest changes.
+
+    None of rows that are not known yet: the unit was not evaluated, or it is not clear yet what it calls.
+    """
     if isinstance(part, str):
         return getattr(answer, part)
     name, which = part
+    if answer is EMPTY:
+        return None
     if name == "vals":
         return tuple(answer.vals[n] for n in which if n < len(answer.vals))
-    return getattr(answer, name).get(which, ())
+    return getattr(answer, name).get(which, None if answer.waiting and name in _OF_CALLS else ())
 
 
 class Answer:
@@ -410,6 +427,7 @@ def _joined(old: Any, new: Any) -> Any:
     )  # fmt: skip
 
 
+_OF_CALLS = ("passed", "made")
 _ROWS = ("globals", "class_names", "made", "switched", "passed", "stored", "filled")
 
 
@@ -444,10 +462,10 @@ class Flow:
 
         def bottom(key: Hashable) -> Any:
             kind = key[0]  # type: ignore[index]
-            return EMPTY if kind == "unit" else () if kind == "makers" else BOTTOM
+            return EMPTY if kind == "unit" else () if kind == "makers" else NOT_YET
 
         self._evaluations: dict[Unit, Evaluation] = {}
-        self.solver = Solver(self._equation, _joined, bottom, part_of, self._evaluations.clear)
+        self.solver = Solver(self._equation, _joined, bottom, part_of, _grounded, self._evaluations.clear)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
@@ -637,7 +655,10 @@ class Flow:
             return UNKNOWN
         name = unit.code.params[position][0]
         for caller in self.callers(unit):
-            for passed in self.passed(caller, unit):
+            rows = self.passed(caller, unit)
+            if rows is None:
+                found.append(NOT_YET)
+            for passed in rows or ():
                 value = passed.argument(position)
                 value = self.close(value, caller) if value is not None else self.default(unit, name)
                 if passed.away:
@@ -661,9 +682,9 @@ class Flow:
                 if not passed.away:
                     yield caller, passed
 
-    def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...]:
-        """What the calls of a unit in another pass to it."""
-        found: tuple[Passed, ...] = self.part(("unit", caller), ("passed", unit))
+    def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...] | None:
+        """What the calls of a unit in another pass to it; None while that is not known."""
+        found: tuple[Passed, ...] | None = self.part(("unit", caller), ("passed", unit))
         return found
 
     def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
@@ -712,8 +733,8 @@ class Flow:
 
     def vals(self, unit: Unit, numbers: tuple[int, ...]) -> tuple[Val, ...]:
         """Some of the values of a unit."""
-        found: tuple[Val, ...] = self.part(("unit", unit), ("vals", numbers))
-        return found
+        found: tuple[Val, ...] | None = self.part(("unit", unit), ("vals", numbers))
+        return found if found is not None else (NOT_YET,) * len(numbers)
 
     def close(self, value: Val, unit: Unit) -> Val:
         """A value of a unit without its parameters: with what its callers pass."""
@@ -800,7 +821,8 @@ class Flow:
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
             body = self.body_of(owner) if assigned else None
             if body is not None:
-                found += self.part(("unit", body), ("class_names", name))
+                rows = self.part(("unit", body), ("class_names", name))
+                found += rows if rows is not None else (NOT_YET,)
         if any(fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name, exact)
         return _there_if_any(found, join_ways(found))
@@ -812,8 +834,13 @@ class Flow:
             unit = self.unit_of(method)
             if unit is None or _is_of_tests(unit, cls.path) or _keeps_for_itself(unit, name, family):
                 continue
-            for owner, value in self.part(("unit", unit), ("stored", name)):
+            rows = self.part(("unit", unit), ("stored", name))
+            if rows is None:
+                yield unit, NOT_YET, False
+            for owner, value in rows or ():
                 owner = self.close(owner, unit)
+                if owner is NOT_YET:
+                    yield unit, NOT_YET, False
                 if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
                     yield unit, _on_all_ranks(self.close(value, unit)), value.symbolic
                 elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
@@ -822,7 +849,7 @@ class Flow:
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
         held: Val = self.get("field", cls, name, exact)
-        if name not in self._placed_names or held == BOTTOM:
+        if name not in self._placed_names or held is BOTTOM or held is NOT_YET:
             return held
         state = held.state
         rows = [o for o in self.get("placed", cls, name).objs if o[0] == "placing"]
@@ -848,26 +875,32 @@ class Flow:
     @staticmethod
     def _perhaps(value: Val) -> Val:
         """What is stored in an object of unknown class: it may be this one's; what is not known either says nothing."""
+        if value is NOT_YET:
+            return value
         return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
     def _under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it but its own."""
-        found = []
+        found, waiting = [], False
         for caller in self.callers(unit):
-            if caller is unit:
-                continue
-            for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
-                around = self.close(Val(v=under), caller).v or self.get("under", caller).v
-                if not around:
+            rows = self.passed(caller, unit) if caller is not unit else ()
+            waiting = waiting or rows is None
+            for under in dict.fromkeys(passed.under for passed in rows or ()):
+                around = self.close(Val(v=under), caller)
+                around = around if around.v else self.get("under", caller)
+                if around is NOT_YET:
+                    waiting = True
+                elif not around.v:
                     return BOTTOM  # one call that nothing decides: it runs; the others need not be asked
-                found.append(around)
-        return Val(v=frozenset().union(*found)) if found else BOTTOM
+                else:
+                    found.append(around.v)
+        return Val(v=frozenset().union(*found)) if found else NOT_YET if waiting else BOTTOM
 
     def _state(self, name: str) -> Val:
         """Whether a library was set up, as `p`."""
         found = []
         for unit in self.mentions.naming(self.models.states[name].rpartition(".")[2]):
-            found += [self.close(value, unit) for value in self.part(("unit", unit), ("switched", name))]
+            found += [self.close(value, unit) for value in self.part(("unit", unit), ("switched", name)) or ()]
         return join(found)
 
     def _random(self, library: str) -> Val:
@@ -897,7 +930,10 @@ class Flow:
             unit = self.unit_of(method)
             if unit is None or _is_of_tests(unit, path) or family is not None and _keeps_for_itself(unit, name, family):
                 continue
-            for owner, value in self.part(("unit", unit), ("filled", name)):
+            rows = self.part(("unit", unit), ("filled", name))
+            if rows is None:
+                yield NOT_YET
+            for owner, value in rows or ():
                 if any(map(is_owner, self.close(owner, unit).each)):
                     yield self.close(value, unit)
 
@@ -920,7 +956,10 @@ class Flow:
             yield said if objects_of(said) else UNKNOWN
         for each in family:
             for unit in self.part(("makers", each), None):
-                for rows in self.part(("unit", unit), ("made", each)):
+                made = self.part(("unit", unit), ("made", each))
+                if made is None:
+                    yield NOT_YET
+                for rows in made or ():
                     yield from (self.close(value, unit) for field, value in rows if field == name)
 
     def _is_spoken_of(self, cls: ClassDef) -> bool:
@@ -939,7 +978,7 @@ class Flow:
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
                 stores = self.part(("unit", unit), ("globals", name))
-                found += [_on_all_ranks(self.close(value, unit)) for value in stores]
+                found += [_on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))]
         found += self.filled(module, name) if stored else ()
         return join_ways(found) if stored else UNKNOWN
 

@@ -23,7 +23,7 @@ class Solver:
     """`rhs(key, news)` computes from `get`; `join(old, new)` is the least upper bound; `bottom(key)` where all starts.
 
     `news`: what has changed since the equation was evaluated last, None at first. `part(answer, part)`: a part of an
-    answer. `closed()` is called when all that was asked is final: nothing of it is evaluated again. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
+    answer. `grounded(answer)`: an answer once it is clear that what it waits for does not come. `closed()` is called when all that was asked is final: nothing of it is evaluated again. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
     not monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
     """
 
@@ -33,12 +33,14 @@ class Solver:
         join: Callable[[Any, Any], Any],
         bottom: Callable[[Hashable], Any],
         part: Callable[[Any, Hashable], Any],
+        grounded: Callable[[Any], Any],
         closed: Callable[[], None],
     ) -> None:
         self._rhs = rhs
         self._join = join
         self._bottom = bottom
         self._part = part
+        self._grounded = grounded
         self._closed = closed
         self.final: dict[Hashable, Any] = {}  # of unknowns on which nothing that is still open has a say
         self._open: dict[Hashable, Any] = {}
@@ -50,6 +52,7 @@ class Solver:
         self._running: set[Hashable] = set()
         self._rounds: dict[Hashable, int] = {}
         self._wavered: dict[Hashable, int] = {}
+        self._without: set[Hashable] = set()  # what does not wait any more
         self._pushed = 0
         self.evaluations = 0
 
@@ -88,14 +91,25 @@ class Solver:
 
     def settle(self) -> None:
         """Evaluate what waits, what was answered first before what asked for it; then all that was asked is final."""
-        while self._queue:
+        while self._queue or self._ground():
             key = heappop(self._queue)[2]
             if key in self._waiting:
                 self._evaluate(key)
         self.final.update(self._open)
-        for table in (self._open, self._asked_by, self._place, self._rounds, self._wavered):
+        for table in (self._open, self._asked_by, self._place, self._rounds, self._wavered, self._without):
             table.clear()
         self._closed()
+
+    def _ground(self) -> bool:
+        """Have what only waits for itself known as nothing; whether that makes something evaluated again.
+
+        All of it at once: it is the same whichever was asked first.
+        """
+        found = [(key, old, new) for key, old in self._open.items() if (new := self._grounded(old)) is not old]
+        for key, old, new in found:
+            self._without.add(key)
+            self._change(key, old, new)
+        return bool(self._queue)
 
     def _wait(self, key: Hashable, news: Iterable[Read] = ()) -> None:
         known = self._waiting.get(key)
@@ -117,12 +131,16 @@ class Solver:
             self._running.discard(key)
         if key not in self._place:
             self._place[key] = len(self._place) + 1
+        if key in self._without:
+            new = self._grounded(new)
         old = self._open[key]
         if new is old or new == old:
             return
         new = self._settled(key, old, new)
-        if new == old:
-            return
+        if new != old:
+            self._change(key, old, new)
+
+    def _change(self, key: Hashable, old: Any, new: Any) -> None:
         self._open[key] = new
         for part, asking in self._asked_by.get(key, {}).items():
             if part is None or self._part(old, part) != self._part(new, part):

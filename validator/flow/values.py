@@ -105,7 +105,7 @@ class Val:
 
     def placed(self, state: frozenset[str]) -> Val:
         """The same value, placed otherwise."""
-        return Val(self.objs, self.v, self.n, self.p, state)
+        return self if self is NOT_YET else Val(self.objs, self.v, self.n, self.p, state)
 
     @property
     def each(self) -> tuple[Obj, ...]:
@@ -145,7 +145,7 @@ class Val:
         return NONE_OBJ in self.objs
 
     def with_causes(self, v: Causes = NONE, n: Causes = NONE, p: Causes = NONE) -> Val:
-        if v <= self.v and n <= self.n and p <= self.p:
+        if v <= self.v and n <= self.n and p <= self.p or self is NOT_YET:
             return self
         return Val(self.objs, decided_by(self.v, v), decided_by(self.n, n), decided_by(self.p, p), self.state)
 
@@ -215,11 +215,15 @@ def fetched(value: Val) -> Val:
 def bare(value: Val) -> Val:
     """The objects of a value, without by what it varies: in another process, or in a container among others, that says
     nothing of what is taken out."""
+    if value is NOT_YET:
+        return value
     return Val(frozenset(mapped(o, bare) for o in value.objs), state=value.state)
 
 
 BOTTOM = Val()
-NOT_YET = object()
+NOT_YET = object.__new__(Val)  # below all values: nothing has come here yet
+NOT_YET.objs, NOT_YET.v, NOT_YET.n, NOT_YET.p, NOT_YET.state = NOTHING, NONE, NONE, NONE, NOTHING
+NOT_YET.depth, NOT_YET.holes, NOT_YET.number, NOT_YET._each = 0, (), next(_numbers), ()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
 
@@ -244,9 +248,16 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     return o
 
 
-def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
-    """Objects whose parts nest too deep, with anything in the place of those parts."""
-    return frozenset(mapped(o, lambda part: part if part.depth < _DEEP else UNKNOWN) for o in objs)
+def _cut(objs: frozenset[Obj], deep: int = _DEEP) -> frozenset[Obj]:
+    """Objects with anything in the place of what nests too deep in them: from below, so that what is put around such
+    an object once more becomes the same again."""
+    return frozenset(mapped(o, lambda part: _shallow(part, deep - 1)) for o in objs)
+
+
+def _shallow(value: Val, deep: int) -> Val:
+    if value.depth <= deep:
+        return value
+    return Val(_cut(value.objs, deep), value.v, value.n, value.p, value.state) if deep else UNKNOWN
 
 
 ANYTHING = Val(_ANYTHING, state=frozenset({"?"}))
@@ -276,7 +287,10 @@ _EXACT = frozenset({"ordinal", "tensor", *_COUNTING})
 
 def join_ways(values: Iterable[Val]) -> Val:
     """The join of what comes on several ways: what a number or list is, it is only if it is so on all of them."""
-    ways = list(values)
+    several = list(values)
+    ways = [way for way in several if way is not NOT_YET]
+    if several and not ways:
+        return NOT_YET
     result = join(ways)
     if any(not way.objs for way in ways) and any(o[0] in _EXACT for o in result.objs):
         kept = frozenset(o for o in result.objs if o[0] not in _EXACT)
@@ -285,10 +299,12 @@ def join_ways(values: Iterable[Val]) -> Val:
 
 
 def join2(a: Val, b: Val) -> Val:
-    if a is b or b is BOTTOM:
+    if a is b or b is NOT_YET:
         return a
-    if a is BOTTOM:
+    if a is NOT_YET or a is BOTTOM:
         return b
+    if b is BOTTOM:
+        return a
     key = a.number << 32 | b.number
     known = _joins.get(key)
     if known is None:
@@ -346,6 +362,8 @@ def _rows(several: list[tuple[tuple[Any, Val], ...]]) -> tuple[tuple[Any, Val], 
 
 def elements(value: Val) -> Val:
     """What iterating gives, as far as the objects tell."""
+    if value is NOT_YET:
+        return value
     found = []
     for o in value.each:
         if o[0] == "tuple":

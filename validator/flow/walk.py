@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
-from validator.flow.values import BOTTOM, Val, join2
+from validator.flow.values import BOTTOM, NOT_YET, Val, join2
 from validator.ir.model import Code
 from validator.ir.model import Value as Instruction
 
@@ -66,8 +66,8 @@ class Tracked(list[Val]):
 
     __slots__ = ("read",)
 
-    def __init__(self, count: int) -> None:
-        super().__init__([BOTTOM] * count)
+    def __init__(self, order: Order) -> None:
+        super().__init__([NOT_YET if place >= 0 else BOTTOM for place in order.place])
         self.read: list[int] = []
 
     def __getitem__(self, number: Any) -> Any:
@@ -101,7 +101,7 @@ class Walk:
         self.unit = unit
         self.code = unit.code
         self.order = unit.order
-        self.vals = Tracked(len(unit.code.values))
+        self.vals = Tracked(unit.order)
         self.after = After()
         self.branches: dict[int, Causes] = {}  # by block: what its branch depends on, where that is something
         self._dirty = bytearray(b"\1") * len(self.order.numbers)
@@ -195,7 +195,7 @@ class Walk:
         told = told or number in self.after.calls
         if new is old and not told:
             return
-        joined = new if old is BOTTOM else join2(old, new)
+        joined = new if old is NOT_YET else join2(old, new)
         if first >= 0 and joined is not new and self._again and first not in self._anew:
             self._start_anew(first)  # something is taken back: what rests on itself must not stay
             return
@@ -250,10 +250,10 @@ class Walk:
         for place in places:
             number = self.order.numbers[place]
             self._mark(place)
-            if _plain(self.vals, number) is not BOTTOM:
-                self.vals[number] = BOTTOM
+            if _plain(self.vals, number) is not NOT_YET:
+                self.vals[number] = NOT_YET
                 known.append(number)
                 if number in self.order.tests:
-                    self._decide(number, BOTTOM)
+                    self._decide(number, NOT_YET)
         for number in known:
             self._tell(number, True, True)
