@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator.definitions import RECORDS, ClassDef, External, Method, Module, Symbol
@@ -414,8 +415,8 @@ class Answer:
 def _joined(old: Any, new: Any) -> Any:
     if isinstance(new, Val):
         return join2(old, new)
-    if isinstance(new, tuple) and not isinstance(new, Result):
-        return _united(old, new)
+    if not isinstance(new, Result):  # makers
+        return tuple(dict.fromkeys((*old, *new)))
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(
@@ -432,7 +433,30 @@ _ROWS = ("globals", "class_names", "made", "switched", "passed", "stored", "fill
 
 
 def _united(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    """The rows of two answers: one for each instruction that gives one, the same in both where there are as many."""
+    if len(old) == len(new):
+        return tuple(map(_both, old, new))
+    if old and isinstance(old[0], Passed):
+        rows = {(row.site, tuple(i for i, _ in row.bindings)): row for row in old}  # type: ignore[attr-defined]
+        for row in new:
+            key = (row.site, tuple(i for i, _ in row.bindings))  # type: ignore[attr-defined]
+            rows[key] = _both(rows[key], row) if key in rows else row  # type: ignore[arg-type,assignment]
+        return tuple(sorted(rows.values(), key=attrgetter("site")))
     return tuple(dict.fromkeys((*old, *new)))
+
+
+def _both(old: Any, new: Any) -> Any:
+    """The join of two rows: values, pairs of values, bindings of values."""
+    if old is new or old == new:
+        return new
+    if isinstance(new, Val):
+        return join2(old, new)
+    if isinstance(new, frozenset):
+        return old | new
+    if isinstance(new, tuple) and len(old) == len(new):
+        joined = tuple(map(_both, old, new))
+        return Passed(*joined) if isinstance(new, Passed) else joined
+    return new
 
 
 def _by_key(old: dict[K, T], new: dict[K, T], both: Callable[[T, T], T]) -> dict[K, T]:
