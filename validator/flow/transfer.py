@@ -33,6 +33,7 @@ from validator.flow.narrowing import narrowed
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart, computed
 from validator.flow.values import (
+    ANYTHING,
     BOTTOM,
     COUNTED,
     NONE_OBJ,
@@ -460,8 +461,8 @@ class Evaluation(Walk):
                 found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [
                     NOT_YET if passed is NOT_YET else UNKNOWN
                 ]
-            elif kind == "top":
-                found.append(UNKNOWN)
+            elif kind in ("top", "more"):
+                found.append(UNKNOWN if kind == "top" else ANYTHING)
         result = join(found) if found or owner.of("dict") else UNKNOWN
         if result is NOT_YET:
             return result
@@ -750,7 +751,7 @@ class Evaluation(Walk):
             elif o[0] in ("tuple", "seq", "dict"):
                 found.append(elements(owner))
             elif o[0] not in ("unordered", "str", *COUNTED):
-                found.append(UNKNOWN)
+                found.append(UNKNOWN if o[0] != "more" else ANYTHING)
         result = join(found) if found else UNKNOWN
         if result is NOT_YET:
             return result

@@ -251,7 +251,7 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
 def _cut(objs: frozenset[Obj], deep: int = _DEEP) -> frozenset[Obj]:
     """Objects with anything in the place of what nests too deep in them: from below, so that what is put around such
     an object once more becomes the same again."""
-    return frozenset(mapped(o, lambda part: _shallow(part, deep - 1)) for o in objs)
+    return frozenset(mapped(o, lambda part: _shallow(part, deep - 1)) for o in sorted(objs, key=_place))
 
 
 def _shallow(value: Val, deep: int) -> Val:
@@ -310,26 +310,29 @@ def join2(a: Val, b: Val) -> Val:
     if known is None:
         objs = a.objs | b.objs
         if len(objs) > 1:
-            objs = limited(objs)
+            objs = limited(objs, dict.fromkeys((*a.each, *b.each)))
         known = _joins[key] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
     return known
 
 
-def limited(objs: frozenset[Obj]) -> frozenset[Obj]:
+def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
     """One object for what differs only in its parts; too many objects are anything.
 
-    Of sequences, of dictionaries, of tuples of one length, of the bindings of one method or generator there is one,
-    whose parts are the joins of theirs: otherwise each combination of parts would be an object of its own.
+    Of what holds values (sequences, dictionaries, tuples of one length, futures, the bindings of one method) there is
+    one object, whose parts are the joins of theirs: otherwise each combination of parts would be an object of its own,
+    and a part that is known better later would stand beside what was known of it before.
     """
     groups: dict[tuple[Any, ...], list[Obj]] = {}
-    for o in objs:
+    for o in ordered:  # in the same order in every run, which numbers the values that are made
         kind = o[0]
-        if kind in ("seq", "dict"):
+        if kind in ("seq", "dict", "future", "remote", "fetch"):
             groups.setdefault((kind,), []).append(o)
         elif kind == "tuple":
             groups.setdefault((kind, len(o[1])), []).append(o)
-        elif kind in ("bound", "generator"):
+        elif kind in ("bound", "generator", "unordered"):
             groups.setdefault((kind, o[1]), []).append(o)
+        elif kind == "partial":
+            groups.setdefault((kind, len(o[2]), *(name for name, _ in o[3])), []).append(o)
     for same in groups.values():
         if len(same) > 1:
             objs = (objs - frozenset(same)) | {_merged(same)}
@@ -339,12 +342,15 @@ def limited(objs: frozenset[Obj]) -> frozenset[Obj]:
 def _merged(same: list[Obj]) -> Obj:
     """The object above several of one kind."""
     kind = same[0][0]
-    if kind == "seq":
-        return ("seq", join(o[1] for o in same))
+    if kind in _HOLDING_ONE:
+        return (kind, join(o[1] for o in same))
     if kind == "tuple":
         return ("tuple", tuple(join(parts) for parts in zip(*(o[1] for o in same), strict=True)))
-    if kind == "bound":
-        return ("bound", same[0][1], join(o[2] for o in same))
+    if kind in ("bound", "unordered"):
+        return (kind, same[0][1], join(o[2] for o in same))
+    if kind == "partial":
+        given = tuple(join(parts) for parts in zip(*(o[2] for o in same), strict=True))
+        return ("partial", join(o[1] for o in same), given, _rows([o[3] for o in same]))
     if kind == "generator":
         return ("generator", same[0][1], _rows([o[2] for o in same]))
     rests = [o[2] for o in same if o[2] is not None]
