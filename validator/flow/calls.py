@@ -82,6 +82,10 @@ _SPREADS = ("*", "**")
 _LAZY = frozenset(
     {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
 )
+# Builtins that look at an object without going through what is in it.
+_LOOKING = frozenset({
+    "len", "str", "repr", "hash", "bool", "print", "isinstance", "issubclass", "type", "id", "callable", "vars", "dir",
+})  # fmt: skip
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list",
     "gather_object", "all_gather_into_tensor", "gather_for_metrics",
@@ -457,7 +461,7 @@ class Calling:
         last = named.rpartition(".")[2]
         if last in _NAMED:
             return sequence(tuple_of([STRING, UNKNOWN]))
-        if named not in _LAZY and not named.startswith("torch.utils.data"):
+        if named not in _LAZY | _LOOKING and not named.startswith("torch.utils.data"):
             for _, value in arguments:
                 self.drain(number, value)
         if (
