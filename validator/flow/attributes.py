@@ -150,6 +150,8 @@ def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotat
     passed: Val = at.flow.get("argument", at.unit, position)
     if passed is NOT_YET:
         return passed
+    if MORE in passed.objs:
+        return ANYTHING
     found = [
         _of(at, number, o, name, passed)
         for o in passed.each

@@ -116,7 +116,7 @@ class Solver:
         if known is None:
             known = self._waiting[key] = set()
             self._pushed += 1
-            heappush(self._queue, (self._place.get(key, 0), self._pushed, key))
+            heappush(self._queue, (0, self._pushed, key))
         known.update(news)
 
     def _evaluate(self, key: Hashable) -> None:
