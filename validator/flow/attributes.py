@@ -72,7 +72,10 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     state = inherited(result.state, placed)
     if (step := at.models.tensors["placing"].get(name)) is not None:
         state = after(state, step)
-    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
+    absent = only(owner.p, "param")
+    if state == result.state and carried <= result.v and absent <= result.p:
+        return result
+    return Val(result.objs, result.v | carried, result.n, result.p | absent, state)
 
 
 def _is_nobodys(value: Val) -> bool:

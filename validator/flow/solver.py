@@ -8,8 +8,8 @@ order of questions. An answer in the making is never kept as final: `settle` run
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from heapq import heappop, heappush
 from typing import Any
 
 _PATIENCE = 40  # evaluations of one equation before its answers are joined
@@ -46,14 +46,13 @@ class Solver:
         self._open: dict[Hashable, Any] = {}
         self._asked_by: dict[Hashable, dict[Hashable, dict[Hashable, None]]] = {}  # key -> part -> who asked
         self._waiting: dict[Hashable, set[Read]] = {}
-        self._queue: list[tuple[int, int, Hashable]] = []  # (place, a number of its own, key)
-        self._place: dict[Hashable, int] = {}  # in the order in which equations were first answered
+        self._queue: deque[Hashable] = deque()
+        self._answered: set[Hashable] = set()
         self._stack: list[Hashable] = []
         self._running: set[Hashable] = set()
         self._rounds: dict[Hashable, int] = {}
         self._wavered: dict[Hashable, int] = {}
         self._without: set[Hashable] = set()  # what does not wait any more
-        self._pushed = 0
         self.evaluations = 0
 
     def get(self, key: Hashable, part: Hashable = None) -> Any:
@@ -90,13 +89,13 @@ class Solver:
         return value
 
     def settle(self) -> None:
-        """Evaluate what waits, what was answered first before what asked for it; then all that was asked is final."""
+        """Evaluate what waits, in the order in which it came; then all that was asked is final."""
         while self._queue or self._ground():
-            key = heappop(self._queue)[2]
+            key = self._queue.popleft()
             if key in self._waiting:
                 self._evaluate(key)
         self.final.update(self._open)
-        for table in (self._open, self._asked_by, self._place, self._rounds, self._wavered, self._without):
+        for table in (self._open, self._asked_by, self._answered, self._rounds, self._wavered, self._without):
             table.clear()
         self._closed()
 
@@ -115,8 +114,7 @@ class Solver:
         known = self._waiting.get(key)
         if known is None:
             known = self._waiting[key] = set()
-            self._pushed += 1
-            heappush(self._queue, (0, self._pushed, key))
+            self._queue.append(key)
         known.update(news)
 
     def _evaluate(self, key: Hashable) -> None:
@@ -125,12 +123,11 @@ class Solver:
         self._stack.append(key)
         self._running.add(key)
         try:
-            new = self._rhs(key, frozenset(news) if news and key in self._place else None)
+            new = self._rhs(key, frozenset(news) if news and key in self._answered else None)
         finally:
             self._stack.pop()
             self._running.discard(key)
-        if key not in self._place:
-            self._place[key] = len(self._place) + 1
+        self._answered.add(key)
         if key in self._without:
             new = self._grounded(new)
         old = self._open[key]
