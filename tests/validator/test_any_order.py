@@ -77,7 +77,9 @@ def solved(paths: dict[str, str], order: random.Random) -> tuple[dict[str, str],
     """What is known of every function, and all findings, asked for in some order."""
     sources = [SourceFile(name, str(TREE / name), text.encode()) for name, text in paths.items()]
     project = Project(sources, Config(root=str(TREE)))
-    rules = [each for each in load_rules() if each.check_project is not None and each.rule.code.startswith(("MP1", "MP5"))]
+    rules = [
+        each for each in load_rules() if each.check_project is not None and each.rule.code.startswith(("MP1", "MP5"))
+    ]
     flow = project.analysis(Flow)
     units = [unit for module in project.modules.values() for unit in flow.units_of(module).values()]
     order.shuffle(units)

@@ -424,7 +424,7 @@ def _joined(old: Any, new: Any) -> Any:
         returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
         sites=_by_key(old.sites, new.sites, Site.merged),
-        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
+        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -440,7 +440,7 @@ def _united(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
         rows = {(row.site, tuple(i for i, _ in row.bindings)): row for row in old}  # type: ignore[attr-defined]
         for row in new:
             key = (row.site, tuple(i for i, _ in row.bindings))  # type: ignore[attr-defined]
-            rows[key] = _both(rows[key], row) if key in rows else row  # type: ignore[arg-type,assignment]
+            rows[key] = _both(rows[key], row) if key in rows else row
         return tuple(sorted(rows.values(), key=attrgetter("site")))
     return tuple(dict.fromkeys((*old, *new)))
 
@@ -1002,7 +1002,9 @@ class Flow:
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
                 stores = self.part(("unit", unit), ("globals", name))
-                found += [_on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))]
+                found += [
+                    _on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))
+                ]
         found += self.filled(module, name) if stored else ()
         return join_ways(found) if stored else UNKNOWN
 

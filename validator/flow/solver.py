@@ -23,8 +23,11 @@ class Solver:
     """`rhs(key, news)` computes from `get`; `join(old, new)` is the least upper bound; `bottom(key)` where all starts.
 
     `news`: what has changed since the equation was evaluated last, None at first. `part(answer, part)`: a part of an
-    answer. `grounded(answer)`: an answer once it is clear that what it waits for does not come. `closed()` is called when all that was asked is final: nothing of it is evaluated again. An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are
-    not monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
+    answer. `grounded(answer)`: an answer once it is clear that what it still waits for does not come: it waits for
+    itself. `closed()` is called when all that was asked is final: nothing of it is evaluated again.
+
+    An answer is what its equation says of the present answers; only where equations keep disagreeing (a few are not
+    monotone: they tell "nothing known" from "known to be equal") answers are joined, so that all ends.
     """
 
     def __init__(

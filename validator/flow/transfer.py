@@ -113,8 +113,9 @@ class Evaluation(Walk):
     def evaluate(self, number: int, value: Instruction) -> Val:
         wanted = _WANTED.get(value.op, 0)
         for each in value.args[:wanted] if wanted else ():
-            if self.vals[each] is NOT_YET:
-                return NOT_YET
+            known: Val = self.vals[each]
+            if known is NOT_YET:
+                return known
         return _TRANSFER[value.op](self, number, value)
 
     def forget(self, number: int) -> None:
