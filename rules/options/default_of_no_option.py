@@ -22,7 +22,7 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP302", "default-of-no-option", "warning", stable_since="0.1.0", tokens=("getattr",))
+RULE = Rule("MP302", "default-of-no-option", "warning", stable_since="0.1.0", tokens=("getattr",), solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

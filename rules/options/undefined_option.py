@@ -32,7 +32,7 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP301", "undefined-option", "error", stable_since="0.1.0", tokens=("parse_args", "parse_known_args", "args.")
+    "MP301", "undefined-option", "error", "0.1.0", tokens=("parse_args", "parse_known_args", "args."), solves=True
 )
 
 

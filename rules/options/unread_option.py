@@ -27,7 +27,7 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP303", "unread-option", "warning", stable_since="0.1.0", tokens=("add_argument",))
+RULE = Rule("MP303", "unread-option", "warning", stable_since="0.1.0", tokens=("add_argument",), solves=True)
 
 # read by launchers and libraries, or taken for compatibility with them
 _FOREIGN = re.compile(

@@ -16,11 +16,11 @@ from validator.effects.exceptions import Classes
 from validator.effects.keys import Key, Keys, keys_of, substituted
 from validator.effects.once import made_already
 from validator.facts.model import At
-from validator.flow.calls import _causes as instantiated_causes
-from validator.flow.calls import axes_in, instantiated
+from validator.flow.calls import axes_in
 from validator.flow.given import computed, origin
 from validator.flow.program import Flow, Operation, Result, Site, Target, Unit
 from validator.flow.queries import Place
+from validator.flow.substitution import instantiated, instantiated_causes
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, Val
 from validator.ir.model import RawAt, Test

@@ -14,6 +14,7 @@ from validator.flow.values import (
     BOTTOM,
     MORE,
     NONE_OBJ,
+    NOT_YET,
     TOP,
     UNKNOWN,
     Obj,
@@ -45,6 +46,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     """The attribute `name` of a value."""
     found = [_of(at, number, o, name, owner) for o in owner.each]
     result = join(found) if found else UNKNOWN
+    if result is NOT_YET:
+        return result
     if MORE in owner.objs:
         result = join2(result, ANYTHING)
     if name in _SHAPE:
@@ -69,7 +72,10 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     state = inherited(result.state, placed)
     if (step := at.models.tensors["placing"].get(name)) is not None:
         state = after(state, step)
-    return Val(result.objs, result.v | carried, result.n, result.p | only(owner.p, "param"), state)
+    absent = only(owner.p, "param")
+    if state == result.state and carried <= result.v and absent <= result.p:
+        return result
+    return Val(result.objs, result.v | carried, result.n, result.p | absent, state)
 
 
 def _is_nobodys(value: Val) -> bool:
@@ -145,6 +151,10 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
 def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotated: bool) -> Val:
     """An attribute of what callers pass: fields that differ between ranks there differ here."""
     passed: Val = at.flow.get("argument", at.unit, position)
+    if passed is NOT_YET:
+        return passed
+    if MORE in passed.objs:
+        return ANYTHING
     found = [
         _of(at, number, o, name, passed)
         for o in passed.each
@@ -166,6 +176,8 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         found.append(held)
     for method in _methods(at.flow, cls, name, exact):
         found.append(_bound(at, number, method, receiver))
+    if found and join(found) is NOT_YET:
+        return NOT_YET
     if not found:
         library = [_of_library(at, base, name) for base in cls.external_bases]
         found += [v for v in library if v.objs or v.v]
@@ -204,7 +216,9 @@ def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
         body = at.flow.body_of(method.cls)
         if body is not None:
             rows = at.flow.part(("unit", body), ("class_names", method.name))
-            held = join(rows)
+            held = join(rows) if rows is not None else NOT_YET
+            if held is NOT_YET:
+                return held
             if held.objs:
                 return _with_receiver(held, receiver)
     return obj("bound", unit, receiver)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
@@ -22,7 +22,6 @@ from validator.domains.placement import (
     may,
     mostly,
     steps_since,
-    substituted,
 )  # fmt: skip
 from validator.domains.spmd import (
     NONE,
@@ -32,7 +31,6 @@ from validator.domains.spmd import (
     combined,
     data,
     equalled,
-    folded,
     held,
     only,
     rank,
@@ -43,6 +41,7 @@ from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import NOBODY, described, is_unknown
 from validator.flow.containers import GROWING
 from validator.flow.program import Operation, Site, Target, Unit
+from validator.flow.substitution import instantiated
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -60,7 +59,6 @@ from validator.flow.values import (
     elements,
     fetched,
     group_of,
-    holds_alike,
     is_text,
     join,
     join2,
@@ -84,6 +82,10 @@ _SPREADS = ("*", "**")
 _LAZY = frozenset(
     {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
 )
+# Builtins that look at an object without going through what is in it.
+_LOOKING = frozenset({
+    "len", "str", "repr", "hash", "bool", "print", "isinstance", "issubclass", "type", "id", "callable", "vars", "dir",
+})  # fmt: skip
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list",
     "gather_object", "all_gather_into_tensor", "gather_for_metrics",
@@ -92,9 +94,6 @@ _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory",
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
-_THINGS = frozenset({"inst", "self", "unit", "bound", "class"})
-_HELD = frozenset({"tuple", "seq", "dict", "unordered", "inst", "self", *COUNTED})
-_OWNING = frozenset({"inst", "self", "made", "class", "module", "ext"})
 _SETS = frozenset({"set", "frozenset"})
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
 # Builtins that make containers of what they are given; methods that give parts of what they are called on.
@@ -112,60 +111,9 @@ _ASKING_OBJECTS = {
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
-def instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
-    """A value of a unit in terms of what its parameters get."""
-    return _instantiated(value, cache(argument)) if value.symbolic else value
-
-
-def _instantiated(value: Val, argument: Callable[[int], Val]) -> Val:
-    if not value.symbolic:
-        return value
-    parts: list[Val] = []
-    plain: list[Obj] = []
-    for o in value.each:
-        if o[0] == "param":
-            parts.append(Val(argument(o[1]).objs))
-        elif o[0] == "part":
-            parts.append(Val(picked(argument(o[1]), o[2]).objs))
-        elif o[0] == "as long":
-            plain += as_long_as(_instantiated(o[1], argument))
-        else:
-            plain.append(mapped(o, lambda part: _instantiated(part, argument)))
-    merged = join([Val(frozenset(plain)), *parts])
-    v, n, p = (_causes(each, argument) for each in (value.v, value.n, value.p))
-    return Val(merged.objs, v, n, p, substituted(value.state, lambda position: argument(position).held))
-
-
-def _causes(causes: Causes, argument: Callable[[int], Val]) -> Causes:
-    symbolic = [c for c in causes if c.kind == "param"]
-    if not symbolic:
-        return causes
-    parts = [_given(c, argument(c.position)) for c in symbolic]
-    if len(symbolic) == len(causes) == 1:
-        return parts[0]
-    return combined(causes.difference(symbolic), *parts)
-
-
 def _over_rows(given: Arguments) -> bool:
     """Whether a reduction goes over the first dimension: how many rows each rank has no longer shows."""
     return any(name in (None, "dim", "axis") and value.constant() == 0 for name, value in given[:1])
-
-
-def _given(cause: Cause, value: Val) -> Causes:
-    """What a cause that speaks of a parameter means for what the parameter gets."""
-    facet = cause.facet
-    if facet == "a":  # an attribute of an object is its own, of a tensor it is another view
-        owned = any(o[0] in _OWNING for o in value.each)
-        given = only(value.v, "data", "param", "uniform") if owned else value.v
-    elif facet in ("v", "n", "p"):
-        given = getattr(value, facet)
-    elif facet == "f":
-        given = folded(value.v)
-    else:  # the truth of a value
-        kinds = {o[0] for o in value.each if o != NONE_OBJ}
-        known = kinds and kinds <= _HELD or holds_alike(value, _THINGS)
-        given = value.n | value.p | (NONE if known else value.v)
-    return given if cause.sure else unsure(only(given, "data", "param"))
 
 
 def _is_passed_on(value: Val) -> bool:
@@ -320,8 +268,6 @@ class Calling:
         self._changed_arguments(number, unit, argument)
         self._wrapped_by(number, unit, result.returned)
         value = instantiated(result.returned, argument)
-        if value == BOTTOM and result.returned == BOTTOM:
-            return BOTTOM
         if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
             said = declared(self.flow.project, unit.method, unit.method.facts.returns_annotation)
             if objects_of(said):
@@ -515,7 +461,7 @@ class Calling:
         last = named.rpartition(".")[2]
         if last in _NAMED:
             return sequence(tuple_of([STRING, UNKNOWN]))
-        if named not in _LAZY and not named.startswith("torch.utils.data"):
+        if named not in _LAZY | _LOOKING and not named.startswith("torch.utils.data"):
             for _, value in arguments:
                 self.drain(number, value)
         if (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from validator.definitions import Module
 from validator.definitions import Value as Variable
 from validator.flow.values import Val, bare, obj, sequence
 from validator.ir import Value
 
 if TYPE_CHECKING:
+    from validator.flow.program import Unit
     from validator.flow.transfer import Evaluation
 
 GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
@@ -18,42 +20,66 @@ _WHOLE = frozenset({"extend", "update"})  # what is added is a container itself
 Filling = tuple[str, Val, Val]  # the name of the container, the object that has it, the container with what is put in
 
 
-def fillings(at: Evaluation) -> Iterator[Filling]:
-    """What a unit puts into attributes and global variables that are containers."""
-    for value in at.unit.filling:
+class Filled(NamedTuple):
+    """Where a unit puts something into an attribute or a global variable that is a container.
+
+    `owner`: the value whose attribute the container is, or the module whose variable it is. `added`: the value that is
+    put in, as an element of a list (`listed`) or as it is; `keys`: under which keys, the innermost first.
+    """
+
+    name: str
+    owner: int | Module
+    added: int
+    listed: bool
+    keys: tuple[int, ...]
+
+
+def filled(unit: Unit) -> list[Filled]:
+    """What puts something into a container that others see (`a[k] = v`, `a.append(v)`), as the code says."""
+    values, found = unit.code.values, []
+    growing = {n for n, v in enumerate(values) if v.op == "attr" and v.data in GROWING}
+    for value in values:
         if value.op == "store_item":
-            owner, key, stored = value.args
-            yield from _into(at, owner, _keyed(at, key, at.vals[stored]))
-        else:
-            callee = at.code.values[value.args[0]]
-            added = at.vals[value.args[-1]]
-            yield from _into(at, callee.args[0], added if callee.data in _WHOLE else sequence(added))
+            owner, key, added = value.args
+            found.append(_into(unit, owner, added, False, (key,)))
+        elif value.op == "call" and len(value.args) > 1 and value.args[0] in growing:
+            callee = values[value.args[0]]
+            found.append(_into(unit, callee.args[0], value.args[-1], callee.data not in _WHOLE, ()))
+    return [row for row in found if row is not None]
 
 
-def _into(at: Evaluation, number: int, content: Val) -> Iterator[Filling]:
-    """The container at a value, with what is put in, as a part of the containers in which it lies itself."""
-    value = at.code.values[at.root(number)]
-    while (outer := _outer(at, value)) is not None:
+def _into(unit: Unit, number: int, added: int, listed: bool, keys: tuple[int, ...]) -> Filled | None:
+    """The container at a value, or the one in which that lies."""
+    values = unit.code.values
+    value = values[unit.root(number)]
+    while (outer := _outer(values, value)) is not None:
         number, key = outer
-        content = _keyed(at, key, content)
-        value = at.code.values[at.root(number)]
+        keys = (*keys, key)
+        value = values[unit.root(number)]
     if value.op == "attr":
-        yield value.data, at.vals[value.args[0]], bare(content)
-    elif value.op == "name":
-        symbol = at.flow.symbol(at.unit, value)
-        if isinstance(symbol, Variable):
-            yield symbol.name, obj("module", symbol.module), bare(content)
+        return Filled(value.data, value.args[0], added, listed, keys)
+    symbol = unit.module.project.lookup(unit.scope, value.data) if value.op == "name" else None
+    return Filled(symbol.name, symbol.module, added, listed, keys) if isinstance(symbol, Variable) else None
 
 
-def _outer(at: Evaluation, value: Value) -> tuple[int, int] | None:
+def _outer(values: list[Value], value: Value) -> tuple[int, int] | None:
     """The container in which one lies, and under which key: `table[key]`, `table.setdefault(key, [])`."""
-    if value.op == "item" and at.code.values[value.args[1]].op != "slice":
+    if value.op == "item" and values[value.args[1]].op != "slice":
         return value.args[0], value.args[1]
     if value.op == "call" and len(value.args) > 1:
-        callee = at.code.values[value.args[0]]
+        callee = values[value.args[0]]
         if callee.op == "attr" and callee.data == "setdefault":
             return callee.args[0], value.args[1]
     return None
+
+
+def fillings(at: Evaluation) -> Iterator[Filling]:
+    """What a unit puts into attributes and global variables that are containers."""
+    for name, owner, added, listed, keys in at.unit.filled:
+        content = sequence(at.vals[added]) if listed else at.vals[added]
+        for key in keys:
+            content = _keyed(at, key, content)
+        yield name, at.vals[owner] if isinstance(owner, int) else obj("module", owner), bare(content)
 
 
 def _keyed(at: Evaluation, key: int, content: Val) -> Val:

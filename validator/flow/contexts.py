@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from validator.domains.axes import Axes
 from validator.domains.spmd import Causes, only
-from validator.flow.calls import instantiated
 from validator.flow.holders import argument_of
 from validator.flow.program import Flow, Passed, Unit
 from validator.flow.queries import Place, spanned
+from validator.flow.substitution import instantiated
 from validator.flow.values import Val
 
 

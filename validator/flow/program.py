@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator.definitions import RECORDS, ClassDef, External, Method, Module, Symbol
@@ -16,12 +17,13 @@ from validator.facts.model import Import
 from validator.flow.annotations import declared, objects_of
 from validator.flow.aside import is_test
 from validator.flow.callers import Callers
-from validator.flow.containers import GROWING
+from validator.flow.containers import GROWING, Filled, filled
 from validator.flow.control import Control
 from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
-from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
+from validator.flow.substitution import instantiated
+from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
 from validator.flow.walk import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
@@ -177,13 +179,17 @@ class Unit:
         return Order(self.code, is_evaluated)
 
     @cached_property
-    def filling(self) -> list[Value]:
-        """What puts something into a container: `a[k] = v`, `a.append(v)`."""
-        values = self.code.values
-        growing = {n for n, v in enumerate(values) if v.op == "attr" and v.data in GROWING}
-        return [
-            v for v in values if v.op == "store_item" or v.op == "call" and len(v.args) > 1 and v.args[0] in growing
-        ]
+    def filled(self) -> list[Filled]:
+        """What puts something into containers that others see."""
+        return filled(self)
+
+    @cached_property
+    def foreign(self) -> frozenset[str]:
+        """The names of attributes that are stored, or filled, in other objects than the one on which it is called."""
+        rows = [(value.data, value.args[0]) for value in self.code.values if value.op == "store_attr"]
+        rows += [(row.name, row.owner) for row in self.filled if isinstance(row.owner, int)]
+        own = self.cls is not None and self.method is not None and not self.method.facts.is_classmethod
+        return frozenset(name for name, owner in rows if not own or not self.is_receiver(owner))
 
     @cached_property
     def users(self) -> Users:
@@ -344,6 +350,7 @@ class Result(NamedTuple):
     filled: dict[str, tuple[tuple[Val, Val], ...]] = {}  # noqa: RUF012  (what is put into containers under a name)
     placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
+    waiting: bool = False  # whether some of the values are not known yet
 
     @property
     def makes(self) -> frozenset[ClassDef]:
@@ -363,17 +370,33 @@ class Passed(NamedTuple):
         return next((value for index, value in self.bindings if index == position), None)
 
 
-EMPTY = Result((), BOTTOM, BOTTOM, {}, {}, {}, {}, {}, {})
+EMPTY = Result((), NOT_YET, NOT_YET, {}, {}, {}, {}, {}, {})
+
+
+def _grounded(answer: Any) -> Any:
+    """An answer in which nothing is awaited any more: what has not come by now does not come."""
+    if isinstance(answer, Val):
+        return BOTTOM if answer is NOT_YET else answer
+    if not isinstance(answer, Result) or not (answer.waiting or NOT_YET in (answer.returned, answer.yielded)):
+        return answer
+    known = tuple(map(_grounded, answer.vals))
+    returned, yielded = _grounded(answer.returned), _grounded(answer.yielded)
+    return answer._replace(vals=known, returned=returned, yielded=yielded, waiting=False)
 
 
 def part_of(answer: Any, part: Any) -> Any:
-    """A part of an answer that may be asked for by itself: who asks for it is not asked again when the rest changes."""
+    """A part of an answer that may be asked for by itself: who asks for it is not asked again when the rest changes.
+
+    None of rows that are not known yet: the unit was not evaluated, or it is not clear yet what it calls.
+    """
     if isinstance(part, str):
         return getattr(answer, part)
     name, which = part
+    if answer is EMPTY:
+        return None
     if name == "vals":
         return tuple(answer.vals[n] for n in which if n < len(answer.vals))
-    return getattr(answer, name).get(which, ())
+    return getattr(answer, name).get(which, None if answer.waiting and name in _OF_CALLS else ())
 
 
 class Answer:
@@ -392,8 +415,8 @@ class Answer:
 def _joined(old: Any, new: Any) -> Any:
     if isinstance(new, Val):
         return join2(old, new)
-    if isinstance(new, tuple) and not isinstance(new, Result):
-        return _united(old, new)
+    if not isinstance(new, Result):  # makers
+        return tuple(dict.fromkeys((*old, *new)))
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(
@@ -401,15 +424,39 @@ def _joined(old: Any, new: Any) -> Any:
         returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
         sites=_by_key(old.sites, new.sites, Site.merged),
-        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
+        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},  # type: ignore[arg-type]
     )  # fmt: skip
 
 
+_OF_CALLS = ("passed", "made")
 _ROWS = ("globals", "class_names", "made", "switched", "passed", "stored", "filled")
 
 
 def _united(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    """The rows of two answers: one for each instruction that gives one, the same in both where there are as many."""
+    if len(old) == len(new):
+        return tuple(map(_both, old, new))
+    if old and isinstance(old[0], Passed):
+        rows = {(row.site, tuple(i for i, _ in row.bindings)): row for row in old}  # type: ignore[attr-defined]
+        for row in new:
+            key = (row.site, tuple(i for i, _ in row.bindings))  # type: ignore[attr-defined]
+            rows[key] = _both(rows[key], row) if key in rows else row
+        return tuple(sorted(rows.values(), key=attrgetter("site")))
     return tuple(dict.fromkeys((*old, *new)))
+
+
+def _both(old: Any, new: Any) -> Any:
+    """The join of two rows: values, pairs of values, bindings of values."""
+    if old is new or old == new:
+        return new
+    if isinstance(new, Val):
+        return join2(old, new)
+    if isinstance(new, frozenset):
+        return old | new
+    if isinstance(new, tuple) and len(old) == len(new):
+        joined = tuple(map(_both, old, new))
+        return Passed(*joined) if isinstance(new, Passed) else joined
+    return new
 
 
 def _by_key(old: dict[K, T], new: dict[K, T], both: Callable[[T, T], T]) -> dict[K, T]:
@@ -439,10 +486,10 @@ class Flow:
 
         def bottom(key: Hashable) -> Any:
             kind = key[0]  # type: ignore[index]
-            return EMPTY if kind == "unit" else () if kind == "makers" else BOTTOM
+            return EMPTY if kind == "unit" else () if kind == "makers" else NOT_YET
 
-        self.solver = Solver(self._equation, _joined, bottom, part_of)
         self._evaluations: dict[Unit, Evaluation] = {}
+        self.solver = Solver(self._equation, _joined, bottom, part_of, _grounded, self._evaluations.clear)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
@@ -518,7 +565,7 @@ class Flow:
 
     def part(self, key: Hashable, part: Hashable) -> Any:
         """A part of an answer (None: all of it); the instruction for which it is asked is remembered."""
-        if self._evaluating and (evaluation := self._evaluating[-1]) is not None:
+        if self._evaluating and (evaluation := self._evaluating[-1]) is not None and key not in self.solver.final:
             evaluation.reads((key, part))
         return self.solver.get(key, part)
 
@@ -632,7 +679,10 @@ class Flow:
             return UNKNOWN
         name = unit.code.params[position][0]
         for caller in self.callers(unit):
-            for passed in self.passed(caller, unit):
+            rows = self.passed(caller, unit)
+            if rows is None:
+                found.append(NOT_YET)
+            for passed in rows or ():
                 value = passed.argument(position)
                 value = self.close(value, caller) if value is not None else self.default(unit, name)
                 if passed.away:
@@ -656,9 +706,9 @@ class Flow:
                 if not passed.away:
                     yield caller, passed
 
-    def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...]:
-        """What the calls of a unit in another pass to it."""
-        found: tuple[Passed, ...] = self.part(("unit", caller), ("passed", unit))
+    def passed(self, caller: Unit, unit: Unit) -> tuple[Passed, ...] | None:
+        """What the calls of a unit in another pass to it; None while that is not known."""
+        found: tuple[Passed, ...] | None = self.part(("unit", caller), ("passed", unit))
         return found
 
     def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
@@ -707,14 +757,12 @@ class Flow:
 
     def vals(self, unit: Unit, numbers: tuple[int, ...]) -> tuple[Val, ...]:
         """Some of the values of a unit."""
-        found: tuple[Val, ...] = self.part(("unit", unit), ("vals", numbers))
-        return found
+        found: tuple[Val, ...] | None = self.part(("unit", unit), ("vals", numbers))
+        return found if found is not None else (NOT_YET,) * len(numbers)
 
     def close(self, value: Val, unit: Unit) -> Val:
         """A value of a unit without its parameters: with what its callers pass."""
-        from validator.flow.calls import instantiated
-
-        if not value.symbolic:
+        if not value.holes:
             return value
         return instantiated(value, lambda position: self.get("argument", unit, position))
 
@@ -792,12 +840,13 @@ class Flow:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
         found = [value for _, value, _ in self.stores(cls, name, family)]
-        found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path)
+        found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path, family)
         for owner in cls.mro if exact else (*cls.mro, *cls.descendants()):
             assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
             body = self.body_of(owner) if assigned else None
             if body is not None:
-                found += self.part(("unit", body), ("class_names", name))
+                rows = self.part(("unit", body), ("class_names", name))
+                found += rows if rows is not None else (NOT_YET,)
         if any(fields_are_parameters(each) for each in cls.mro):
             found += self._constructed(cls, name, exact)
         return _there_if_any(found, join_ways(found))
@@ -807,10 +856,15 @@ class Flow:
         unit, what, and whether it depends on what callers pass."""
         for method in self.writers(name):
             unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, cls.path):
+            if unit is None or _is_of_tests(unit, cls.path) or _keeps_for_itself(unit, name, family):
                 continue
-            for owner, value in self.part(("unit", unit), ("stored", name)):
+            rows = self.part(("unit", unit), ("stored", name))
+            if rows is None:
+                yield unit, NOT_YET, False
+            for owner, value in rows or ():
                 owner = self.close(owner, unit)
+                if owner is NOT_YET:
+                    yield unit, NOT_YET, False
                 if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
                     yield unit, _on_all_ranks(self.close(value, unit)), value.symbolic
                 elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
@@ -819,7 +873,7 @@ class Flow:
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
         held: Val = self.get("field", cls, name, exact)
-        if name not in self._placed_names or held == BOTTOM:
+        if name not in self._placed_names or held is BOTTOM or held is NOT_YET:
             return held
         state = held.state
         rows = [o for o in self.get("placed", cls, name).objs if o[0] == "placing"]
@@ -845,26 +899,32 @@ class Flow:
     @staticmethod
     def _perhaps(value: Val) -> Val:
         """What is stored in an object of unknown class: it may be this one's; what is not known either says nothing."""
+        if value is NOT_YET:
+            return value
         return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
     def _under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it but its own."""
-        found = []
+        found, waiting = [], False
         for caller in self.callers(unit):
-            if caller is unit:
-                continue
-            for under in dict.fromkeys(passed.under for passed in self.passed(caller, unit)):
-                around = self.close(Val(v=under), caller).v or self.get("under", caller).v
-                if not around:
+            rows = self.passed(caller, unit) if caller is not unit else ()
+            waiting = waiting or rows is None
+            for under in dict.fromkeys(passed.under for passed in rows or ()):
+                around = self.close(Val(v=under), caller)
+                around = around if around.v else self.get("under", caller)
+                if around is NOT_YET:
+                    waiting = True
+                elif not around.v:
                     return BOTTOM  # one call that nothing decides: it runs; the others need not be asked
-                found.append(around)
-        return Val(v=frozenset().union(*found)) if found else BOTTOM
+                else:
+                    found.append(around.v)
+        return Val(v=frozenset().union(*found)) if found else NOT_YET if waiting else BOTTOM
 
     def _state(self, name: str) -> Val:
         """Whether a library was set up, as `p`."""
         found = []
         for unit in self.mentions.naming(self.models.states[name].rpartition(".")[2]):
-            found += [self.close(value, unit) for value in self.part(("unit", unit), ("switched", name))]
+            found += [self.close(value, unit) for value in self.part(("unit", unit), ("switched", name)) or ()]
         return join(found)
 
     def _random(self, library: str) -> Val:
@@ -886,13 +946,18 @@ class Flow:
         causes = frozenset().union(*found)
         return Val(v=causes if all(found) else unsure(causes))
 
-    def _fillings(self, name: str, is_owner: Callable[[Any], bool], path: str) -> Iterator[Val]:
-        """What is put into the container that an attribute or a global variable of that name is, wherever it is."""
+    def _fillings(
+        self, name: str, is_owner: Callable[[Any], bool], path: str, family: set[ClassDef] | None = None
+    ) -> Iterator[Val]:
+        """What is put into the container that an attribute (of a family of classes) or a global variable is."""
         for method in self._fillers.get(name, ()):
             unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, path):
+            if unit is None or _is_of_tests(unit, path) or family is not None and _keeps_for_itself(unit, name, family):
                 continue
-            for owner, value in self.part(("unit", unit), ("filled", name)):
+            rows = self.part(("unit", unit), ("filled", name))
+            if rows is None:
+                yield NOT_YET
+            for owner, value in rows or ():
                 if any(map(is_owner, self.close(owner, unit).each)):
                     yield self.close(value, unit)
 
@@ -915,7 +980,10 @@ class Flow:
             yield said if objects_of(said) else UNKNOWN
         for each in family:
             for unit in self.part(("makers", each), None):
-                for rows in self.part(("unit", unit), ("made", each)):
+                made = self.part(("unit", unit), ("made", each))
+                if made is None:
+                    yield NOT_YET
+                for rows in made or ():
                     yield from (self.close(value, unit) for field, value in rows if field == name)
 
     def _is_spoken_of(self, cls: ClassDef) -> bool:
@@ -934,7 +1002,9 @@ class Flow:
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
                 stores = self.part(("unit", unit), ("globals", name))
-                found += [_on_all_ranks(self.close(value, unit)) for value in stores]
+                found += [
+                    _on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))
+                ]
         found += self.filled(module, name) if stored else ()
         return join_ways(found) if stored else UNKNOWN
 
@@ -972,6 +1042,12 @@ def _on_all_ranks(stored: Val) -> Val:
 def _is_of_tests(unit: Unit, path: str) -> bool:
     """Whether a test stores something in what another file has: not what the program's objects hold."""
     return is_test(unit.path) and not is_test(path)
+
+
+def _keeps_for_itself(unit: Unit, name: str, family: set[ClassDef]) -> bool:
+    """Whether a unit stores an attribute of that name in nothing but its own object, which is none of a family: what
+    it stores need not be asked."""
+    return unit.cls not in family and name not in unit.foreign
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:

@@ -15,8 +15,9 @@ from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.facts.model import At
 from validator.flow.aside import is_test
-from validator.flow.calls import axes_in, instantiated
+from validator.flow.calls import axes_in
 from validator.flow.program import Flow, Operation, Result, Unit, Users
+from validator.flow.substitution import instantiated
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value

@@ -59,7 +59,7 @@ class Carried:
 
     def _handed_on(self, unit: Unit) -> Iterator[tuple[Goal, Val, tuple[Unit, int] | None]]:
         """The values that leave a unit, with who gets them."""
-        result = self.flow.solver.values["unit", unit]
+        result = self.flow.solver.final["unit", unit]
         for rows in (result.globals, result.class_names):
             yield from ((("name", name), value, None) for name, values in rows.items() for value in values)
         yield from ((("name", name), value, None) for name, rows in result.stored.items() for _, value in rows)
@@ -145,7 +145,7 @@ class Reach:
         callers: dict[Unit, list[Unit]] = {}
         found: dict[Unit, None] = {}
         for unit in self._asked:
-            for site in self.flow.solver.values["unit", unit].sites.values():
+            for site in self.flow.solver.final["unit", unit].sites.values():
                 if site.away:
                     continue
                 if site.operations:

@@ -33,9 +33,11 @@ from validator.flow.narrowing import narrowed
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart, computed
 from validator.flow.values import (
+    ANYTHING,
     BOTTOM,
     COUNTED,
     NONE_OBJ,
+    NOT_YET,
     UNKNOWN,
     Obj,
     Val,
@@ -109,6 +111,11 @@ class Evaluation(Walk):
         return self._result()
 
     def evaluate(self, number: int, value: Instruction) -> Val:
+        wanted = _WANTED.get(value.op, 0)
+        for each in value.args[:wanted] if wanted else ():
+            known: Val = self.vals[each]
+            if known is NOT_YET:
+                return known
         return _TRANSFER[value.op](self, number, value)
 
     def forget(self, number: int) -> None:
@@ -154,7 +161,7 @@ class Evaluation(Walk):
             _together(self.switched.values()), _passed(sites),
             _together((name, (owner, kept)) for owner, name, kept in stores),
             _together((name, (owner, content)) for name, owner, content in fillings(self)),
-            tuple(placings), {**self.wrapped, **self.steps},
+            tuple(placings), {**self.wrapped, **self.steps}, NOT_YET in self.vals,
         )  # fmt: skip
 
     # What leaves a unit, as its code says: these do not change from one evaluation to the next.
@@ -314,7 +321,10 @@ class Evaluation(Walk):
     def _stored(self, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
         """A value that is stored under branches: whether it is there varies as they do."""
         causes = self.conditions(self.unit.control.deciding(block) - balanced)
-        causes |= self.flow.get("under", self.unit).v
+        under = self.flow.get("under", self.unit)
+        if under is NOT_YET:
+            return under
+        causes |= under.v
         if not causes or NONE_OBJ in value.objs and len(value.objs) == 1:
             return value
         return value.with_causes(p=causes)
@@ -369,7 +379,7 @@ class Evaluation(Walk):
             if is_plain(symbol.facts.decorators) or "." in symbol.qualname:
                 return obj("unit", unit)
             found: Val = self.flow.get("global", symbol.module, symbol.name)
-            return found if found.objs else obj("unit", unit)
+            return found if found.objs or found is NOT_YET else obj("unit", unit)
         if isinstance(symbol, ClassDef):
             own = self._of_own_library(symbol) if symbol.module is not self.unit.module else ""
             return obj("ext", own) if own else obj("class", symbol)
@@ -421,7 +431,7 @@ class Evaluation(Walk):
         """A value as a block finds it, behind tests of its class."""
         value: Val = self.vals[number]
         tests = self.unit.class_tests
-        for classes, holds in tests.around(number, block) if tests.by_subject else ():
+        for classes, holds in tests.around(number, block) if tests.by_subject and value is not NOT_YET else ():
             value = narrowed(value, self.vals[classes], holds, self.models)
         return value
 
@@ -449,10 +459,14 @@ class Evaluation(Walk):
                 found.append(Val(frozenset({("seq", elements(owner))})) if sliced else elements(owner))
             elif kind == "param":
                 passed: Val = self.flow.get("argument", self.unit, o[1])
-                found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [UNKNOWN]
-            elif kind == "top":
-                found.append(UNKNOWN)
+                found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [
+                    NOT_YET if passed is NOT_YET else UNKNOWN
+                ]
+            elif kind in ("top", "more"):
+                found.append(UNKNOWN if kind == "top" else ANYTHING)
         result = join(found) if found or owner.of("dict") else UNKNOWN
+        if result is NOT_YET:
+            return result
         v = combined(owner.v, key.v)
         if isinstance(constant, str) and constant in self.models.likely["columns"] and UNIFORM not in v | result.v:
             v |= data(sure=False)  # a column of a batch, whatever holds it
@@ -705,6 +719,8 @@ class Evaluation(Walk):
                 found.append(self.calling.iterated(o))
         result = join(found)
         if not result.objs and not result.v:
+            if NOT_YET in found:
+                return NOT_YET
             result = UNKNOWN
         return Val(result.objs, result.v | v, result.n, result.p, inherited(result.state, iterable.state))
 
@@ -736,8 +752,10 @@ class Evaluation(Walk):
             elif o[0] in ("tuple", "seq", "dict"):
                 found.append(elements(owner))
             elif o[0] not in ("unordered", "str", *COUNTED):
-                found.append(UNKNOWN)
+                found.append(UNKNOWN if o[0] != "more" else ANYTHING)
         result = join(found) if found else UNKNOWN
+        if result is NOT_YET:
+            return result
         exact = bool(owner.objs) and all(o[0] == "tuple" for o in owner.each)
         v = result.v if exact else result.v | owner.v
         n = (
@@ -758,7 +776,10 @@ class Evaluation(Walk):
         return fetched(self.vals[value.args[0]])
 
     def phi(self, number: int, value: Instruction) -> Val:
-        operands = [each for each in self._completed(value, self._arriving(value)) if each != number]
+        arriving = [each for each in self._completed(value, self._arriving(value)) if each != number]
+        operands = [each for each in arriving if self.vals[each] is not NOT_YET]
+        if arriving and not operands:
+            return NOT_YET
         result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
@@ -1038,6 +1059,14 @@ _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
     "enter": Evaluation.enter, "leave": Evaluation.leave, "await": Evaluation.await_, "phi": Evaluation.phi,
     "match": Evaluation.match, "yield": Evaluation.yield_, "yield from": Evaluation.yield_,
     "caught": Evaluation.caught, "store_item": Evaluation.store_item,
+}  # fmt: skip
+
+
+# By op: how many of the first operands must be known before there is a value.
+_ALL = 1_000_000
+_WANTED = {
+    "attr": 1, "item": 2, "call": _ALL, "mut": 2, "binary": 2, "unary": 1, "compare": 2, "join": _ALL, "slice": 3,
+    "iter": 1, "more": 1, "next": 1, "unpack": 1, "enter": 1, "leave": 1, "await": 1, "match": 1, "store_item": 2,
 }  # fmt: skip
 
 

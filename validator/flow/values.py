@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, ClassVar
 
-from validator.domains.placement import UNPLACED, is_symbolic
+from validator.domains.placement import UNPLACED, parameters
 from validator.domains.spmd import NONE, Causes, decided_by
 
 Obj = tuple[Any, ...]
@@ -57,11 +57,11 @@ class Val:
     """An abstract value. `v`, `n`, `p`: by which causes the value, its length, its presence vary between ranks.
 
     `state`: how a model, a parameter or a tensor may be placed, in the words of `validator.domains.placement`.
-    `depth`: how deep it nests; `symbolic`: whether a parameter stands in it; `number`: in the order in which values
-    were made. There is one object for equal values.
+    `depth`: how deep it nests; `holes`: the parameters that stand in it; `number`: in the order in which values were
+    made. There is one object for equal values.
     """
 
-    __slots__ = ("_each", "depth", "n", "number", "objs", "p", "state", "symbolic", "v")
+    __slots__ = ("_each", "depth", "holes", "n", "number", "objs", "p", "state", "v")
     _all: ClassVar[dict[tuple[Any, ...], Val]] = {}
     objs: frozenset[Obj]
     v: Causes
@@ -69,7 +69,7 @@ class Val:
     p: Causes
     state: frozenset[str]
     depth: int
-    symbolic: bool
+    holes: tuple[int, ...]
     number: int
     _each: tuple[Obj, ...] | None
 
@@ -88,21 +88,24 @@ class Val:
             known.objs, known.v, known.n, known.p, known.state = key
             known.number, known._each = next(_numbers), None
             known.depth = max((1 + part.depth for part in parts), default=0)
-            known.symbolic = (
-                any(o[0] in _SYMBOLIC for o in objs)
-                or any(part.symbolic for part in parts)
-                or any(c.kind == "param" for causes in (v, n, p) for c in causes)
-                or is_symbolic(state)
-            )
+            holes = {o[1] for o in objs if o[0] in _SYMBOLIC}.union(*(part.holes for part in parts if part.holes))
+            holes.update(c.position for causes in (v, n, p) for c in causes if c.kind == "param")
+            holes.update(parameters(state))
+            known.holes = tuple(sorted(holes)) if holes else ()
         return known
 
     def __repr__(self) -> str:
         rest = ", ".join(f"{name}={sorted(map(str, part))}" for name in "vnp" if (part := getattr(self, name)))
         return f"Val({', '.join(sorted(map(str, self.objs)))}{'; ' + rest if rest else ''}; {sorted(self.state)})"
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether a parameter stands in it."""
+        return bool(self.holes)
+
     def placed(self, state: frozenset[str]) -> Val:
         """The same value, placed otherwise."""
-        return Val(self.objs, self.v, self.n, self.p, state)
+        return self if self is NOT_YET else Val(self.objs, self.v, self.n, self.p, state)
 
     @property
     def each(self) -> tuple[Obj, ...]:
@@ -142,7 +145,7 @@ class Val:
         return NONE_OBJ in self.objs
 
     def with_causes(self, v: Causes = NONE, n: Causes = NONE, p: Causes = NONE) -> Val:
-        if v <= self.v and n <= self.n and p <= self.p:
+        if v <= self.v and n <= self.n and p <= self.p or self is NOT_YET:
             return self
         return Val(self.objs, decided_by(self.v, v), decided_by(self.n, n), decided_by(self.p, p), self.state)
 
@@ -212,10 +215,15 @@ def fetched(value: Val) -> Val:
 def bare(value: Val) -> Val:
     """The objects of a value, without by what it varies: in another process, or in a container among others, that says
     nothing of what is taken out."""
+    if value is NOT_YET:
+        return value
     return Val(frozenset(mapped(o, bare) for o in value.objs), state=value.state)
 
 
 BOTTOM = Val()
+NOT_YET = object.__new__(Val)  # below all values: nothing has come here yet
+NOT_YET.objs, NOT_YET.v, NOT_YET.n, NOT_YET.p, NOT_YET.state = NOTHING, NONE, NONE, NONE, NOTHING
+NOT_YET.depth, NOT_YET.holes, NOT_YET.number, NOT_YET._each = 0, (), next(_numbers), ()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
 
@@ -240,19 +248,28 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     return o
 
 
-def _cut(objs: frozenset[Obj]) -> frozenset[Obj]:
-    """Objects whose parts nest too deep, with anything in the place of those parts."""
-    return frozenset(mapped(o, lambda part: part if part.depth < _DEEP else UNKNOWN) for o in objs)
+def _cut(objs: frozenset[Obj], deep: int = _DEEP) -> frozenset[Obj]:
+    """Objects with anything in the place of what nests too deep in them: from below, so that what is put around such
+    an object once more becomes the same again."""
+    return frozenset(mapped(o, lambda part: _shallow(part, deep - 1)) for o in sorted(objs, key=_place))
+
+
+def _shallow(value: Val, deep: int) -> Val:
+    if value.depth <= deep:
+        return value
+    return Val(_cut(value.objs, deep), value.v, value.n, value.p, value.state) if deep else UNKNOWN
 
 
 ANYTHING = Val(_ANYTHING, state=frozenset({"?"}))
 _joins: dict[int, Val] = {}  # by the numbers of both
+substitutions: dict[tuple[int, ...], Val] = {}  # by the numbers of a value and of what its parameters get
 
 
 def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
     _joins.clear()
+    substitutions.clear()
     for value in (BOTTOM, UNKNOWN, ANYTHING, STRING):
         Val._all[value.objs, value.v, value.n, value.p, value.state] = value
 
@@ -270,7 +287,10 @@ _EXACT = frozenset({"ordinal", "tensor", *_COUNTING})
 
 def join_ways(values: Iterable[Val]) -> Val:
     """The join of what comes on several ways: what a number or list is, it is only if it is so on all of them."""
-    ways = list(values)
+    several = list(values)
+    ways = [way for way in several if way is not NOT_YET]
+    if several and not ways:
+        return NOT_YET
     result = join(ways)
     if any(not way.objs for way in ways) and any(o[0] in _EXACT for o in result.objs):
         kept = frozenset(o for o in result.objs if o[0] not in _EXACT)
@@ -279,35 +299,40 @@ def join_ways(values: Iterable[Val]) -> Val:
 
 
 def join2(a: Val, b: Val) -> Val:
-    if a is b or b is BOTTOM:
+    if a is b or b is NOT_YET:
         return a
-    if a is BOTTOM:
+    if a is NOT_YET or a is BOTTOM:
         return b
+    if b is BOTTOM:
+        return a
     key = a.number << 32 | b.number
     known = _joins.get(key)
     if known is None:
         objs = a.objs | b.objs
         if len(objs) > 1:
-            objs = limited(objs)
+            objs = limited(objs, dict.fromkeys((*a.each, *b.each)))
         known = _joins[key] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
     return known
 
 
-def limited(objs: frozenset[Obj]) -> frozenset[Obj]:
+def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
     """One object for what differs only in its parts; too many objects are anything.
 
-    Of sequences, of dictionaries, of tuples of one length, of the bindings of one method or generator there is one,
-    whose parts are the joins of theirs: otherwise each combination of parts would be an object of its own.
+    Of what holds values (sequences, dictionaries, tuples of one length, futures, the bindings of one method) there is
+    one object, whose parts are the joins of theirs: otherwise each combination of parts would be an object of its own,
+    and a part that is known better later would stand beside what was known of it before.
     """
     groups: dict[tuple[Any, ...], list[Obj]] = {}
-    for o in objs:
+    for o in ordered:  # in the same order in every run, which numbers the values that are made
         kind = o[0]
-        if kind in ("seq", "dict"):
+        if kind in ("seq", "dict", "future", "remote", "fetch"):
             groups.setdefault((kind,), []).append(o)
         elif kind == "tuple":
             groups.setdefault((kind, len(o[1])), []).append(o)
-        elif kind in ("bound", "generator"):
+        elif kind in ("bound", "generator", "unordered"):
             groups.setdefault((kind, o[1]), []).append(o)
+        elif kind == "partial":
+            groups.setdefault((kind, len(o[2]), *(name for name, _ in o[3])), []).append(o)
     for same in groups.values():
         if len(same) > 1:
             objs = (objs - frozenset(same)) | {_merged(same)}
@@ -317,12 +342,15 @@ def limited(objs: frozenset[Obj]) -> frozenset[Obj]:
 def _merged(same: list[Obj]) -> Obj:
     """The object above several of one kind."""
     kind = same[0][0]
-    if kind == "seq":
-        return ("seq", join(o[1] for o in same))
+    if kind in _HOLDING_ONE:
+        return (kind, join(o[1] for o in same))
     if kind == "tuple":
         return ("tuple", tuple(join(parts) for parts in zip(*(o[1] for o in same), strict=True)))
-    if kind == "bound":
-        return ("bound", same[0][1], join(o[2] for o in same))
+    if kind in ("bound", "unordered"):
+        return (kind, same[0][1], join(o[2] for o in same))
+    if kind == "partial":
+        given = tuple(join(parts) for parts in zip(*(o[2] for o in same), strict=True))
+        return ("partial", join(o[1] for o in same), given, _rows([o[3] for o in same]))
     if kind == "generator":
         return ("generator", same[0][1], _rows([o[2] for o in same]))
     rests = [o[2] for o in same if o[2] is not None]
@@ -340,6 +368,8 @@ def _rows(several: list[tuple[tuple[Any, Val], ...]]) -> tuple[tuple[Any, Val], 
 
 def elements(value: Val) -> Val:
     """What iterating gives, as far as the objects tell."""
+    if value is NOT_YET:
+        return value
     found = []
     for o in value.each:
         if o[0] == "tuple":

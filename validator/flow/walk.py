@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
-from validator.flow.values import BOTTOM, Val, join2
+from validator.flow.values import BOTTOM, NOT_YET, Val, const, join2
 from validator.ir.model import Code
 from validator.ir.model import Value as Instruction
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from validator.flow.program import Unit
     from validator.flow.solver import Read
 
+_NOTING = frozenset({"call", "attr", "iter", "enter", "leave", "store_item"})  # what notes more than a value
 _PATIENCE = 20  # evaluations of one instruction in one walk before its values are joined
 _plain = list.__getitem__
 
@@ -29,6 +30,7 @@ class Order:
         values = code.values
         self.blocks = code.in_order(bodies_first=True)
         self.numbers = [n for b in self.blocks for n in code.blocks[b].values if evaluated(values[n].op)]
+        self.constants = [n for n in self.numbers if values[n].op == "const"]  # known before anything is evaluated
         self.place = [-1] * len(values)  # by number, of what is evaluated at all
         for place, number in enumerate(self.numbers):
             self.place[number] = place
@@ -66,8 +68,8 @@ class Tracked(list[Val]):
 
     __slots__ = ("read",)
 
-    def __init__(self, count: int) -> None:
-        super().__init__([BOTTOM] * count)
+    def __init__(self, order: Order) -> None:
+        super().__init__([NOT_YET if place >= 0 else BOTTOM for place in order.place])
         self.read: list[int] = []
 
     def __getitem__(self, number: Any) -> Any:
@@ -101,12 +103,16 @@ class Walk:
         self.unit = unit
         self.code = unit.code
         self.order = unit.order
-        self.vals = Tracked(len(unit.code.values))
+        self.vals = Tracked(unit.order)
         self.after = After()
         self.branches: dict[int, Causes] = {}  # by block: what its branch depends on, where that is something
         self._dirty = bytearray(b"\1") * len(self.order.numbers)
+        for number in self.order.constants:
+            self.vals[number] = const(self.code.values[number].data)
+            self._dirty[self.order.place[number]] = 0
         self._read_by: dict[int, dict[int, None]] = {}  # value -> instructions that read it beside their operands
-        self._asked: dict[int, list[frozenset[int]]] = {}  # instruction -> blocks whose conditions it asked for
+        self._asked: dict[int, set[int]] = {}  # instruction -> blocks whose conditions it asked for
+        self._asked_of: dict[int, set[int]] = {}  # block -> instructions that have asked for its condition
         self._outside: dict[Read, int | set[int]] = {}  # what else is read -> the instruction that does, or those
         self._now = -1  # the instruction that is evaluated
         self._back = -1  # the first place before it to which to go back
@@ -142,7 +148,9 @@ class Walk:
     def conditions(self, blocks: frozenset[int]) -> Causes:
         """What the branches at the end of some blocks depend on."""
         if self._now >= 0 and blocks:
-            self._asked.setdefault(self._now, []).append(blocks)
+            self._asked.setdefault(self._now, set()).update(blocks)
+            for block in blocks:
+                self._asked_of.setdefault(block, set()).add(self._now)
         found: Causes = NONE
         for block, causes in self.branches.items():
             if block in blocks:
@@ -180,9 +188,10 @@ class Walk:
         vals, first = self.vals, self.order.first.get(place, -1)
         told = False
         if self._again or count > 1:
-            told = self.after.forget(number)
             self._asked.pop(number, None)
-            self.forget(number)
+            if value.op in _NOTING:
+                told = self.after.forget(number)
+                self.forget(number)
         self._now = number
         read = vals.read
         read.clear()
@@ -195,7 +204,7 @@ class Walk:
         told = told or number in self.after.calls
         if new is old and not told:
             return
-        joined = new if old is BOTTOM else join2(old, new)
+        joined = new if old is NOT_YET else join2(old, new)
         if first >= 0 and joined is not new and self._again and first not in self._anew:
             self._start_anew(first)  # something is taken back: what rests on itself must not stay
             return
@@ -238,8 +247,9 @@ class Walk:
                 self.branches[block] = causes
             else:
                 del self.branches[block]
-            for asking in [n for n, asked in self._asked.items() if any(block in blocks for blocks in asked)]:
-                self._mark(self.order.place[asking])
+            for asking in sorted(self._asked_of.get(block, ())):
+                if block in self._asked.get(asking, ()):
+                    self._mark(self.order.place[asking])
 
     def _start_anew(self, first: int) -> None:
         """Walk a loop from the start, as if nothing were known of it yet."""
@@ -249,11 +259,13 @@ class Walk:
         known = []
         for place in places:
             number = self.order.numbers[place]
+            if self.code.values[number].op == "const":
+                continue
             self._mark(place)
-            if _plain(self.vals, number) is not BOTTOM:
-                self.vals[number] = BOTTOM
+            if _plain(self.vals, number) is not NOT_YET:
+                self.vals[number] = NOT_YET
                 known.append(number)
                 if number in self.order.tests:
-                    self._decide(number, BOTTOM)
+                    self._decide(number, NOT_YET)
         for number in known:
             self._tell(number, True, True)
