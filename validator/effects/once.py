@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.definitions import Module
 from validator.effects.keys import Key, keys_of
 from validator.flow.program import Flow, Unit
 
@@ -65,20 +66,38 @@ def _stored(flow: Flow, unit: Unit, block: int, way: int) -> Iterator[Key]:
             yield ("variable", value.data)
         elif value.op == "store_item":
             yield ("element", keys.of(unit.root(value.args[0])))
-        elif (site := flow.result(unit).sites.get(number)) is not None:
-            for target in site.targets:
-                yield from _made_by(flow, unit, number, target.unit)
+        else:
+            called = unit.code.values[value.args[0]]
+            owner = keys.of(unit.root(called.args[0])) if called.op == "attr" else None
+            for callee in _callees(flow, unit, number):
+                yield from _made_by(flow, unit.module, callee, owner, {unit})
 
 
-def _made_by(flow: Flow, unit: Unit, number: int, callee: Unit) -> Iterator[Key]:
-    """What a called function stores in the object on which it is called, and in variables of the module."""
-    called = unit.code.values[unit.code.values[number].args[0]]
-    owner = keys_of(flow, unit).of(unit.root(called.args[0])) if called.op == "attr" else None
-    for value in callee.code.values:
+def _callees(flow: Flow, unit: Unit, number: int) -> Iterator[Unit]:
+    site = flow.result(unit).sites.get(number)
+    return (target.unit for target in site.targets) if site is not None else iter(())
+
+
+def _made_by(flow: Flow, module: Module, callee: Unit, owner: Key | None, seen: set[Unit]) -> Iterator[Key]:
+    """What a function and those that it calls store: in the object on which it is called (`owner`), in variables of the
+    module, and in what these hold."""
+    if callee in seen:
+        return
+    seen.add(callee)
+    values = callee.code.values
+    for number, value in enumerate(values):
         if value.op == "store_attr" and owner is not None and callee.is_receiver(value.args[0]):
             yield ("attribute", owner, value.data)
-        elif value.op == "store_global" and callee.module is unit.module:
+        elif value.op == "store_global" and callee.module is module:
             yield ("variable", value.data)
+        elif value.op == "store_attr" and values[held := callee.root(value.args[0])].op == "name":
+            if callee.module is module:
+                yield ("attribute", keys_of(flow, callee).of(held), value.data)
+        elif value.op == "call":
+            called = values[value.args[0]]
+            own = called.op == "attr" and callee.is_receiver(called.args[0])
+            for inner in _callees(flow, callee, number):
+                yield from _made_by(flow, module, inner, owner if own else None, seen)
 
 
 __all__ = ["is_cached", "made_already"]
