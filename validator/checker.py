@@ -341,7 +341,7 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, c
     errors = [*run.errors, *(error for source in sources for error in records[source.path].errors)]
     findings = [finding for source in sources for finding in records[source.path].findings]
     findings += _project_findings(sources, records, run, errors)
-    findings += _change_findings(sources, findings, run, errors)
+    findings = _with_change(findings, sources, run, errors)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
     for finding in dict.fromkeys(findings):
         by_path.setdefault(finding.path, []).append(finding)
@@ -422,24 +422,30 @@ def _project_findings(
     return [finding for found, _ in answers for finding in found]
 
 
-def _change_findings(sources: list[SourceFile], known: list[Finding], run: Check, errors: list[str]) -> list[Finding]:
-    """What a change broke; where another rule has an error at the same line, that one says it."""
+def _with_change(findings: list[Finding], sources: list[SourceFile], run: Check, errors: list[str]) -> list[Finding]:
+    """The findings with what a change broke; those are marked that it brought about in files that it left alone."""
     rules = [each for each in run.rules if each.check_change is not None]
     if run.older is None or not rules or not run.older.files:
-        return []
+        return findings
     from validator.drift.compared import compared
+    from validator.drift.fresh import marked
 
     try:
         change = compared(sources, run.older, run.config)
     except Exception as error:
         errors.append(f"internal error: the two revisions could not be compared: {told(error)}")
-        return []
-    said = {(each.path, each.span.line) for each in known if each.severity == "error"}
-    found: list[Finding] = []
+        return findings
+    changed = {source.path for source in sources if source.absolute in run.older.files}
+
+    def before(codes: frozenset[str]) -> list[Finding]:
+        wanted = [each for each in run.rules if each.rule.code in codes and each.check_project is not None]
+        return _ruled(change.before.project, wanted)[0]
+
+    found = marked(findings, changed.__contains__, before)
     for each in rules:
         assert each.check_change is not None
         found += _guarded(each, each.check_change, change, "the change", errors)
-    return [each for each in found if (each.path, each.span.line) not in said]
+    return found
 
 
 def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:

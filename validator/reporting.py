@@ -70,7 +70,10 @@ def new_findings(options: argparse.Namespace, settings: config.Config, checked: 
 
 
 def shown(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
-    """The findings that count for this report: with notes or without, in changed files or in all."""
+    """The findings that count for this report: with notes or without, in changed files or in all.
+
+    Of what a change broke and what is an error by itself, at one line, the error is told.
+    """
     findings = checked.findings
     if not settings.notes:
         findings = [finding for finding in findings if finding.severity != "note"]
@@ -78,13 +81,23 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
     if changed is not None:  # what a change broke is told wherever it stands
         absolute = {entry.path: entry.absolute for entry in checked.files}
         findings = [each for each in findings if _is_of_change(each, changed, absolute, checked)]
+        said = {(f.path, f.span.line) for f in findings if f.severity == "error" and not _speaks_of_change(f)}
+        findings = [f for f in findings if not (_speaks_of_change(f) and (f.path, f.span.line) in said)]
     return findings
 
 
+def _speaks_of_change(finding: Finding) -> bool:
+    return finding.code.startswith("MP9")
+
+
 def _is_of_change(finding: Finding, changed: frozenset[str], absolute: dict[str, str], checked: Checked) -> bool:
-    """Whether a finding is in a changed file, or elsewhere about something that the change took away: a name that is
-    gone, or one that a changed file which the finding speaks of has less often than before."""
-    if absolute.get(finding.path) in changed or finding.code.startswith("MP9") or _is_about(finding, checked.gone):
+    """Whether a finding is in a changed file, or elsewhere because of the change: it was not there before, or is about
+    a name that is gone, or that a changed file which the finding speaks of has less often than before."""
+    from validator.drift.fresh import is_marked
+
+    if absolute.get(finding.path) in changed or _speaks_of_change(finding) or is_marked(finding):
+        return True
+    if _is_about(finding, checked.gone):
         return True
     speaks = any(absolute.get(each.path) in changed for each in finding.related)
     return speaks and _is_about(finding, checked.left)

@@ -415,6 +415,32 @@ if __name__ == "__main__":
     assert not [row for row in found(capsys, "--changed-since", "HEAD", "--no-change-rules") if row[0] == "run.sh"]
 
 
+def test_what_other_rules_find_in_unchanged_files_counts_where_the_change_made_it_so(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    siblings = "class {}:\n    def prepare(self, model):\n        return model\n\n\n"
+    engines = siblings.format("Deepspeed") + siblings.format("FSDP2")
+    caller = """\
+import torch.distributed as dist
+
+from rl.engine import FSDP2, Deepspeed
+
+
+def train(args):
+    dist.barrier()
+    strategy = Deepspeed() if args.fast else FSDP2()
+    strategy.absent()
+    return strategy.prepare(args.model)
+"""
+    write(repository, rl__engine=engines, rl__train=caller, rl__trainer="")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two strategies")
+    write(repository, rl__engine=engines.replace("self, model", "self, model, optimizer", 1))
+    assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP133")], "`absent` was wrong before"
+    write(repository, rl__engine=engines.replace("self, model", "self, model, optimizer"))
+    assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP121")], "MP902 leaves it to the error"
+
+
 def test_fixes_finish_a_rename(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, rl__engine=RENAMED)
     status, _, err = run(capsys, "--changed-since", "HEAD", "--fix", "--unsafe-fixes", "--no-cache")

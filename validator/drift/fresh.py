@@ -1,0 +1,40 @@
+"""What other rules say since a change of files that it left as they were: a caller that no longer fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from validator.finding import Finding, Related
+
+MADE_SO = "the change made it so: before it, nothing was wrong"
+
+
+def marked(
+    findings: list[Finding], is_changed: Callable[[str], bool], before: Callable[[frozenset[str]], list[Finding]]
+) -> list[Finding]:
+    """The findings, those marked that lie in unchanged files, speak of changed ones and were not there before.
+
+    `before` gives what the rules of some codes say of the older revision; it is asked only where there are such.
+    """
+    asked = [each for each in findings if _may_be_new(each, is_changed)]
+    known = {_identity(each) for each in before(frozenset(each.code for each in asked))} if asked else set()
+    new = {each for each in asked if _identity(each) not in known}
+    return [_with_mark(each, is_changed) if each in new else each for each in findings]
+
+
+def is_marked(finding: Finding) -> bool:
+    return any(each.message == MADE_SO for each in finding.related)
+
+
+def _may_be_new(finding: Finding, is_changed: Callable[[str], bool]) -> bool:
+    speaks = any(is_changed(each.path) for each in finding.related)
+    return finding.severity != "note" and speaks and not is_changed(finding.path)
+
+
+def _with_mark(finding: Finding, is_changed: Callable[[str], bool]) -> Finding:
+    place = next(each for each in finding.related if is_changed(each.path))
+    return finding._replace(related=(*finding.related, Related(place.path, place.line, MADE_SO)))
+
+
+def _identity(finding: Finding) -> tuple[str, str, str, str]:
+    return finding.code, finding.path, finding.context, finding.message
