@@ -270,7 +270,7 @@ class Sweep:
         if old["status"] == "interrupted":
             return False  # the same command goes on
         if old["status"] == "unsupported":
-            return bool(old["log"])  # found out by running; what a table refuses is looked up anew
+            return bool(old["log"]) and not self.retry_failed  # found out by running; tables are looked up anew
         return old["status"] == "ok" or not self.retry_failed
 
     def _first(self, configuration: Configuration) -> int:

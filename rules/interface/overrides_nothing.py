@@ -28,7 +28,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP141", "overrides-nothing", "warning", stable_since="0.3.0", solves=True)
 
-_EMPTY = frozenset({"pass", "docstring", "constant", "ellipsis"})
+_EMPTY = frozenset({"pass", "docstring", "constant", "ellipsis", "raise"})
 _WORDS = re.compile(r"[a-z0-9]+")
 
 
@@ -96,9 +96,9 @@ def _report(method: Method, hooks: list[Method]) -> Finding:
     return RULE.finding(
         method.path,
         method.facts.name_at,
-        f"nobody calls `{method.qualname}`, which overrides nothing; {shown} is called, takes the same and is empty",
+        f"nobody calls `{method.qualname}`, which overrides nothing; {shown}, which does nothing, is called",
         help=f"name it {' or '.join(f'`{hook.name}`' for hook in hooks)}, or drop it",
-        related=[Related(hook.path, hook.facts.name_at[0], f"`{hook.qualname}` is empty") for hook in hooks],
+        related=[Related(hook.path, hook.facts.name_at[0], f"`{hook.qualname}` does nothing") for hook in hooks],
         context=method.qualname,
     )
 
