@@ -23,7 +23,9 @@ class Location(NamedTuple):
 
 @cache
 def _is_package(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, "__init__.py"))
+    """Whether modules are imported through a folder: not where a project begins, whatever lies there."""
+    begins = (os.path.join(folder, name) for name in (".git", "pyproject.toml"))
+    return os.path.isfile(os.path.join(folder, "__init__.py")) and not any(map(os.path.exists, begins))
 
 
 @cache
