@@ -72,11 +72,19 @@ def _left(cls: ClassDef, method: Method) -> list[Method]:
 
 
 def _alike(hook: Method, method: Method) -> bool:
-    """Whether two methods take the same and share at least half of the words of their names, or rare parameters."""
-    own, other = ([(p.name, p.kind) for p in each.facts.params[1:]] for each in (hook, method))
+    """Whether a method takes what a hook takes, or an override of it elsewhere, and bears at least half of the words of
+    its name, or rare parameters."""
+    below = hook.cls.descendants() if hook.cls is not None else ()
+    forms = [hook, *(each.methods[hook.name] for each in below if hook.name in each.methods)]
+    taken = _taken(method)
     words, others = (set(_WORDS.findall(each.name)) for each in (hook, method))
     common = len(words & others)
-    return own == other and (2 * common >= max(len(words), len(others)) or bool(own) and common > 0)
+    enough = 2 * common >= max(len(words), len(others)) or bool(taken) and common > 0
+    return enough and any(_taken(each) == taken for each in forms)
+
+
+def _taken(method: Method) -> list[tuple[str, str]]:
+    return [(param.name, param.kind) for param in method.facts.params[1:]]
 
 
 def _report(method: Method, hooks: list[Method]) -> Finding:

@@ -5,9 +5,10 @@ What it does
     that the annotation of the field allows (`Literal[…]`, an enumeration), whichever class of several the section may
     be for; and the name of a class under a key that elsewhere names classes which a decorator registers
     (`@OptimizerConfig.register_subclass("adam")`, `type: adam`), where no class below that of the field has the name.
-    Upper and lower case are one. A note where the code spells the value as a text and nothing holds data classes to
-    their annotations: the annotation may be what is behind. Silent about computed values (`${…}`), and about fields
-    that allow anything else too.
+    Also reported is a value that no code spells under a key whose values in other files are entries of one table of
+    functions or classes (a dictionary, a decorator). Upper and lower case are one. A note where the code spells the
+    value as a text and nothing holds data classes to their annotations: the annotation may be what is behind. Silent
+    about computed values (`${…}`), and about fields that allow anything else too.
 
 Why is this bad
     The reader refuses the file when the job starts, or the value is looked up in vain where it is used.
@@ -28,12 +29,15 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.aside import is_test
 from validator.project import Project
 from validator.rule import Rule
+from validator.settings.classes import Schemas
 from validator.settings.filled import Fill, Filled
 from validator.settings.registered import Registered
+from validator.settings.registries import Registries, Registry
 
 RULE = Rule("MP308", "value-not-a-choice", "warning", "0.3.0", languages=("yaml", "json", "toml"), solves=True)
 
 _SHOWN = 8  # choices that a finding lists
+_KNOWN = 3  # values of a key that a table must have
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -45,6 +49,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 severity: Severity = "note" if known and not fill.schema.is_strict else "warning"
                 yield _report(fill, setting, f"`{fill.schema.cls.name}.{field.name}` allows", allowed, severity)
     yield from _unregistered(project, fills)
+    yield from _unlisted(project)
 
 
 def _allowed(fill: Fill, name: str) -> list[object]:
@@ -79,6 +84,48 @@ def _unregistered(project: Project, fills: list[Fill]) -> Iterator[Finding]:
         for fill, setting, names in places if known[True] > known[False] else ():
             if setting.value not in names:
                 yield _report(fill, setting, f"`{key}` names a registered class:", sorted(names), "warning")
+
+
+def _unlisted(project: Project) -> Iterator[Finding]:
+    """Values of a key that mostly, in other files, names entries of one table of the project: functions, classes."""
+    values: dict[str, dict[str, list[tuple[str, Setting]]]] = {}
+    for path, settings in project.analysis(Filled).files.items():
+        for each in settings.settings if not is_test(path) else ():
+            if isinstance(each.value, str) and _is_written(each.value):
+                values.setdefault(each.path[-1], {}).setdefault(each.value, []).append((path, each))
+    registries = project.analysis(Registries).all if values else ()
+    spelled = project.analysis(Spelled)
+    listed = frozenset().union(*(each.names for each in registries))
+    for key, places in values.items():
+        table = max(registries, key=lambda each: len(each.names & places.keys()), default=None)
+        strange = [value for value in places if value not in listed and not _is_allowed(project, key, value)]
+        known = table.names & places.keys() if table is not None else frozenset()
+        if table is None or len(known) < max(_KNOWN, 2 * len(strange)):
+            continue
+        often = sum(len(places[value]) for value in known)
+        for value in strange:
+            if 2 * len(places[value]) > often or spelled.as_text(value.replace("-", "_")) or spelled.as_formed(value):
+                continue
+            yield from (_of_table(key, path, setting, table) for path, setting in places[value])
+
+
+def _is_allowed(project: Project, key: str, value: str) -> bool:
+    """Whether a field of that name, of whichever class, may have a value; where its choices are too many to read."""
+    name = key.replace("-", "_")
+    fields = [schema.fields[name] for schema in project.analysis(Schemas).by_field.get(name, ())]
+    return any(value in each.choices or "Literal" in each.annotation and not each.choices for each in fields)
+
+
+def _of_table(key: str, path: str, setting: Setting, table: Registry) -> Finding:
+    names = sorted(table.names)
+    return RULE.finding(
+        path,
+        setting.value_at,
+        f"`{setting.value}` is in no table of the project: `{key}` names {', '.join(names[:_SHOWN])} elsewhere",
+        help=f"name an entry of the table{nearest(str(setting.value), names)}",
+        related=[Related(table.path, table.line, "the table that most values of this key are looked up in")],
+        context=f"{key}={setting.value}",
+    )
 
 
 def _report(fill: Fill, setting: Setting, what: str, allowed: Iterable[object], severity: Severity) -> Finding:
@@ -137,7 +184,44 @@ class Training:
     steps: int = 100
 """
 
+_TABLE = """# file: rl/__init__.py
+# file: rl/estimators.py
+def register(name):
+    return lambda function: function
+
+
+@register("gae")
+def gae(rewards):
+    return rewards
+
+
+@register("grpo")
+def grpo(rewards):
+    return rewards
+
+
+@register("reinforce")
+def reinforce(rewards):
+    return rewards
+
+
+@register("grpo_multiturn")
+def multiturn(rewards):
+    return rewards
+# file: a.yaml
+algorithm: {adv_type: gae}
+# file: b.yaml
+algorithm: {adv_type: grpo}
+# file: c.yaml
+algorithm: {adv_type: reinforce}
+"""
+
 INCORRECT = (
+    _TABLE
+    + """# file: d.yaml
+algorithm:
+  adv_type: grpo_dynamic  # error: MP308
+""",
     _CLASSES
     + """# file: a.yaml
 batch_size: 64
@@ -165,6 +249,10 @@ optimizer:
 )
 
 CORRECT = (
+    _TABLE
+    + """# file: d.yaml
+algorithm: {adv_type: grpo_multiturn}
+""",
     _CLASSES
     + """# file: a.yaml
 batch_size: 64
