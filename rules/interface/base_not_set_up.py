@@ -97,9 +97,9 @@ def _run(project: Project, cls: ClassDef) -> set[Method]:
     for method in queue:
         inside = [method, *project.nested(method)]
         named = {ref.path.split(".")[:2][-1].partition("(")[0] for function in inside for ref in function.facts.refs}
-        found = [each for each in methods if each.name in named and each not in run]
-        run |= dict.fromkeys(found)
-        queue += found
+        more = [each for each in methods if each.name in named and each not in run]
+        run |= dict.fromkeys(more)
+        queue += more
     return set(run)
 
 
