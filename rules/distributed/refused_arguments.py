@@ -305,11 +305,13 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
 
 
 def _may_tell_ranks(test: Place) -> bool:
-    """Whether a test compares something of which nothing is known: it may be the rank of the caller."""
+    """Whether a test for equality is about something of which nothing is known: it may be the rank of the caller."""
     compared = test.root
     sides = (compared._replace(number=n).closed for n in compared.value.args)
-    return compared.value.op == "compare" and any(
-        UNIFORM not in side.v and all(o[0] in _NAMELESS for o in side.each) for side in sides
+    return (
+        compared.value.op == "compare"
+        and compared.value.data in ("Eq", "NotEq")
+        and any(UNIFORM not in side.v and all(o[0] in _NAMELESS for o in side.each) for side in sides)
     )
 
 
