@@ -3,6 +3,7 @@
 What it does
     Reports `DistributedSampler(…)` that shuffles (the default) in a project in which nothing calls `set_epoch`. Where
     a parameter says whether it shuffles (`shuffle=shuffle`), some call must say so, or leave its default of True.
+    Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -32,7 +33,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for place in queries.calls(
         "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
     ):
-        if not is_aside(place.unit.path) and _shuffles(place):
+        if not is_aside(place.unit.path) and _shuffles(place) and not _evaluates(place):
             yield RULE.finding(
                 place.unit.path,
                 place.at,
@@ -42,6 +43,16 @@ def check_project(project: Project) -> Iterator[Finding]:
                 " order does not matter",
                 context=place.unit.qualname,
             )
+
+
+def _evaluates(place: Place) -> bool:
+    """Whether the names of the data, of the sampler, or of the function say that a model is only measured with it."""
+    given = place.argument("dataset", 0)
+    named = {place.number} if given is None else {place.number, given.number, given.root.number}
+    names = [name for name, numbers in place.unit.code.definitions.items() if not named.isdisjoint(numbers)]
+    names += ["" if given is None else given.hint, place.unit.qualname.rpartition(".")[2]]
+    words = {word for name in names for word in name.lower().split("_")}
+    return not words.isdisjoint(place.flow.models.likely["evaluating"])
 
 
 def _shuffles(place: Place) -> bool:
@@ -111,6 +122,10 @@ from torch.utils.data import DataLoader, DistributedSampler
 def loader(dataset, shuffle=True, options=None):
     sampler = DistributedSampler(dataset, shuffle=shuffle)
     return DataLoader(dataset, sampler=sampler)
+
+def loaders(valid_dataset, dataset):
+    test_sampler = DistributedSampler(dataset)
+    return DistributedSampler(valid_dataset), test_sampler
 
 def evaluate(dataset, args):
     return loader(dataset, shuffle=False), DistributedSampler(dataset, shuffle=args.shuffle)

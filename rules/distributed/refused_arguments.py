@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import UNKNOWN, WHOLE
-from validator.domains.spmd import NONE, Causes, only
+from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.finding import Finding
 from validator.flow.aside import is_test
 from validator.flow.calls import axes_in
@@ -37,6 +37,7 @@ RULE = Rule("MP590", "refused-arguments", "error", "0.4.0", tokens=("distributed
 
 _LISTS = ("tuple", "seq", *COUNTED)
 _NO_TENSOR = ("const", "dict", "str", "size", "ordinal", *_LISTS)
+_NAMELESS = ("top", "made", "param")  # of what is known to be there, but not what it is
 _MAKING = ("const", "list", "tuple", "dict", "set", "collect", "join", "binary", "unary")
 _BITWISE = ("BAND", "BOR", "BXOR")
 
@@ -102,8 +103,15 @@ def _wrong(call: Place, row: Row) -> Iterator[_Wrong]:
 
 
 def _kind(call: Place, tensor: Place) -> Iterator[_Wrong]:
+    if _is_asked(call, tensor):
+        return  # `if torch.is_tensor(x): all_reduce(x)`
     if is_wrong := _some(_written(call, tensor), lambda each: _is(each, *_NO_TENSOR)):
         yield _Wrong(tensor, f"which is no tensor{_SOMETIMES[is_wrong]}", "pass a tensor", is_wrong == "all")
+
+
+def _is_asked(call: Place, argument: Place) -> bool:
+    """Whether a branch around a call asks for the very value that it gets."""
+    return any(each.root == argument.root for test in call.tests_inside for each in test.parts)
 
 
 def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
@@ -285,13 +293,26 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
     asked = before.asked or phi.unit is not user.unit or bool(control.deciding(user.value.block) - here)
     for number, (pred, raised) in zip(phi.value.args, blocks[phi.value.block].preds, strict=True):
         branches = control.deciding(pred) - here
-        tests = (phi._replace(number=blocks[branch].end[1]).closed for branch in branches)
+        places = [phi._replace(number=blocks[branch].end[1]) for branch in branches]
+        tests = [place.closed for place in places]
         by = only(frozenset().union(*map(truth_of, tests)), "rank", "member", "data", "param")
+        by |= rank(WHOLE, sure=False) if any(map(_may_tell_ranks, places)) else NONE
         is_left = raised or blocks[pred].end[0] != "jump"
         value = phi.unit.code.values[number]
         written = value.op != "const" or bool(control.deciding(value.block) - here)
         chosen = written and (before.chosen or bool(branches) and not is_left and not asked)
         yield _Way(phi._replace(number=number), chosen, asked or is_left, before.by | by)
+
+
+def _may_tell_ranks(test: Place) -> bool:
+    """Whether a test for equality is about something of which nothing is known: it may be the rank of the caller."""
+    compared = test.root
+    sides = (compared._replace(number=n).closed for n in compared.value.args)
+    return (
+        compared.value.op == "compare"
+        and compared.value.data in ("Eq", "NotEq")
+        and any(UNIFORM not in side.v and all(o[0] in _NAMELESS for o in side.each) for side in sides)
+    )
 
 
 def _passed(parameter: Place) -> tuple[Place, Place] | None:
@@ -377,6 +398,9 @@ def shift(tensor, model, found=None, source=-1):
     rank, size = dist.get_rank(), dist.get_world_size()
     if found is not None:
         dist.all_reduce(found)
+    parts = [torch.zeros(4)] if model.training else {"loss": torch.zeros(4)}
+    if torch.is_tensor(parts):
+        dist.all_reduce(parts)
     gradient = None
     if model.training:
         gradient = torch.mm(tensor, tensor)
@@ -388,6 +412,9 @@ def shift(tensor, model, found=None, source=-1):
         dist.gather(tensor, [torch.zeros(4) for _ in range(size)], dst=0)
     else:
         dist.gather(tensor, None, dst=0)
+    ranks, mine = model.ranks()
+    parts = [torch.empty_like(tensor) for _ in ranks] if mine == 0 else None
+    dist.gather(tensor, parts, ranks[0])
     dist.send(tensor, dst=(rank + 1) % size)
     dist.recv(tensor, src=(rank - 1) % size)
 """,

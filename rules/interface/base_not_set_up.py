@@ -4,6 +4,8 @@ What it does
     Finds classes whose `__init__` neither calls `super().__init__` nor that of a base, and methods that their objects
     run and that read `self.x`, where nothing but the `__init__` of the base sets `x`. Silent where a property, a class
     attribute, another method or code outside may set it, and behind `hasattr`, `getattr` and `except AttributeError`.
+    A warning where a method of a base reads it that the class itself, or a call of such an object, comes to; a note
+    where no such call is seen.
 
 Why is this bad
     It raises AttributeError, at the first call of that method.
@@ -21,6 +23,8 @@ from validator.definitions import ClassDef, Method
 from validator.facts.model import Ref
 from validator.finding import Finding, Related
 from validator.flow.aside import is_test
+from validator.flow.narrowing import OBJECTS
+from validator.flow.queries import Queries
 from validator.project import Project
 from validator.rule import Rule
 
@@ -34,9 +38,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         if own is None or base is None or own.facts.stub or is_test(cls.path) or _runs_another(project, own):
             continue
         missing = _left_out(project, cls, base)
-        read = next(_reads(project, cls, missing), None) if missing else None
-        if read is not None:
-            yield _report(cls, base, *read)
+        reads = list(_reads(project, cls, missing)) if missing else []
+        run = _run(project, cls) if reads else set()
+        if reads:
+            reads.sort(key=lambda read: read[0] not in run)
+            yield _report(cls, base, *reads[0], reads[0][0] in run)
 
 
 def _runs_another(project: Project, own: Method) -> bool:
@@ -81,7 +87,30 @@ def _reads(project: Project, cls: ClassDef, missing: set[str]) -> Iterator[tuple
                     yield method, ref, asked
 
 
-def _report(cls: ClassDef, base: ClassDef, method: Method, ref: Ref, name: str) -> Finding:
+def _run(project: Project, cls: ClassDef) -> set[Method]:
+    """The methods that objects of a class are seen to run: its own, those that others call on such an object, and
+    what these come to."""
+    queries = project.analysis(Queries)
+    methods = [found for each in cls.mro for name in each.methods if (found := cls.find(name)) is not None]
+    run = dict.fromkeys(each for each in methods if each.cls is cls or _is_called_on(queries, each, cls))
+    queue = list(run)
+    for method in queue:
+        inside = [method, *project.nested(method)]
+        named = {ref.path.split(".")[:2][-1].partition("(")[0] for function in inside for ref in function.facts.refs}
+        more = [each for each in methods if each.name in named and each not in run]
+        run |= dict.fromkeys(more)
+        queue += more
+    return set(run)
+
+
+def _is_called_on(queries: Queries, method: Method, cls: ClassDef) -> bool:
+    unit = queries.flow.unit_of(method)
+    receivers = [call.receiver for call in queries.calls_of(unit)] if unit is not None else []
+    held = (o for each in receivers if each is not None for o in each.closed.each)
+    return any(o[0] in OBJECTS and cls in o[1].mro for o in held)
+
+
+def _report(cls: ClassDef, base: ClassDef, method: Method, ref: Ref, name: str, is_run: bool) -> Finding:
     return RULE.finding(
         cls.path,
         cls.methods["__init__"].facts.name_at,
@@ -93,7 +122,7 @@ def _report(cls: ClassDef, base: ClassDef, method: Method, ref: Ref, name: str) 
             Related(method.path, ref.at[0], "it is read here"),
         ],
         context=f"{cls.qualname}.{name}",
-        severity="error" if method.cls is cls else "warning",
+        severity="error" if method.cls is cls else "warning" if is_run else "note",
     )
 
 
@@ -115,7 +144,31 @@ class Meter(Callback):
         print(self.state.rank, self.trainer)
 """
 
-INCORRECT = (_CALLBACKS.format(mark="  # error: MP139", first="self.trainer = trainer"),)
+# what only the base does with it
+_BENCHMARKS = """\
+class Benchmark:
+    def __init__(self, settings):
+        self.settings = settings
+
+    def inputs(self):
+        return self.settings.inputs
+
+    def run(self):
+        return self.inputs()
+
+
+class Own(Benchmark):
+    def __init__(self, settings):{mark}
+        self.rank = 0
+
+    def run(self):
+        return {first}
+"""
+
+INCORRECT = (
+    _CALLBACKS.format(mark="  # error: MP139", first="self.trainer = trainer"),
+    _BENCHMARKS.format(mark="  # error: MP139", first="self.inputs()"),
+)
 
 CORRECT = (
     _CALLBACKS.format(mark="", first="super().__init__(trainer)"),

@@ -28,6 +28,7 @@ from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.flow.constructors import PYDANTIC
 from validator.flow.objects import Callee, Objects, is_passed, with_given
+from validator.flow.queries import Place
 from validator.flow.suspects import Suspects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -75,12 +76,25 @@ def _failures(project: Project) -> Iterator[Failure]:
             callee = place.operand(1 if partial else 0) if place is not None else None
             if callee is None:
                 continue
+            if _of_another_sibling(callee):
+                continue
             reached = objects.reached_by(callee)
             if not reached.complete or _of_family(function, seen, reached.callees, members):
                 continue
             misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
             if misfits and misfits[0] is not None and all(misfits):
                 yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
+
+
+def _of_another_sibling(callee: Place) -> bool:
+    """Whether a method that siblings define too calls what it is passed: each is called with what its own class made,
+    and the calls, which stand in a base, do not tell which."""
+    method = callee.unit.method
+    asked = (callee.operand(0) if callee.value.op == "attr" else callee).root
+    if asked.value.op != "param" or asked.unit.is_receiver(asked.number) or method is None or method.cls is None:
+        return False
+    bases = [base for base in method.cls.mro[1:] if method.name in base.methods]
+    return any(each is not method.cls and method.name in each.methods for b in bases for each in b.descendants())
 
 
 def _expects_failure(call: Call) -> bool:
@@ -216,6 +230,43 @@ def make(tokens):
 )
 
 CORRECT = (
+    # each trainer makes the model that it is called with
+    """\
+class Gated:
+    def forward(self, x, gate):
+        return x * gate
+
+
+class Trainer:
+    def load(self, strategy):
+        return None
+
+    def step(self, model, batch):
+        return None
+
+    def fit(self, strategy, batches):
+        model = self.load(strategy)
+        for batch in batches:
+            self.step(model, batch)
+
+
+class GatedTrainer(Trainer):
+    def load(self, strategy):
+        return Gated()
+
+    def step(self, model, batch):
+        return model.forward(batch.x, batch.gate)
+
+
+class PlainTrainer(Trainer):
+    def step(self, model, batch):
+        return model.forward(batch.x)
+
+
+def main(strategy, batches):
+    GatedTrainer().fit(strategy, batches)
+    PlainTrainer().fit(strategy, batches)
+""",
     # `super()` with a class, in a class method, and behind a base of a library; the last star import binds
     """\
 # file: layers.py

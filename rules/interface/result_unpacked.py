@@ -38,6 +38,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             if position != 0 or place.is_tried or matched or not (lengths := _lengths(source)):
                 continue
             wrong = [n for n in lengths if (n != wanted if star < 0 else n < wanted - 1)]
+            if _is_partly_known(queries, source):
+                continue
             if len(wrong) == len(lengths):
                 yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
             elif wrong and (odd := _given_to_any(queries, source, wrong)):
@@ -51,20 +53,33 @@ def _lengths(source: Place) -> list[int]:
     return lengths if all(o[0] == "tuple" and o[1] for o in objs) else []
 
 
+def _is_partly_known(queries: Queries, source: Place) -> bool:
+    """Whether what is called may also be something of a library, which gives what nobody knows."""
+    call = source.root
+    callees = call.operand(0).closed.each if call.value.op == "call" else ()
+    return any(o[0] in ("ext", "made") for o in callees) and bool(queries.targets(call))
+
+
 def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int]:
-    """Of some lengths those that the function which is called gives whatever it is given: nothing that callers pass
-    decides which of its returns is taken."""
+    """Of some lengths those that the function which is called gives whatever it is given: nothing that callers pass,
+    or ask for themselves before they call it, decides which of its returns is taken."""
     targets = queries.targets(source.root)
     if len(targets) != 1:
         return []
+    asked = {name for test in source.tests for name in _attributes(test)}
     found = set()
     for block in targets[0].code.blocks:
         if block.end[0] == "return":
             place = Place(source.flow, targets[0], block.end[1])
             length = len(place.value.args)
-            if place.value.op == "tuple" and length in wrong and not any(map(is_passed, place.tests_inside)):
+            chosen = any(is_passed(test) or not asked.isdisjoint(_attributes(test)) for test in place.tests_inside)
+            if place.value.op == "tuple" and length in wrong and not chosen:
                 found.add(length)
     return sorted(found)
+
+
+def _attributes(test: Place) -> set[str]:
+    return {part.value.data for part in test.parts if part.value.op == "attr"}
 
 
 def _report(queries: Queries, source: Place, lengths: list[int], wanted: int, severity: Severity) -> Finding:
@@ -158,6 +173,50 @@ async def run(strategy, fast):
 )
 
 CORRECT = (
+    # an option decides how many parts there are, for both
+    """\
+from options import options
+
+
+def read(strategy, batch):
+    args = options()
+    if args.with_kl:
+        return batch.loss, batch.tokens, batch.kl
+    else:
+        return batch.loss, batch.tokens
+
+
+def train(strategy, batch):
+    args = options()
+    kl = None
+    if args.with_kl:
+        loss, tokens, kl = read(strategy, batch)
+    else:
+        loss, tokens = read(strategy, batch)
+    return loss, tokens, kl
+""",
+    # another that is made in its place may give more
+    """\
+from deepspeed.moe.layer import MoE
+
+
+class Dense:
+    def __call__(self, x):
+        return x, None
+
+
+class Layer:
+    def __init__(self, args):
+        self.experts = args.experts
+        self.mlp = Dense() if args.experts == 1 else MoE(args.hidden)
+
+    def forward(self, x):
+        if self.experts == 1:
+            y, bias = self.mlp(x)
+        else:
+            y, loss, _ = self.mlp(x)
+        return y
+""",
     # two lengths, as the caller asks
     """\
 def forward(strategy, batch, with_kl=False):

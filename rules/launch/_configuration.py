@@ -10,6 +10,8 @@ from validator.facts.model import At
 from validator.finding import Related
 from validator.project import Module
 
+NOT_GIVEN = -1  # stands for "as many as there are", or for what something else fills in: a checkpoint, the model
+
 
 class Said(NamedTuple):
     """What is said of one quantity, and where.
@@ -77,8 +79,8 @@ class Configuration:
 
     def quantities(self) -> Quantities:
         """What the table is asked about."""
-        known = {name: said.value for name, said in self.said.items() if name in NAMES and said.value is not None}
-        missing = {name for name, said in self.said.items() if said.value is None}
+        missing = {name for name, said in self.said.items() if said.value in (None, NOT_GIVEN)}
+        known = {name: said.value for name, said in self.said.items() if name in NAMES and name not in missing}
         implied = {name: value for name, value in self.implied.items() if name not in missing}
         given = {**implied, **known}
         return Quantities.of(framework=self.framework or None, **given)

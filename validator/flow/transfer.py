@@ -780,7 +780,9 @@ class Evaluation(Walk):
         operands = [each for each in arriving if self.vals[each] is not NOT_YET]
         if arriving and not operands:
             return NOT_YET
-        result = join_ways(self.vals[each] for each in operands if self.code.values[each].op != "undefined")
+        alone = self._of_one_rank(value)
+        ways = {each: self.vals[each] for each in operands if self.code.values[each].op != "undefined"}
+        result = join_ways(way.without_lengths() if each in alone else way for each, way in ways.items())
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
         if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
@@ -804,6 +806,20 @@ class Evaluation(Walk):
         if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
             n = causes
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
+
+    def _of_one_rank(self, value: Instruction) -> set[int]:
+        """The operands of a phi that only the rank brings which a test compares with its own (`if rank == src`): by
+        what they would differ elsewhere does not matter."""
+        preds = self.code.blocks[value.block].preds
+        differing = [(each, pred) for each, (pred, _) in zip(value.args, preds, strict=True) if self.vals[each].n]
+        return {each for each, pred in differing if self._is_one_rank(self._way(pred, value.block))}
+
+    def _is_one_rank(self, way: tuple[int, bool] | None) -> bool:
+        """Whether a test that holds, or does not, leaves the rank of one number."""
+        test = self.code.values[self.root(way[0])] if way is not None else None
+        if way is None or test is None or test.op != "compare" or test.data != ("Eq" if way[1] else "NotEq"):
+            return False
+        return any(o[0] == "ordinal" for each in test.args for o in self.vals[each].each)
 
     def _filled(self, number: int, value: Instruction) -> frozenset[Obj]:
         """What is noted beside a list to which a loop adds one element in each round: it is as long as what is gone

@@ -37,7 +37,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from validator.domains.placement import UNPLACED, parameters
-from validator.domains.spmd import NONE, Causes, decided_by
+from validator.domains.spmd import NONE, UNIFORM, Causes, decided_by, only
 
 Obj = tuple[Any, ...]
 _COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
@@ -148,6 +148,10 @@ class Val:
         if v <= self.v and n <= self.n and p <= self.p or self is NOT_YET:
             return self
         return Val(self.objs, decided_by(self.v, v), decided_by(self.n, n), decided_by(self.p, p), self.state)
+
+    def without_lengths(self) -> Val:
+        """The same, with nothing that its length or layout depends on."""
+        return Val(self.objs, self.v, only(self.n, UNIFORM.kind), self.p, self.state) if self.n else self
 
 
 def const_obj(value: object) -> Obj:
