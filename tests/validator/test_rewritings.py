@@ -35,6 +35,7 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("extracted method", "MP583", True, 0): "a function that always raises",
     ("extracted method", "MP586", True, 0): "a function fills the list of what is cut",
     ("extracted method", "MP587", True, 0): "a function stores the copies in the dictionary that is saved",
+    ("extracted method", "MP591", True, 1): "each transfer stands in a function of its own",
     ("extracted method", "MP603", True, 0): "the loop goes round in another function than what it compiles",
     ("extracted method", "MP603", True, 1): "the loop goes round in another function than what it compiles",
     ("extracted method", "MP604", True, 0): "the model is wrapped in another function than checkpointing is asked for",
