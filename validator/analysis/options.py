@@ -17,7 +17,7 @@ from validator.analysis.binding import bind
 from validator.analysis.class_parsers import ClassParsers
 from validator.analysis.option_calls import UNKNOWN, Option, loop_passes, option_of, text_of, value_of
 from validator.analysis.places import call_bound, within
-from validator.facts.model import Argument, At, Call
+from validator.facts.model import Argument, Assign, At, Call
 from validator.project import ClassDef, Method, Module, Project, Value
 
 _MAKERS = (
@@ -268,8 +268,9 @@ class Options:
         self._busy.add((function, variable))
         for place in self._places(function, variable):
             names = self._names(place, variable)
+            methods = {row.target: row.value for row in place.facts.assigns if _is_method(row, names)}
             for call in place.facts.calls:
-                self._called(parser, place, call, names)
+                self._called(parser, place, call._replace(target=methods.get(call.target, call.target)), names)
         self._busy.discard((function, variable))
 
     def _places(self, function: Method, variable: str) -> list[Method]:
@@ -363,6 +364,11 @@ class Options:
                 parser.open, parser.why = True, "the name of an option is computed"
                 return
             parser.options.append(option_of([f for f in flags if f], dest, known, function.path, call.at))
+
+
+def _is_method(row: Assign, names: set[str]) -> bool:
+    """Whether a variable is a method of a parser: `add = parser.add_argument`."""
+    return row.kind == "path" and row.value.rpartition(".")[0] in names
 
 
 def _is_strict(call: Call) -> bool:
