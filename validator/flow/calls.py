@@ -323,7 +323,10 @@ class Calling:
                 given = []
             else:
                 rows = tuple(sorted((k, v) for k, v in left.items())) if _sortable(left) else ()
-                bindings[position] = join2(Val(frozenset({("dict", rows, rest)})), spreads.get("**", BOTTOM))
+                if "**" in spreads and any(each not in ("*", "**", "pos") for _, each in unit.code.params):
+                    rest = UNKNOWN  # which of the keys other parameters take is not told apart
+                named = Val(frozenset({("dict", rows, rest)}))
+                bindings[position] = named if rest is not None else join2(named, spreads.get("**", BOTTOM))
                 left = {}
         return bindings
 
