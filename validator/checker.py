@@ -439,7 +439,9 @@ def _with_change(findings: list[Finding], sources: list[SourceFile], run: Check,
 
     def before(codes: frozenset[str]) -> list[Finding]:
         wanted = [each for each in run.rules if each.rule.code in codes and each.check_project is not None]
-        return _ruled(change.before.project, wanted)[0]
+        said, failed = _ruled(change.before.project, wanted)
+        errors.extend(failed)
+        return said
 
     found = marked(findings, changed.__contains__, before)
     for each in rules:

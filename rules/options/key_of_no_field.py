@@ -33,6 +33,7 @@ from validator.project import Project
 from validator.rule import Rule
 from validator.settings.classes import Schema
 from validator.settings.filled import Fill, Filled
+from validator.settings.sections import field_name
 
 RULE = Rule("MP307", "key-of-no-field", "warning", "0.3.0", languages=("yaml", "json", "toml"), solves=True)
 
@@ -42,7 +43,7 @@ _SHOWN = 3  # other files that a finding names
 def check_project(project: Project) -> Iterator[Finding]:
     found: dict[tuple[Schema, str], list[tuple[Fill, Setting]]] = {}
     for fill, stranger in _strangers(project):
-        found.setdefault((fill.schema, stranger.path[-1].replace("-", "_")), []).append((fill, stranger))
+        found.setdefault((fill.schema, field_name(stranger.path[-1])), []).append((fill, stranger))
     filled = project.analysis(Filled)
     for (schema, name), places in found.items():
         elsewhere = [other for fill, _ in places for other in filled.others(fill, name)]
@@ -55,7 +56,7 @@ def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
     for fills in filled.all:
         for fill in fills if fills and not is_test(fills[0].section.path) else ():
             for each in fill.strangers:
-                name = each.path[-1].replace("-", "_")
+                name = field_name(each.path[-1])
                 if not name.isidentifier() or filled.is_taken_over(each) or spelled.as_text(name):
                     continue
                 unheard = each.kind == "scalar" and name not in filled.schemas.by_field and not spelled.as_name(name)

@@ -31,8 +31,8 @@ from validator.project import Project
 from validator.rule import Rule
 from validator.settings.classes import Schemas
 from validator.settings.filled import Fill, Filled
-from validator.settings.registered import Registered
 from validator.settings.registries import Registries, Registry
+from validator.settings.sections import field_name
 
 RULE = Rule("MP308", "value-not-a-choice", "warning", "0.3.0", languages=("yaml", "json", "toml"), solves=True)
 
@@ -72,7 +72,7 @@ def _is_written(value: object) -> bool:
 
 def _unregistered(project: Project, fills: list[Fill]) -> Iterator[Finding]:
     """Names under keys that mostly name registered classes, of whichever family."""
-    registered = project.analysis(Registered)
+    registered = project.analysis(Registries)
     rows: dict[str, list[tuple[Fill, Setting, frozenset[str]]]] = {}
     for fill in fills:
         names = registered.names(schema.cls for schema in fill.among) if fill.declared else frozenset()
@@ -111,7 +111,7 @@ def _unlisted(project: Project) -> Iterator[Finding]:
 
 def _is_allowed(project: Project, key: str, value: str) -> bool:
     """Whether a field of that name, of whichever class, may have a value; where its choices are too many to read."""
-    name = key.replace("-", "_")
+    name = field_name(key)
     fields = [schema.fields[name] for schema in project.analysis(Schemas).by_field.get(name, ())]
     return any(value in each.choices or "Literal" in each.annotation and not each.choices for each in fields)
 

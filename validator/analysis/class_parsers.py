@@ -9,6 +9,7 @@ from validator.analysis.option_calls import UNKNOWN, Option
 from validator.definitions import ClassDef
 from validator.facts.model import Call
 from validator.flow.holders import Index
+from validator.flow.objects import Objects
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.flow.values import Val, elements
@@ -38,6 +39,7 @@ class ClassParsers:
 
     def __init__(self, project: Project) -> None:
         self.queries = project.analysis(Queries)
+        self.objects = project.analysis(Objects)
         self.schemas = project.analysis(Schemas)
         self.index = Index(self.queries.flow)
 
@@ -53,10 +55,7 @@ class ClassParsers:
 
     def given(self, function: Method, call: Call) -> tuple[list[ClassDef], bool]:
         """The classes that a call is given, one or a tuple of them, and whether all are known."""
-        flow = self.queries.flow
-        unit = flow.unit_of(function)
-        calls = self.queries.calls_in(unit) if unit is not None else ()
-        place = next((each for each in calls if each.at == call.at), None)
+        place = self.objects.call_at(function.module, call.at)
         given = place.argument("dataclass_types", 0) if place is not None else None
         if given is None:
             return [], False

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from validator.definitions import PLAIN_BASES
 from validator.facts.model import Assign, Call, Guard
-from validator.flow.constructors import PYDANTIC, TUPLES, settings
+from validator.flow.constructors import PYDANTIC, TUPLES, takes_more
 from validator.flow.program import Flow, fields_are_parameters
 from validator.flow.queries import Place
 from validator.models.members import of_base
@@ -51,7 +51,7 @@ class Members:
         if self.is_given_outside(name) or name in cls.attributes or not self._is_spelled_out(cls):
             return False
         bases = set(cls.external_bases) & _RECORDS
-        given = name.startswith("_") or _takes_more(cls) or any(name in of_base(base) for base in bases)
+        given = name.startswith("_") or takes_more(cls) or any(name in of_base(base) for base in bases)
         return not bases or not given
 
     def is_given_outside(self, name: str) -> bool:
@@ -149,11 +149,6 @@ class Members:
                 if call.target in _SETTING or call.target in _ASKING and call.args and call.args[0].value == own:
                     found |= _literal_names(function, call) or set()
         return frozenset(found)
-
-
-def _takes_more(cls: ClassDef) -> bool:
-    """Whether objects of a class of pydantic keep what they are given beside their fields."""
-    return any("allow" in settings(each) for each in cls.mro)
 
 
 def own_object(function: Method) -> str | None:

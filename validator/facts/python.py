@@ -90,11 +90,13 @@ class _Body:
         self.generator = False
 
 
-def _listed(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """The names that the top level of a module gives to literal lists and tuples, with their elements."""
-    for node in tree.body:
+def _listed(statements: list[ast.stmt]) -> dict[str, list[ast.expr]]:
+    """The names that statements give to literal lists and tuples, with their elements."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in statements:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
-            yield from ((target.id, node.value.elts) for target in node.targets if isinstance(target, ast.Name))
+            found.update({target.id: node.value.elts for target in node.targets if isinstance(target, ast.Name)})
+    return found
 
 
 class _Extractor:
@@ -106,7 +108,7 @@ class _Extractor:
         self.names: dict[str, str] = {}
         self.star_imports: list[tuple[str, int]] = []
         self.scopes: list[Scope] = []
-        self.listed: dict[str, list[ast.expr]] = {}
+        self.top_level: list[ast.stmt] = []
         self.dynamic = False
         self.deferred_annotations = False
         self.guards: tuple[Guard, ...] = ()
@@ -117,7 +119,7 @@ class _Extractor:
     # -- the module ----------------------------------------------------------------------------------------
 
     def module(self, tree: ast.Module, lines: int) -> FileFacts:
-        self.listed = dict(_listed(tree))
+        self.top_level = tree.body
         self.block(tree.body)
         at = (1, 1, max(lines, 1), 1)
         self.finish("<module>", self.body, self.scope, at, at)
@@ -500,12 +502,8 @@ class _Extractor:
     def bases(self, node: ast.ClassDef) -> Iterator[str]:
         """The paths of the bases; `class Config(*PARTS)` has those that a list of the module's top level says."""
         for base in node.bases:
-            listed = (
-                self.listed.get(base.value.id)
-                if isinstance(base, ast.Starred) and isinstance(base.value, ast.Name)
-                else None
-            )
-            yield from [path_of(each) for each in listed] if listed is not None else [path_of(base)]
+            name = base.value.id if isinstance(base, ast.Starred) and isinstance(base.value, ast.Name) else ""
+            yield from map(path_of, _listed(self.top_level).get(name, [base]) if name else [base])
 
     # -- expressions ---------------------------------------------------------------------------------------
 

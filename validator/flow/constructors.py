@@ -94,6 +94,11 @@ def settings(cls: ClassDef) -> str:
     return " ".join([*said, *(f"{name}={value}" for name, value in cls.facts.keywords)])
 
 
+def takes_more(cls: ClassDef) -> bool:
+    """Whether objects of a class of pydantic keep what they are given beside their fields."""
+    return any("allow" in settings(each) for each in cls.mro)
+
+
 def _annotated(cls: ClassDef, kind: str) -> tuple[Param, ...] | None:
     """The annotated names of a class and of those above it as parameters; None where one goes by another name."""
     found: dict[str, Param] = {}

@@ -11,7 +11,7 @@ from validator.definitions import PLAIN_BASES, RECORDS, ClassDef
 from validator.facts.model import At
 from validator.flow import Flow
 from validator.flow.annotations import choices
-from validator.flow.constructors import PYDANTIC, body_of, settings
+from validator.flow.constructors import PYDANTIC, body_of, takes_more
 from validator.flow.values import NONE_OBJ, Val
 from validator.project import Project
 
@@ -96,10 +96,8 @@ class Schemas:
         rows = {name: text for each in reversed(cls.mro) for name, text in each.facts.attributes if text}
         shown = {n: t for n, t in rows.items() if not n.startswith("_") and "ClassVar" not in t}
         fields = {name: self._field(cls, name, text) for name, text in shown.items()}
-        takes_more = any(base not in _BASES for base in cls.external_bases) or any(
-            "allow" in settings(each) for each in cls.mro
-        )
-        return Schema(cls, fields, takes_more) if fields else None
+        open_ended = takes_more(cls) or any(base not in _BASES for base in cls.external_bases)
+        return Schema(cls, fields, open_ended) if fields else None
 
     def _field(self, cls: ClassDef, name: str, text: str) -> Field:
         declared = self.flow.declared_field(cls, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from validator.flow import Flow
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
 from validator.ir.model import Value
-from validator.project import Module, Project
+from validator.project import ClassDef, Module, Project
 
 _NAMES = 3  # that a table must have before values are held against it
 _MADE = frozenset({"name", "attr", "closure", "import"})  # what a table of things holds
@@ -30,6 +30,20 @@ class Registries:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self._registered: dict[ClassDef, frozenset[str]] = {}
+
+    def names(self, classes: Iterable[ClassDef]) -> frozenset[str]:
+        """The texts under which decorators register some classes: `@OptimizerConfig.register_subclass("adam")`."""
+        return frozenset().union(*(self._names_of(cls) for cls in classes))
+
+    def _names_of(self, cls: ClassDef) -> frozenset[str]:
+        if cls not in self._registered:
+            body = self.flow.body_of(cls) if any(each.endswith("()") for each in cls.facts.decorators) else None
+            outer = body.outer if body is not None else None
+            makers = _makers(outer, outer.decorating(body)) if outer is not None and body is not None else ()
+            given = (text for maker in makers if outer is not None for text in _texts(outer, maker))
+            self._registered[cls] = frozenset(text for text in given if text is not None)
+        return self._registered[cls]
 
     @cached_property
     def all(self) -> tuple[Registry, ...]:
@@ -75,12 +89,22 @@ def _keys(unit: Unit, table: Value) -> frozenset[str] | None:
 def _given(unit: Unit) -> Iterator[tuple[str, str, int]]:
     """The decorators of a unit's functions and classes that are given a text: their names, the text, the line."""
     values = unit.code.values
-    for value in values:
-        if value.op != "call" or value.data.names != ("@",):
-            continue
-        maker = values[value.args[0]]
-        callee = values[maker.args[0]] if maker.op == "call" else maker
-        if maker.op == "call" and callee.op in _MADE and maker.data.names[:1] == (None,):
-            first = values[maker.args[1]]
-            if first.op == "const" and isinstance(first.data, str):
-                yield unit.text(maker.at).partition("(")[0], first.data, unit.at(maker.at)[0]
+    decorating = (n for n, value in enumerate(values) if value.op == "call" and value.data.names == ("@",))
+    for maker in _makers(unit, decorating):
+        if values[maker.args[0]].op in _MADE and maker.data.names[:1] == (None,):
+            text = _texts(unit, maker)[0]
+            if text is not None:
+                yield unit.text(maker.at).partition("(")[0], text, unit.at(maker.at)[0]
+
+
+def _makers(unit: Unit, decorating: Iterable[int]) -> Iterator[Value]:
+    """The calls that make decorators (`register("grpo")`), of those that are put on something."""
+    values = unit.code.values
+    made = (values[values[number].args[0]] for number in decorating)
+    return (each for each in made if each.op == "call")
+
+
+def _texts(unit: Unit, call: Value) -> list[str | None]:
+    """What a call is given by position, None for what is no text."""
+    given = [unit.code.values[arg] for arg, name in zip(call.args[1:], call.data.names, strict=True) if name is None]
+    return [each.data if each.op == "const" and isinstance(each.data, str) else None for each in given]

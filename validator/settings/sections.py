@@ -34,12 +34,17 @@ class Section:
         return ".".join(self.setting.path) if self.setting is not None else ""
 
 
+def field_name(key: str) -> str:
+    """A key as fields are spelled: with `_` for `-`."""
+    return key.replace("-", "_")
+
+
 # Keys of a whole file that say how Hydra puts it together.
 _OF_HYDRA = frozenset({"defaults", "hydra"})
 
 
 def tree(path: str, settings: Settings) -> Section:
-    """The sections of a file. Keys are spelled as fields are: with `_` for `-`.
+    """The sections of a file, their keys spelled as fields are.
 
     What stands there only to be repeated elsewhere (`&anchor`, `*anchor`) belongs where it is repeated.
     """
@@ -50,7 +55,7 @@ def tree(path: str, settings: Settings) -> Section:
         above = known.get(setting.path[:-1])
         if above is None or len(setting.path) == 1 and (setting.path[0] in _OF_HYDRA or written[setting.value_at] > 1):
             continue
-        name = setting.path[-1].replace("-", "_")
+        name = field_name(setting.path[-1])
         above.keys[name] = setting
         if setting.kind in (MAPPING, LIST):
             known[setting.path] = above.inside[name] = Section(path, setting)
