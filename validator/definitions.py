@@ -213,15 +213,12 @@ class ClassDef:
 
     @cached_property
     def mro(self) -> tuple[ClassDef, ...]:
-        """The class and its bases within the project, nearest first (depth first; good enough for look-ups)."""
-        order: dict[ClassDef, None] = {}
-        stack: list[ClassDef] = [self]
-        while stack:
-            cls = stack.pop(0)
-            if cls not in order:
-                order[cls] = None
-                stack = [b for b in cls.bases if isinstance(b, ClassDef)] + stack
-        return tuple(order)
+        """The class and its bases within the project, in the order in which Python looks names up (C3)."""
+        bases = [base for base in self.bases if isinstance(base, ClassDef)]
+        above = _above(self)
+        if self in above:  # a circle, which Python refuses
+            return (self, *(base for base in above if base is not self))
+        return tuple(_merged([self], *(list(base.mro) for base in bases), bases)) or (self, *above)
 
     @cached_property
     def external_bases(self) -> tuple[str, ...]:
@@ -259,6 +256,16 @@ class ClassDef:
         if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
             return True
         return _metaclass(self.facts)
+
+    @cached_property
+    def fields_are_parameters(self) -> bool:
+        """Whether its objects are made from its annotated names: data classes, named tuples, pydantic models."""
+        if any("dataclass" in each or each.removesuffix("()") in RECORDS for each in self.facts.decorators):
+            return True
+        return any(
+            base.rpartition(".")[2] in ("NamedTuple", "namedtuple", "BaseModel", "TypedDict")
+            for base in self.facts.bases
+        )
 
     @cached_property
     def is_protocol(self) -> bool:
@@ -363,6 +370,30 @@ class ClassDef:
             else:
                 found[cls] = found[alone] if isinstance(alone, ClassDef) and alone in found else cls.find(name)
         return found
+
+
+def _above(cls: ClassDef) -> tuple[ClassDef, ...]:
+    """All bases within the project, depth first."""
+    found: dict[ClassDef, None] = {}
+    stack = [base for base in cls.bases if isinstance(base, ClassDef)]
+    while stack:
+        base = stack.pop(0)
+        if base not in found:
+            found[base] = None
+            stack = [b for b in base.bases if isinstance(b, ClassDef)] + stack
+    return tuple(found)
+
+
+def _merged(*rows: list[ClassDef]) -> list[ClassDef]:
+    """One order that keeps each row's own; nothing where there is none, which Python refuses."""
+    left, order = [list(row) for row in rows if row], []
+    while left:
+        first = next((row[0] for row in left if not any(row[0] in other[1:] for other in left)), None)
+        if first is None:
+            return []
+        order.append(first)
+        left = [rest for row in left if (rest := [cls for cls in row if cls is not first])]
+    return order
 
 
 def _metaclass(facts: Class) -> bool:

@@ -19,8 +19,9 @@ class Misfit(NamedTuple):
 
 def parameters(function: Method, *, bound: bool | None = None) -> tuple[Param, ...]:
     """The parameters that a caller fills: without `self` or `cls` where the call goes through an object."""
+    params = function.facts.params
     skip = function.is_method if bound is None else bound
-    return function.facts.params[1:] if skip and function.facts.params else function.facts.params
+    return params[1:] if skip and params and params[0].kind in ("any", "pos") else params
 
 
 def signature(function: Method) -> str:

@@ -15,7 +15,7 @@ from functools import cached_property
 from validator.definitions import PLAIN_BASES
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import PYDANTIC, TUPLES, takes_more
-from validator.flow.program import Flow, fields_are_parameters
+from validator.flow.program import Flow
 from validator.flow.queries import Place
 from validator.models.members import of_base
 from validator.project import ClassDef, Method, Project
@@ -105,7 +105,7 @@ class Members:
 
     def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
         """A class that sets nothing up and that nobody makes by name: some framework builds objects around it."""
-        sets_up = cls.find("__init__") is not None or fields_are_parameters(cls)
+        sets_up = cls.find("__init__") is not None or cls.fields_are_parameters
         return len(cls.mro) == 1 and not sets_up and not cls.subclasses and cls not in self.made
 
     @cached_property

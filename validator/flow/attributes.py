@@ -173,7 +173,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     found: list[Val] = []
     held = at.flow.field(cls, name, exact, at.unit)
     if held != BOTTOM:
-        found.append(held)
+        found.append(_with_receiver(held, receiver) if _is_of_body(cls, name) else held)
     for method in _methods(at.flow, cls, name, exact):
         found.append(_bound(at, number, method, receiver))
     if found and join(found) is NOT_YET:
@@ -222,6 +222,14 @@ def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
             if held.objs:
                 return _with_receiver(held, receiver)
     return obj("bound", unit, receiver)
+
+
+def _is_of_body(cls: ClassDef, name: str) -> bool:
+    """Whether an attribute is set in the body of a class alone: a function there is a method under another name."""
+    around = (*cls.mro, *cls.descendants())
+    if any(name in each.instance_attributes or each.fields_are_parameters for each in around):
+        return False
+    return any(name == each for owner in cls.mro for each, _ in owner.facts.attributes)
 
 
 def _with_receiver(held: Val, receiver: Val) -> Val:

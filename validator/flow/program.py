@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from validator.definitions import RECORDS, ClassDef, External, Method, Module, Symbol
+from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.domains.placement import SPREADING, after
 from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.errors import UsageError
@@ -847,7 +847,7 @@ class Flow:
             if body is not None:
                 rows = self.part(("unit", body), ("class_names", name))
                 found += rows if rows is not None else (NOT_YET,)
-        if any(fields_are_parameters(each) for each in cls.mro):
+        if any(each.fields_are_parameters for each in cls.mro):
             found += self._constructed(cls, name, exact)
         return _there_if_any(found, join_ways(found))
 
@@ -1061,15 +1061,6 @@ def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
 
 def _is_actor(cls: ClassDef) -> bool:
     return any(d.removesuffix("()").rpartition(".")[2] == "remote" for d in cls.facts.decorators)
-
-
-def fields_are_parameters(cls: ClassDef) -> bool:
-    """Whether objects of a class are made from its annotated names: data classes, named tuples, pydantic models."""
-    if any("dataclass" in each or each.removesuffix("()") in RECORDS for each in cls.facts.decorators):
-        return True
-    return any(
-        base.rpartition(".")[2] in ("NamedTuple", "namedtuple", "BaseModel", "TypedDict") for base in cls.facts.bases
-    )
 
 
 def is_loop_variable(code: Code, number: int) -> bool:
