@@ -99,6 +99,9 @@ class Finder:
             if root not in self.folders or os.path.dirname(root) == root:
                 break
             root = os.path.dirname(root)
+        # what stands in a package may be run as a script, too: then its own folder comes first
+        if (candidate := os.path.join(folder, name)) in self.by_path:
+            found[candidate] = None
         elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
         if found or len(elsewhere) == 1:
             found.update(dict.fromkeys(elsewhere))

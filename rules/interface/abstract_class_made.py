@@ -102,4 +102,27 @@ CORRECT = (
     _CLUSTERS.format(method="stream_logs", mark=""),
     # without ABC the decorator does nothing
     _CLUSTERS.replace("class Cluster(abc.ABC):", "class Cluster:").format(method="get_logs_stream", mark=""),
+    # Python looks at each base once, behind all that are below it: `Shown.log` comes before `Logger.log`
+    """\
+import abc
+
+
+class Logger(abc.ABC):
+    @abc.abstractmethod
+    def log(self, strategy): ...
+
+
+class Named(Logger): ...
+
+
+class Shown(Logger):
+    def log(self, strategy):
+        print(strategy)
+
+
+class Both(Named, Shown): ...
+
+
+Both().log(1)
+""",
 )

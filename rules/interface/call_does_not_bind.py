@@ -372,4 +372,42 @@ def test_scale():
     with pytest.raises(TypeError):
         scale(1)
 """,
+    # what a class holds under another name, or what a decorator gave back for it, gets the object too
+    """\
+import torch
+
+
+def without_gradients(run):
+    def inner(self, *args):
+        with torch.no_grad():
+            return run(self, *args)
+
+    return inner
+
+
+def weigh(loss, weight):
+    return loss * weight
+
+
+class Loop:
+    def show(self, batch, size=1):
+        return batch
+
+    show_batch = show
+    weigh = staticmethod(weigh)
+
+    @without_gradients
+    def run(self, batch):
+        return batch
+
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy, self.loop = strategy, Loop()
+
+    def fit(self, batch):
+        self.loop.show_batch(batch)
+        self.loop.run(batch)
+        return self.loop.weigh(batch, 2)
+""",
 )

@@ -112,4 +112,25 @@ def main():
         return Manager()
     return None
 """,
+    # a test asks for the file; a package has a way of its own to find what is in it
+    """# file: rl/__init__.py
+import os.path
+
+if os.path.isfile(os.path.join(os.path.dirname(__file__), "release.py")):
+    from rl.release import release
+from rl.core import strategy
+# file: rl/core.py
+strategy = 1
+# file: rl/projects/__init__.py
+import sys
+from importlib.abc import MetaPathFinder
+
+
+class Finder(MetaPathFinder): ...
+
+
+sys.meta_path.append(Finder())
+# file: rl/train.py
+from rl.projects.deeplab import add_config
+""",
 )

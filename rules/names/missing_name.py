@@ -150,4 +150,13 @@ from rl.lazy import Anything
 from rl.sub import part
 from rl import sub
 """,
+    # a script of a package finds what lies beside it
+    """# file: other/utils.py
+# file: examples/__init__.py
+# file: examples/utils.py
+def get_rank(strategy):
+    return strategy.rank
+# file: examples/train.py
+from utils import get_rank
+""",
 )

@@ -49,6 +49,8 @@ class Imports:
                     or not row.level
                     and (self._is_elsewhere(row) or self._is_far(module, row, missing))
                     or _excused(row.guards)
+                    or _is_looked_for(row.guards, missing)
+                    or self._is_found_by_package(module, missing)
                     or _for_other_release(module, row)
                     or self._generated(module, missing)
                 ):
@@ -90,6 +92,29 @@ class Imports:
                 if not isinstance(symbol, Missing | External | Unknown):
                     found.add(top)
         return frozenset(found)
+
+    def _is_found_by_package(self, importer: Module, missing: Missing) -> bool:
+        """Whether a package above the module has a way of its own to find what is in it."""
+        above = missing.module if missing.name else missing.module.rpartition(".")[0]
+        while above:
+            package = self.project.import_module(importer, above)
+            if isinstance(package, Module) and package in self._finding:
+                return True
+            above = above.rpartition(".")[0]
+        return False
+
+    @cached_property
+    def _finding(self) -> frozenset[Module]:
+        """The packages that say where their modules are: `__path__`, finders of `sys.meta_path`."""
+        return frozenset(
+            function.module
+            for function in self.project.functions()
+            if function.module.is_package
+            and any(
+                path.startswith(("sys.meta_path", "__path__"))
+                for path in (*(ref.path for ref in function.facts.refs), *(c.target for c in function.facts.calls))
+            )
+        )
 
     @staticmethod
     def _generated(importer: Module, missing: Missing) -> bool:
@@ -153,6 +178,12 @@ def _excused(guards: tuple[Guard, ...]) -> bool:
         if guard.kind == "if" and _CONDITIONS.search(guard.text):
             return True
     return False
+
+
+def _is_looked_for(guards: tuple[Guard, ...], missing: Missing) -> bool:
+    """Whether the import stands behind a test that names the file of the module: `isfile("…/__version__.py")`."""
+    file = missing.module.rpartition(".")[2] + ".py"
+    return any(guard.kind == "if" and file in guard.text for guard in guards)
 
 
 def _for_other_release(module: Module, row: Import) -> bool:

@@ -247,7 +247,9 @@ class Objects:
         if not all(_is_callable(each) for each in versions) or _is_bound_again(method):
             return None
         shown = method.name if method.cls is None else f"{method.cls.name}.{method.name}"
-        found = [Callee(shown, parameters(each, bound=bound and not each.facts.is_static), each, given) for each in versions]
+        found = [
+            Callee(shown, parameters(each, bound=bound and not each.facts.is_static), each, given) for each in versions
+        ]
         return Reached(tuple(found), True)
 
     def _constructor(self, cls: ClassDef, given: tuple[Argument, ...]) -> Reached | None:
