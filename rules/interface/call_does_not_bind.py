@@ -397,8 +397,8 @@ class Loop:
     weigh = staticmethod(weigh)
 
     @without_gradients
-    def run(self, batch):
-        return batch
+    def run(self):
+        return 1
 
 
 class Trainer:
@@ -407,7 +407,7 @@ class Trainer:
 
     def fit(self, batch):
         self.loop.show_batch(batch)
-        self.loop.run(batch)
+        self.loop.run()
         return self.loop.weigh(batch, 2)
 """,
 )

@@ -151,12 +151,15 @@ from rl.sub import part
 from rl import sub
 """,
     # a script of a package finds what lies beside it
-    """# file: other/utils.py
-# file: examples/__init__.py
-# file: examples/utils.py
+    """# file: examples/__init__.py
+# file: examples/other/utils/__init__.py
+# file: examples/other/train.py
+import utils
+# file: examples/mine/__init__.py
+# file: examples/mine/utils.py
 def get_rank(strategy):
     return strategy.rank
-# file: examples/train.py
+# file: examples/mine/train.py
 from utils import get_rank
 """,
 )
