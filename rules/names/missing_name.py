@@ -153,8 +153,10 @@ from rl import sub
     # a script of a package finds what lies beside it
     """# file: examples/__init__.py
 # file: examples/other/utils/__init__.py
+def scale(strategy):
+    return strategy
 # file: examples/other/train.py
-import utils
+from utils import scale
 # file: examples/mine/__init__.py
 # file: examples/mine/utils.py
 def get_rank(strategy):
