@@ -85,6 +85,12 @@ _BUILTIN_DECORATORS = frozenset({
 })  # fmt: skip
 
 
+def _some(values: list[Val]) -> Val:
+    """One of several named values, nobody knows which: that some of them vary says nothing of it."""
+    value = join(values)
+    return value if value is NOT_YET else Val(value.objs, NONE, value.n, value.p, value.state)
+
+
 def is_plain(decorators: tuple[str, ...]) -> bool:
     """Whether decorators leave a function what it is, as far as this analysis can tell."""
     return all(d in _BUILTIN_DECORATORS for d in decorators)
@@ -449,7 +455,8 @@ class Evaluation(Walk):
             elif kind == "dict":
                 told = len(constants) == len(key.objs) > 0
                 known = [v for k, v in o[1] if not told or k in constants]
-                found += [*known, *([o[2]] if o[2] is not None and not (told and known) else [])]
+                found += known if told or not known else [_some(known)]
+                found += [o[2]] if o[2] is not None and not (told and known) else []
             elif kind == "mesh":
                 found.append(self.mesh_part(o, key))
             elif kind in ("unordered", "str", *COUNTED):
@@ -553,7 +560,8 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
-            return Val(frozenset(objs), before.v | stored.v, before.n, before.p, before.state)
+            v = before.v if all(o[0] == "dict" for o in before.each) and before.objs else before.v | stored.v
+            return Val(frozenset(objs), v, before.n, before.p, before.state)
 
         self.after[number, 0] = change
         return BOTTOM
@@ -675,10 +683,8 @@ class Evaluation(Walk):
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
         rest: Val | None = None
-        v: Causes = NONE
         for key, number_of_value in zip(value.args[::2], value.args[1::2], strict=True):
             held = self.vals[number_of_value]
-            v |= held.v
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
                 for o in held.each:
@@ -692,7 +698,8 @@ class Evaluation(Walk):
                 rest = join2(rest or BOTTOM, held)
         if len(rows) > 24:
             rest, rows = join([*rows.values(), rest or BOTTOM]), {}
-        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}), v)
+        # by what its values vary they say themselves: that one of them does says nothing of the others
+        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}))
 
     def iter_(self, number: int, value: Instruction) -> Val:
         iterable: Val = self.vals[value.args[0]]
@@ -732,7 +739,7 @@ class Evaluation(Walk):
             n |= self.vals[each].n
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
-        v = frozenset().union(*(e.v for e in elts))
+        v = frozenset().union(*(e.v for e in elts)) if kind != "dict" else NONE
         over = [self.vals[each] for each in value.args[count : count + iterators]]
         order = frozenset().union(*(beside(each, "unordered") for each in over))
         if kind == "set":
