@@ -2,8 +2,8 @@
 
 What it does
     Follows copies from the device into host memory that do not wait (`.to("cpu", non_blocking=True)`, `copy_(…,
-    non_blocking=True)` into pinned memory) through containers and results to where the host reads them (`numpy()`,
-    `tolist()`, `torch.save`, a queue). Reports a read to which a way leads on which nothing waits for the device: no
+    non_blocking=True)` into pinned memory) through containers and results to where the host reads them (`tolist()`,
+    `torch.save`, a queue), through views of the same memory (`numpy()`). Reports a read to which a way leads on which nothing waits for the device: no
     `synchronize()`, no event or stream that is waited for, no other copy that blocks.
 
 Why is this bad
@@ -27,13 +27,14 @@ from validator.rule import Rule
 
 RULE = Rule("MP587", "read-before-copied", "warning", "0.4.0", tokens=("non_blocking",))
 
-_READING = frozenset({"numpy", "tolist", "item", "__array__"})
+_READING = frozenset({"tolist", "item", "copy", "sum", "max", "min"})
 _TAKING = frozenset({
-    "save", "dump", "dumps", "save_file", "put", "put_nowait", "send", "send_bytes", "asarray", "array", "float", "int",
-    "print", "write",
+    "save", "dump", "dumps", "save_file", "put", "put_nowait", "send", "send_bytes", "array", "float", "int", "print",
+    "write",
 })  # fmt: skip
+_VIEWING = frozenset({"numpy", "asarray", "from_numpy"})  # the same memory: what waits before it is read suffices
 _HOLDING = frozenset({"dict", "list", "tuple", "set", "collect", "phi", "item", "unpack", "next", "iter"})
-_PASSING = frozenset({"append", "extend", "setdefault", "list", "tuple", "dict", "items", "values"})
+_PASSING = _VIEWING | {"append", "extend", "setdefault", "list", "tuple", "dict", "items", "values"}
 _WAITING = frozenset({
     "synchronize", "wait", "wait_stream", "wait_event", "query", "result", "join", "current_stream", "barrier",
 })  # fmt: skip
@@ -102,7 +103,7 @@ def _held(start: Place) -> list[Place]:
             holds = holds or op == "call" and user.method in _PASSING
             if op == "store_item" and user.value.args[2] == number:
                 user, holds = user.operand(0).root, True
-            if op == "attr" and user.value.data in ("items", "values"):
+            if op == "attr" and user.value.data in ("items", "values", *_VIEWING):
                 holds = True
             if holds and user not in found:
                 found[user] = None
@@ -173,7 +174,7 @@ def save(model, path):
 
 def shown(loss):
     value = loss.detach().to("cpu", non_blocking=True)
-    return value.numpy()  # error: MP587
+    return value.numpy().tolist()  # error: MP587
 """,
     """
 import torch
@@ -233,5 +234,14 @@ def publish(tensors, queue):
 def back(tensors, device):
     host = offloaded(tensors)
     return {name: tensor.to(device, non_blocking=True) for name, tensor in host.items()}
+""",
+    # an array is a view of the same memory: it may be made before the copy is done, and read behind it
+    """
+import torch
+
+def splits(counts):
+    view = counts.to("cpu", non_blocking=True).numpy()
+    torch.cuda.current_stream().synchronize()
+    return view.tolist()
 """,
 ]

@@ -20,9 +20,10 @@ from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
 from validator.domains.axes import meets
-from validator.domains.spmd import NONE, Causes, held, only
+from validator.domains.spmd import NONE, UNIFORM, Causes, held, only
 from validator.finding import Finding
 from validator.flow.queries import Place, Queries
+from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         divided = _first(part.operand(1)).varies("rank")
         if not divided:
             continue
-        for draw in part.operand(0).sources:
+        for draw in _made_of(part.operand(0)):
             apart = frozenset(c for c in _drawn(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
             if apart and (draw.unit.path, draw.at) not in seen:
                 seen.add((draw.unit.path, draw.at))
@@ -50,15 +51,40 @@ def _first(key: Place) -> Place:
     return key.operand(0) if key.value.op == "slice" else key
 
 
+def _made_of(place: Place) -> Iterator[Place]:
+    """The values from which one is computed, but for what has been made equal on all ranks since."""
+    stack, seen = [place], {place}
+    while stack:
+        here = stack.pop()
+        yield here
+        for number, part in enumerate(map(here.operand, range(len(here.value.args)))):
+            beside = here.value.op == "mut" and number == 1 and _changes_nothing(part)
+            if here.value.args[number] >= 0 and part not in seen and not beside and UNIFORM not in part.val.v:
+                seen.add(part)
+                stack.append(part)
+
+
+def _changes_nothing(call: Place) -> bool:
+    """Whether a call makes something of its own, and leaves what it was given as it is."""
+    rows = _rows(call)
+    return bool(rows) and all(row is not None and row.result and row.mixes is None for _, row in rows)
+
+
+def _rows(call: Place) -> list[tuple[str, Row | None]]:
+    """The library functions that a value may call, with what the tables say of them."""
+    models = call.flow.models
+    found = []
+    for o in call.operand(0).val.each if call.value.op == "call" else ():
+        if o[0] == "ext":
+            owner, _, name = o[1].rpartition(".")
+            found.append((owner, models.call(o[1]) or models.method(owner, name)))
+    return found
+
+
 def _drawn(place: Place) -> Causes:
     """How the random numbers that a call draws, or the order that it makes, differ between ranks: as its generator."""
-    models = place.flow.models
-    for o in place.operand(0).val.each if place.value.op == "call" else ():
-        if o[0] != "ext":
-            continue
-        owner, _, name = o[1].rpartition(".")
-        row = models.call(o[1]) or models.method(owner, name)
-        if row is None and not models.library(owner).generates:
+    for owner, row in _rows(place):
+        if row is None and not place.flow.models.library(owner).generates:
             continue
         if row is not None and row.result != "drawn" and row.mixes is None:
             continue
@@ -184,5 +210,16 @@ def own(samples, dp_rank, dp_size):
     mine = samples[dp_rank::dp_size]
     random.shuffle(mine)
     return mine[: len(mine) // 2]
+""",
+    # one rank's order goes to all
+    """
+import torch
+import torch.distributed as dist
+
+def shuffled(strategy, rows):
+    order = torch.randperm(len(rows))
+    dist.broadcast(order, src=0)
+    parts = torch.split(order, len(rows) // dist.get_world_size())
+    return rows[parts[dist.get_rank()]]
 """,
 ]

@@ -5,11 +5,12 @@ What it does
     class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of which
     must be fields, or by the key that it stands under, where all sections of that name are of one class (then the key
     must be a name that the code does not have at all). Reports a key that the class has no field for, once for each
-    class and key. Silent about keys that the code spells as a text (an alias, an old name that is still read) or that
-    begin with what it takes off a name (`removeprefix("fsdp_")`), that other values take over (`${key}`), where a base
-    outside of the project may have more fields, in tests, and in the files of models. A note where another class that
-    shares keys with the section has the field (nothing where only the keys tell the class), and for a `TypedDict`, to
-    which any key may be given.
+    class and key. Silent about keys that the code spells as a text (an alias, an old name that is still read), asks
+    the section for (`config.training.strategy`), or that begin with what it takes off a name (`removeprefix("fsdp_")`);
+    about sections of which most is strange to the class; about keys that other values take over (`${key}`), where a
+    base outside of the project may have more fields, in tests, and in the files of models. A note where another class
+    that shares keys with the section has the field (nothing where only the keys tell the class), and for a `TypedDict`,
+    to which any key may be given.
 
 Why is this bad
     A strict reader refuses the file when the job starts, or when the section is reached: at the first evaluation.
@@ -55,13 +56,20 @@ def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
     filled, spelled = project.analysis(Filled), project.analysis(Spelled)
     for fills in filled.all:
         for fill in fills if fills and not is_test(fills[0].section.path) else ():
-            for each in fill.strangers:
+            for each in fill.strangers if not _is_for_another(fill) else ():
                 name = field_name(each.path[-1])
                 if not name.isidentifier() or filled.is_taken_over(each) or spelled.as_text(name):
+                    continue
+                if spelled.as_part(fill.section.name, name):
                     continue
                 unheard = each.kind == "scalar" and name not in filled.schemas.by_field and not spelled.as_name(name)
                 if unheard or not fill.alike:
                     yield fill, each
+
+
+def _is_for_another(fill: Fill) -> bool:
+    """Whether most of a section is strange to the class: an annotation that says so is not what the file is read for."""
+    return len(fill.strangers) > max(1, sum(1 for _ in fill.fields))
 
 
 def _report(schema: Schema, name: str, places: list[tuple[Fill, Setting]], elsewhere: list[Schema]) -> Finding:
@@ -205,5 +213,43 @@ offload: true
 state: full
 lr: 1.0e-5
 fsdp_offload: true
+""",
+    # what an annotation says is not what the file is read for: the code asks for other keys
+    """# file: rl/__init__.py
+# file: rl/definitions.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Training:
+    seed: int = 1
+    steps: int = 8
+    rate: float = 1e-6
+
+
+@dataclass
+class Arguments:
+    training: Training = field(default_factory=Training)
+    name: str = ""
+    host: str = ""
+    port: int = 0
+# file: rl/native.py
+from omegaconf import OmegaConf
+
+from rl.definitions import Arguments
+
+
+def main(path):
+    config: Arguments = OmegaConf.load(path)
+    print(config.training.strategy)
+# file: conf.yaml
+name: one
+host: here
+port: 1
+training:
+  seed: 3
+  steps: 4
+  rate: 0.1
+  strategy: fsdp
 """,
 )

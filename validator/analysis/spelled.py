@@ -41,6 +41,10 @@ class Spelled:
             self._names[name] = any(_uses(unit, name) for unit in self._units(name))
         return self._names[name]
 
+    def as_part(self, owner: str, name: str) -> bool:
+        """Whether code asks what is called so for the name: `config.training.strategy`."""
+        return any(_asks(unit, owner, name) for unit in self._units(name))
+
     def _units(self, name: str) -> Iterator[Unit]:
         spellings = (name.encode(), name.replace("_", "-").encode())
         for module in self.project.modules.values():
@@ -65,6 +69,14 @@ def _forms(unit: Unit, starts: list[str]) -> bool:
     values = unit.code.values
     firsts = (values[value.args[0]] for value in values if value.op == "join" and value.args)
     return any(first.op == "const" and first.data in starts for first in firsts)
+
+
+def _asks(unit: Unit, owner: str, name: str) -> bool:
+    for value in unit.code.values:
+        asked = unit.code.values[value.args[0]] if value.op == "attr" and value.data == name else None
+        if asked is not None and asked.op in ("attr", "name", "param") and owner in (asked.data, asked.data[-1]):
+            return True
+    return False
 
 
 def _uses(unit: Unit, name: str) -> bool:

@@ -35,7 +35,7 @@ from validator.effects.trace import (
 )  # fmt: skip
 from validator.facts.model import At
 from validator.finding import Related, Severity
-from validator.flow.aside import is_foreign
+from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Flow, Target, Unit
 from validator.flow.queries import Place
 from validator.flow.values import BOTTOM, UNKNOWN, Val
@@ -143,6 +143,8 @@ class Divergences:
         for found in self.all:
             if found.kind == kind and not is_foreign(found.unit.path):
                 row = report(found)
+                if is_test(found.unit.path) and not is_test(row.path):
+                    continue  # what a test does on one rank alone says nothing of the code that it calls
                 if (row.path, row.at) not in seen:
                     seen.add((row.path, row.at))
                     yield row
