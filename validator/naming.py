@@ -99,8 +99,8 @@ class Finder:
             if root not in self.folders or os.path.dirname(root) == root:
                 break
             root = os.path.dirname(root)
-        # what stands in a package may be run as a script, too: then its own folder comes first
-        if (candidate := os.path.join(folder, name)) in self.by_path:
+        # what stands in a package may be run as a script, too: then it finds the modules beside it
+        if self.is_module_file(candidate := os.path.join(folder, name)):
             found[candidate] = None
         elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
         if found or len(elsewhere) == 1:

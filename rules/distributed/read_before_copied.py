@@ -2,9 +2,9 @@
 
 What it does
     Follows copies from the device into host memory that do not wait (`.to("cpu", non_blocking=True)`, `copy_(…,
-    non_blocking=True)` into pinned memory) through containers and results to where the host reads them (`tolist()`,
-    `torch.save`, a queue), through views of the same memory (`numpy()`). Reports a read to which a way leads on which nothing waits for the device: no
-    `synchronize()`, no event or stream that is waited for, no other copy that blocks.
+    non_blocking=True)` into pinned memory) through containers, results and views of the same memory (`numpy()`) to
+    where the host reads them (`tolist()`, `torch.save`, a queue). Reports a read to which a way leads on which nothing
+    waits for the device: no `synchronize()`, no event or stream that is waited for, no other copy that blocks.
 
 Why is this bad
     The call returns before the copy is done. The host reads what lay in the memory before, or half of the new values;

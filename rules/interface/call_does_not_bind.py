@@ -73,12 +73,9 @@ def _failures(project: Project) -> Iterator[Failure]:
             if seen is None or not suspects.may_refuse(function, seen, partial) or _expects_failure(call):
                 continue
             place = objects.call_at(function.module, call.at)
-            callee = place.operand(1 if partial else 0) if place is not None else None
-            if callee is None:
+            if place is None or _of_another_sibling(callee := place.operand(1 if partial else 0)):
                 continue
-            if _of_another_sibling(callee):
-                continue
-            reached = objects.reached_by(callee)
+            reached = objects.reached_by(callee, place)
             if not reached.complete or _of_family(function, seen, reached.callees, members):
                 continue
             misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
@@ -409,5 +406,25 @@ class Trainer:
         self.loop.show_batch(batch)
         self.loop.run()
         return self.loop.weigh(batch, 2)
+""",
+    # a test tells which class it is
+    """\
+class Plain(dict):
+    pass
+
+
+class Owned(dict):
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+def make(strategy, cls):
+    if cls == Owned:
+        return cls(strategy)
+    return cls()
+
+
+def run(strategy):
+    return make(strategy, Owned)
 """,
 )

@@ -38,7 +38,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         how = _misused(place)
         if not how:
             continue
-        reached = objects.reached_by(place.operand(0))
+        reached = objects.reached_by(place.operand(0), place)
         if reached.complete and reached.callees and all(map(_is_coroutine, reached.callees)):
             yield _report(place, reached.callees[0], how)
 

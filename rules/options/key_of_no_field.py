@@ -68,7 +68,7 @@ def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
 
 
 def _is_for_another(fill: Fill) -> bool:
-    """Whether most of a section is strange to the class: an annotation that says so is not what the file is read for."""
+    """Whether most of a section is strange to the class, whatever an annotation says."""
     return len(fill.strangers) > max(1, sum(1 for _ in fill.fields))
 
 

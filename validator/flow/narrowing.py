@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import ClassDef
 from validator.domains.placement import steps_of
 from validator.flow.values import Obj, Val
+from validator.ir import Value
 from validator.models import Models
 
 if TYPE_CHECKING:
@@ -35,7 +37,28 @@ class ClassTests:
     @cached_property
     def by_subject(self) -> dict[int, list[ClassTest]]:
         """The tests by the value that they ask about."""
+        values = self.unit.code.values
         found: dict[int, list[ClassTest]] = {}
+        for branch, value, holds, fails in self._branches():
+            if value.op == "call" and values[value.args[0]].data == "isinstance" and len(value.args) == 3:
+                subject = self.unit.root(value.args[1])
+                found.setdefault(subject, []).append(ClassTest(branch, holds, fails, value.args[2]))
+        return found
+
+    @cached_property
+    def _comparisons(self) -> dict[int, list[ClassTest]]:
+        """The tests whether a value is some other one (`cls is Adam`, `cls == Adam`), by the first of them."""
+        found: dict[int, list[ClassTest]] = {}
+        for branch, value, holds, fails in self._branches():
+            if value.op == "compare" and value.data in ("Is", "Eq", "IsNot", "NotEq"):
+                if value.data in ("IsNot", "NotEq"):
+                    holds, fails = fails, holds
+                test = ClassTest(branch, holds, fails, value.args[1])
+                found.setdefault(self.unit.root(value.args[0]), []).append(test)
+        return found
+
+    def _branches(self) -> Iterator[tuple[int, Value, int, int]]:
+        """Each branch with its test, and where it goes where that holds and where it fails."""
         values = self.unit.code.values
         for number, block in enumerate(self.unit.code.blocks):
             if block.end[0] != "branch" or block.end[2] == block.end[3]:
@@ -44,19 +67,23 @@ class ClassTests:
             value = values[test]
             while value.op == "unary" and value.data == "Not":
                 value, holds, fails = values[value.args[0]], fails, holds
-            if value.op == "call" and values[value.args[0]].data == "isinstance" and len(value.args) == 3:
-                subject = self.unit.root(value.args[1])
-                found.setdefault(subject, []).append(ClassTest(number, holds, fails, value.args[2]))
-        return found
+            yield number, value, holds, fails
 
     def around(self, subject: int, block: int) -> list[tuple[int, bool]]:
         """The tests that a value has passed or failed wherever a block runs: (classes, whether it is of them)."""
-        found = []
-        for test in self.by_subject.get(self.unit.root(subject), ()):
-            for way, holds in ((test.holds, True), (test.fails, False)):
-                if self.unit.control.leads(block, test.branch, way):
-                    found.append((test.classes, holds))
-        return found
+        return self._around(self.by_subject.get(self.unit.root(subject), []), block)
+
+    def compared(self, subject: int, block: int) -> list[tuple[int, bool]]:
+        """The same of comparisons: (the other value, whether it is that one)."""
+        return self._around(self._comparisons.get(self.unit.root(subject), []), block)
+
+    def _around(self, tests: list[ClassTest], block: int) -> list[tuple[int, bool]]:
+        return [
+            (test.classes, holds)
+            for test in tests
+            for way, holds in ((test.holds, True), (test.fails, False))
+            if self.unit.control.leads(block, test.branch, way)
+        ]
 
 
 def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
@@ -89,6 +116,13 @@ def told_apart(objs: frozenset[Obj], classes: Val, holds: bool) -> frozenset[Obj
         return kept | (objs - known)
     kept |= {("self", cls) for cls in tested for o in known if o[0] == "self" and o[1] in cls.mro}
     return kept or frozenset(("self", cls) for cls in tested)
+
+
+def without(value: Val, other: Val, same: bool) -> Val:
+    """What is left of a value that is, or is not, the very class or function that it was compared with."""
+    if len(other.objs) != 1 or not any(o[0] in ("class", "unit", "ext") for o in other.objs):
+        return value
+    return Val(value.objs & other.objs if same else value.objs - other.objs)
 
 
 def _wanted(classes: Val) -> list[Obj]:

@@ -17,7 +17,7 @@ from validator.flow.arguments import origins
 from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.given import computed
-from validator.flow.narrowing import OBJECTS, told_apart
+from validator.flow.narrowing import OBJECTS, told_apart, without
 from validator.flow.program import Flow, Unit
 from validator.flow.queries import Place
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
@@ -195,9 +195,13 @@ class Objects:
 
     # -- calls ---------------------------------------------------------------------------------------------
 
-    def reached_by(self, callee: Place) -> Reached:
-        """What calling a value may run. What somebody stored in an object of unknown class is not sure to be there."""
-        found = self._reached(self._closed(callee), ())
+    def reached_by(self, callee: Place, user: Place) -> Reached:
+        """What calling a value may run at a place, behind tests that compare it (`if cls is Adam`). What somebody
+        stored in an object of unknown class is not sure to be there."""
+        value = self._closed(callee)
+        for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
+            value = without(value, callee._replace(number=other).closed, same)
+        found = self._reached(value, ())
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
         return found if own else found._replace(complete=False)
