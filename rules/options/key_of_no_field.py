@@ -23,6 +23,7 @@ References
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from validator.analysis.spelled import Spelled
@@ -54,9 +55,10 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
     filled, spelled = project.analysis(Filled), project.analysis(Spelled)
+    contradicted = _contradicted(filled)
     for fills in filled.all:
         for fill in fills if fills and not is_test(fills[0].section.path) else ():
-            for each in fill.strangers if not _is_for_another(fill) else ():
+            for each in fill.strangers if fill.schema not in contradicted else ():
                 name = field_name(each.path[-1])
                 if not name.isidentifier() or filled.is_taken_over(each) or spelled.as_text(name):
                     continue
@@ -67,9 +69,13 @@ def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
                     yield fill, each
 
 
-def _is_for_another(fill: Fill) -> bool:
-    """Whether most of a section is strange to the class, whatever an annotation says."""
-    return len(fill.strangers) > max(1, sum(1 for _ in fill.fields))
+def _contradicted(filled: Filled) -> set[Schema]:
+    """The classes to which most of what most sections set is strange: whatever annotations say, they do not fill them."""
+    strange: Counter[Schema] = Counter()
+    for fills in filled.all:
+        for fill in fills:
+            strange[fill.schema] += 1 if len(fill.strangers) > max(1, sum(1 for _ in fill.fields)) else -1
+    return {schema for schema, count in strange.items() if count > 0}
 
 
 def _report(schema: Schema, name: str, places: list[tuple[Fill, Setting]], elsewhere: list[Schema]) -> Finding:

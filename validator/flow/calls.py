@@ -48,6 +48,7 @@ from validator.flow.values import (
     COUNTED,
     MORE,
     NONE_OBJ,
+    NOT_YET,
     STRING,
     UNKNOWN,
     Obj,
@@ -128,6 +129,25 @@ def _handed_on(spreads: Spreads, index: int, name: str, kind: str) -> list[Val]:
     return by_place + by_name
 
 
+def _alternatives(found: list[Val]) -> list[Val]:
+    """What one of several functions gives, nobody knows which: that only some of them vary is not certain."""
+    known = [value for value in found if value is not NOT_YET]
+    if len(known) < 2:
+        return found
+
+    def weakened(causes: Causes, facet: str) -> Causes:
+        return frozenset(
+            c if not c.sure or c == UNIFORM or all(c in getattr(value, facet) for value in known)
+            else c._replace(sure=False) for c in causes
+        )  # fmt: skip
+
+    return [
+        value if value is NOT_YET or not (value.v or value.n or value.p)
+        else Val(value.objs, weakened(value.v, "v"), weakened(value.n, "n"), weakened(value.p, "p"), value.state)
+        for value in found
+    ]  # fmt: skip
+
+
 class Calling:
     """The calls of one unit."""
 
@@ -149,7 +169,7 @@ class Calling:
         self._receiver = receiver
         objs = callee.each
         self._certain = not any(o[0] == "top" for o in objs)
-        found = [self.apply(number, o, arguments, name) for o in objs]
+        found = _alternatives([self.apply(number, o, arguments, name) for o in objs])
         self._certain = True
         self._chosen(number, callee)
         unknown = not objs or any(o[0] in ("top", "param", "part") for o in objs)
