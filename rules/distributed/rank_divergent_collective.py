@@ -923,6 +923,22 @@ def save(model, path):
         unwrap(model).save_pretrained(path, state_dict=state)
     dist.barrier()
 """,
+    # as many are put behind a rank's own rows as it has fewer than the others
+    """
+import torch
+import torch.distributed as dist
+
+def build(paths):
+    mine = paths[dist.get_rank() : len(paths) : dist.get_world_size()]
+    most = torch.tensor([len(mine)])
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    mine += [None] * (most.item() - len(mine))
+    if not mine:
+        return
+    for path in mine:
+        print(path)
+        dist.barrier()
+""",
 ]
 
 

@@ -4,7 +4,8 @@ What it does
     Follows the name and the arguments together: `run("save", tag=1)` ends in `getattr(worker, "save").remote(tag=1)`,
     through however many functions that hand both on. Reported is a call that every object which may come there
     refuses; where the objects are not all known, every method of that name in the project. Where other objects take
-    the call, a method is reported that refuses each call of that name in the project, as a warning. Silent about
+    the call, a method of a relative of theirs is reported that refuses each call of that name in the project, as a
+    warning. Silent about
     methods whose decorators may change the signature, and about arguments that are not spelled out.
 
 Why is this bad
@@ -25,7 +26,7 @@ from validator.flow.constructors import REMOTE
 from validator.flow.dispatch import Dispatched, dispatched
 from validator.flow.objects import Objects
 from validator.flow.queries import Queries
-from validator.project import Method, Project
+from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP136", "dispatched-call-refused", "error", stable_since="0.3.0", solves=True)
@@ -38,6 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             by_name.setdefault(each.name, []).append(each)
     for calls in by_name.values():
         refusing: dict[Method, None] = {}
+        taking: set[ClassDef] = set()
         for each in calls:
             methods, complete = _methods(project, each)
             refused = {method: misfit for method in methods if (misfit := _misfit(method, each)) is not None}
@@ -45,8 +47,14 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(each, *next(iter(refused.items())), RULE.severity if complete else "warning")
             else:
                 refusing.update(dict.fromkeys(refused))
+                taking.update(method.cls for method in methods if method not in refused and method.cls is not None)
         for method in refusing:
-            if all(_misfit(method, each) is not None for each in calls) and not _is_called_otherwise(project, method):
+            of_family = method.cls is not None and not taking.isdisjoint(method.cls.relatives)
+            if (
+                of_family
+                and all(_misfit(method, each) is not None for each in calls)
+                and not _is_called_otherwise(project, method)
+            ):
                 yield _left_behind(method, calls)
 
 

@@ -539,7 +539,8 @@ class Calling:
                     n |= frozenset().union(*(w.v for _, w in given if tensors.names_type(w, self.models)))
                 if tensors.is_literal(objs) or settled:
                     n = NONE
-            if name in table["reducing"] and all(keyword in ("dtype", "out", "p") for keyword, _ in given):
+            over = given[1:] if name == "norm" and given and given[0][0] is None else given  # behind the order
+            if name in table["reducing"] and all(keyword in ("dtype", "out", "p") for keyword, _ in over):
                 return Val(objs, v, NONE, NONE, state)
             if name in table["reducing"] and _over_rows(given):
                 return Val(objs, v, only(frozenset().union(*(p.n for p in parts)), "rank", "member"), NONE, state)

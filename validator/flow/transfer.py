@@ -574,7 +574,9 @@ class Evaluation(Walk):
         holds = any(o[0] in ("seq", "tuple", "dict") for o in kept)
         if value.data == "Add" and holds:
             whole = sequence(join2(elements(left), elements(right)))
-            return Val(whole.objs | order, left.v | right.v, left.n | right.n)
+            filled = self._filled_up_to(value)
+            n = self.vals[filled].v if filled >= 0 else left.n | right.n
+            return Val(whole.objs | order, left.v | right.v, n)
         if value.data == "Mult" and holds:
             whole = sequence(join2(elements(left), elements(right)))
             n = left.n | right.n | (right.v if left.objs & kept else left.v)
@@ -591,6 +593,17 @@ class Evaluation(Walk):
         return Val(
             kept, combined(left.v, right.v), combined(left.n, right.n), state=(left.state | right.state) - UNPLACED
         )
+
+    def _filled_up_to(self, value: Instruction) -> int:
+        """The number of elements that a list has when enough are put behind it: `size` in `rows + [None] * (size -
+        len(rows))`; -1 otherwise."""
+        values, (rows, more) = self.code.values, map(self.root, value.args)
+        for factor in values[more].args if (values[more].op, values[more].data) == ("binary", "Mult") else ():
+            lacking = values[self.root(factor)]
+            length = values[self.root(lacking.args[1])] if (lacking.op, lacking.data) == ("binary", "Sub") else None
+            if length is not None and length.op == "call" and values[length.args[0]].data == "len":
+                return lacking.args[0] if self.root(length.args[1]) == rows else -1
+        return -1
 
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
