@@ -70,7 +70,7 @@ def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
 
 
 def _contradicted(filled: Filled) -> set[Schema]:
-    """The classes to which most of what most sections set is strange: whatever annotations say, they do not fill them."""
+    """The classes to which most of what most sections set is strange: they do not fill them, whatever is annotated."""
     strange: Counter[Schema] = Counter()
     for fills in filled.all:
         for fill in fills:
