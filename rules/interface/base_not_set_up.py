@@ -4,8 +4,8 @@ What it does
     Finds classes whose `__init__` neither calls `super().__init__` nor that of a base, and methods that their objects
     run and that read `self.x`, where nothing but the `__init__` of the base sets `x`. Silent where a property, a class
     attribute, another method or code outside may set it, and behind `hasattr`, `getattr` and `except AttributeError`.
-    A warning where a method of a base reads it that the class itself, or a call of such an object, comes to; a note
-    where no such call is seen.
+    A warning where a method of a base reads it that the class itself, or a call of such an object, comes to, and where
+    other code asks an object of the class for it; a note where no such call is seen.
 
 Why is this bad
     It raises AttributeError, at the first call of that method.
@@ -17,14 +17,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from validator.analysis.members import Members, excused
 from validator.definitions import ClassDef, Method
-from validator.facts.model import Ref
-from validator.finding import Finding, Related
+from validator.facts.model import At, Ref
+from validator.finding import Finding, Related, Severity
 from validator.flow.aside import is_test
 from validator.flow.narrowing import OBJECTS
-from validator.flow.queries import Queries
+from validator.flow.objects import Objects
+from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,11 +40,31 @@ def check_project(project: Project) -> Iterator[Finding]:
         if own is None or base is None or own.facts.stub or is_test(cls.path) or _runs_another(project, own):
             continue
         missing = _left_out(project, cls, base)
-        reads = list(_reads(project, cls, missing)) if missing else []
-        run = _run(project, cls) if reads else set()
-        if reads:
-            reads.sort(key=lambda read: read[0] not in run)
-            yield _report(cls, base, *reads[0], reads[0][0] in run)
+        if missing and (found := _worst(project, cls, missing)) is not None:
+            yield _report(cls, base, found)
+
+
+class _Read(NamedTuple):
+    """Where an attribute is read that nothing sets: in `function`, the name of it."""
+
+    name: str
+    path: str
+    at: At
+    function: str
+    severity: Severity
+
+
+def _worst(project: Project, cls: ClassDef, missing: set[str]) -> _Read | None:
+    """The most certain of the reads of some attributes."""
+    reads = list(_reads(project, cls, missing))
+    run = _run(project, cls) if reads else set()
+    ranked = sorted(reads, key=lambda read: read[0] not in run)
+    asked = None if ranked and ranked[0][0] in run else next(_asked(project, cls, missing), None)
+    if asked is not None or not ranked:
+        return asked
+    method, ref, name = ranked[0]
+    severity: Severity = "error" if method.cls is cls else "warning" if method in run else "note"
+    return _Read(name, method.path, ref.at, method.qualname, severity)
 
 
 def _runs_another(project: Project, own: Method) -> bool:
@@ -110,19 +132,31 @@ def _is_called_on(queries: Queries, method: Method, cls: ClassDef) -> bool:
     return any(o[0] in OBJECTS and cls in o[1].mro for o in held)
 
 
-def _report(cls: ClassDef, base: ClassDef, method: Method, ref: Ref, name: str, is_run: bool) -> Finding:
+def _asked(project: Project, cls: ClassDef, missing: set[str]) -> Iterator[_Read]:
+    """Where other code asks such an object for one of some attributes."""
+    queries, objects = project.analysis(Queries), project.analysis(Objects)
+    for unit in queries.of_program():
+        places = queries.values(unit, "attr") if not missing.isdisjoint(unit.words) else ()
+        for place in (place for place in places if place.value.data in missing):
+            owner = place.operand(0).root
+            if not unit.is_receiver(owner.number) and cls in objects.held(owner, place).classes:
+                if not place.may_lack(place.value.data):
+                    yield _Read(place.value.data, unit.path, place.at, unit.qualname, "warning")
+
+
+def _report(cls: ClassDef, base: ClassDef, read: _Read) -> Finding:
     return RULE.finding(
         cls.path,
         cls.methods["__init__"].facts.name_at,
-        f"`{cls.name}.__init__` does not run `{base.name}.__init__`, which alone sets `{name}`: "
-        f"`{method.qualname}` reads it",
+        f"`{cls.name}.__init__` does not run `{base.name}.__init__`, which alone sets `{read.name}`: "
+        f"`{read.function}` reads it",
         help="call `super().__init__(…)`, or set the attribute",
         related=[
-            Related(base.path, base.methods["__init__"].facts.name_at[0], f"`{name}` is set here"),
-            Related(method.path, ref.at[0], "it is read here"),
+            Related(base.path, base.methods["__init__"].facts.name_at[0], f"`{read.name}` is set here"),
+            Related(read.path, read.at[0], "it is read here"),
         ],
-        context=f"{cls.qualname}.{name}",
-        severity="error" if method.cls is cls else "warning" if is_run else "note",
+        context=f"{cls.qualname}.{read.name}",
+        severity=read.severity,
     )
 
 
@@ -165,12 +199,36 @@ class Own(Benchmark):
         return {first}
 """
 
+# what other code asks the object for
+_DATASETS = """\
+class Dataset:
+    def __init__(self, strategy, nodes):
+        self.strategy = strategy
+        self.starting_nodes = nodes
+
+
+class Simulated(Dataset):
+    def __init__(self, strategy, nodes):{mark}
+        self.strategy = strategy
+        self.{name} = nodes
+
+
+def work(dataset: Dataset):
+    return dataset.starting_nodes
+
+
+def simulate(strategy):
+    return work(Simulated(strategy, 2))
+"""
+
 INCORRECT = (
+    _DATASETS.format(mark="  # error: MP139", name="initial_nodes"),
     _CALLBACKS.format(mark="  # error: MP139", first="self.trainer = trainer"),
     _BENCHMARKS.format(mark="  # error: MP139", first="self.inputs()"),
 )
 
 CORRECT = (
+    _DATASETS.format(mark="", name="starting_nodes"),
     _CALLBACKS.format(mark="", first="super().__init__(trainer)"),
     # set elsewhere, asked for first, never read
     """\

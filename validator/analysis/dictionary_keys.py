@@ -94,10 +94,10 @@ def _puts(unit: Unit) -> Iterator[tuple[str, str]]:
             named = zip(value.data.names, value.args[1:], strict=True)
             yield from ((name, key) for name, each in named if name for key in _keys(unit, each))
             callee = values[value.args[0]]
-            owner = values[unit.root(callee.args[0])] if callee.op == "attr" and callee.data == "update" else None
-            if owner is not None and owner.op == "attr":
-                yield from ((owner.data, key) for each in value.args[1:] for key in _keys(unit, each))
-                yield from ((owner.data, name) for name in value.data.names if name)
+            updated = values[unit.root(callee.args[0])] if (callee.op, callee.data) == ("attr", "update") else None
+            if updated is not None and updated.op == "attr":
+                yield from ((updated.data, key) for each in value.args[1:] for key in _keys(unit, each))
+                yield from ((updated.data, name) for name in value.data.names if name)
 
 
 def _keys(unit: Unit, number: int) -> Iterator[str]:
