@@ -26,7 +26,7 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.aside import is_test
 from validator.flow.narrowing import OBJECTS
 from validator.flow.objects import Objects
-from validator.flow.queries import Place, Queries
+from validator.flow.queries import Queries
 from validator.project import Project
 from validator.rule import Rule
 
