@@ -260,12 +260,23 @@ class ClassDef:
     @cached_property
     def fields_are_parameters(self) -> bool:
         """Whether its objects are made from its annotated names: data classes, named tuples, pydantic models."""
-        if any("dataclass" in each or each.removesuffix("()") in RECORDS for each in self.facts.decorators):
-            return True
-        return any(
+        return self.is_record or any(
             base.rpartition(".")[2] in ("NamedTuple", "namedtuple", "BaseModel", "TypedDict")
             for base in self.facts.bases
         )
+
+    @cached_property
+    def is_record(self) -> bool:
+        """Whether a decorator makes a data class of it: a library's, or a function of the project that calls one."""
+        return any(self._makes_record(each.removesuffix("()")) for each in self.facts.decorators)
+
+    def _makes_record(self, decorator: str) -> bool:
+        if "dataclass" in decorator or decorator in RECORDS:
+            return True
+        project = self.module.project
+        found = project.lookup(self.module.top, decorator)
+        inside = (found, *project.nested(found)) if isinstance(found, Method) else ()
+        return any("dataclass" in call.method or call.target in RECORDS for each in inside for call in each.facts.calls)
 
     @cached_property
     def is_protocol(self) -> bool:

@@ -139,9 +139,9 @@ def _asked(project: Project, cls: ClassDef, missing: set[str]) -> Iterator[_Read
         places = queries.values(unit, "attr") if not missing.isdisjoint(unit.words) else ()
         for place in (place for place in places if place.value.data in missing):
             owner = place.operand(0).root
-            if not unit.is_receiver(owner.number) and cls in objects.held(owner, place).classes:
-                if not place.may_lack(place.value.data):
-                    yield _Read(place.value.data, unit.path, place.at, unit.qualname, "warning")
+            asked = not unit.is_receiver(owner.number) and not place.may_lack(place.value.data)
+            if asked and cls in objects.held(owner, place).classes:
+                yield _Read(place.value.data, unit.path, place.at, unit.qualname, "warning")
 
 
 def _report(cls: ClassDef, base: ClassDef, read: _Read) -> Finding:

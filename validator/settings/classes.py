@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.definitions import PLAIN_BASES, RECORDS, ClassDef
+from validator.definitions import PLAIN_BASES, ClassDef
 from validator.facts.model import At
 from validator.flow import Flow
 from validator.flow.annotations import choices
@@ -111,9 +111,9 @@ class Schemas:
 
 
 def _holds_settings(cls: ClassDef) -> bool:
-    if any(d.removesuffix("()") in RECORDS or "dataclass" in d for each in cls.mro for d in each.facts.decorators):
-        return True
-    return any(base in _BASES and base not in PLAIN_BASES for base in cls.external_bases)
+    return any(each.is_record for each in cls.mro) or any(
+        base in _BASES and base not in PLAIN_BASES for base in cls.external_bases
+    )
 
 
 def _is_enumeration(cls: ClassDef) -> bool:

@@ -76,15 +76,17 @@ class Filled:
         found = [[*self._free(tree(path, settings))] for path, settings in self.files.items()]
         known: dict[str, set[Schema]] = {}
         for fill in (fill for fills in found for fill in fills if fill.section.setting is not None):
-            known.setdefault(fill.section.name, set()).add(fill.schema)
+            known.setdefault(fill.section.dotted, set()).add(fill.schema)
         return tuple((*fills, *self._alike(path, known)) for fills, path in zip(found, self.files, strict=True))
 
     def _alike(self, path: str, known: dict[str, set[Schema]]) -> Iterator[Fill]:
         """The sections of a file, too small to tell by their keys, whose like are all of one class."""
         for section in self._unknown.get(path, ()):
-            classes = known.get(section.name, set())
+            classes = known.get(section.dotted, set())
             if len(classes) == 1:
                 (schema,) = classes
+                if not schema.fields.keys() & section.keys.keys():
+                    continue
                 yield Fill(section, schema, (schema,), declared=False, alike=True)
 
     def is_taken_over(self, key: Setting) -> bool:
