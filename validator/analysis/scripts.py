@@ -399,6 +399,10 @@ class _Walk:
         self.unsure -= 1
         if shell_tests.names(row.test) & {"#", "1", "@"} or not shell_tests.names(row.test):
             env.take(before)  # it goes through the arguments, and there are none
+            for name in sorted(assigned & env.variables.keys()):
+                value = env.variables[name]
+                if isinstance(value, tuple) and not any(bit.text or bit.why for bit in value):
+                    env.forget(name, f"`${name}` is an argument of the script", home)  # it stays empty in no real run
 
 
 def _is_test(statements: tuple[Statement, ...]) -> bool:

@@ -97,6 +97,9 @@ def _directives(text: str) -> Iterator[tuple[str, str, At]]:
             yield match[1], (match[2] or "").strip("\"'"), at
 
 
+_EXPANDED = frozenset({"expansion", "simple_expansion", "command_substitution", "arithmetic_expansion"})
+
+
 class _Reader:
     """Turns syntax nodes into records; `on_KIND` makes the statements of a node of that kind."""
 
@@ -425,23 +428,36 @@ class _Reader:
         for child in children:
             if child.type in ("string_content", "heredoc_content", '"', "$"):
                 continue  # plain text: covered with what lies around it
-            if child.start_byte > start:
-                yield from self._text(start, child.start_byte, quoted, unescape)
-            yield from self.pieces(child, quoted)
+            begin = child.start_byte
+            if child.type in _EXPANDED:  # the grammar counts a line that goes on (`\\` at its end) to what follows it
+                begin += max(self.data[begin : child.end_byte].find(b"$"), 0)
+            if begin > start:
+                yield from self._text(start, begin, quoted, unescape)
+            pieces = self.pieces(child, quoted)
+            if begin > child.start_byte:
+                line, column = self.place(self._point(begin))
+                lead = self.data[child.start_byte : begin].decode("utf-8", "replace")
+                pieces = (
+                    each._replace(line=line, column=column, value=each.value.removeprefix(lead)) for each in pieces
+                )
+            yield from pieces
             start = child.end_byte
         if stop > start:
             yield from self._text(start, stop, quoted, unescape)
 
     def _text(self, start: int, stop: int, quoted: bool, unescape: Any) -> Iterator[Piece]:
         """Plain text, one piece for each line of it."""
-        row = self.data.count(b"\n", 0, start)
-        byte = start - (self.data.rfind(b"\n", 0, start) + 1)
+        row, byte = self._point(start)
         parts = self.data[start:stop].split(b"\n")
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             text = unescape(part.decode("utf-8", "replace") + ("" if last else "\n"))
             if text:
                 yield Piece("text", text, *self.place((row + number, byte if number == 0 else 0)), quoted)
+
+    def _point(self, offset: int) -> tuple[int, int]:
+        """The row and the byte in it of an offset, as the parser counts them."""
+        return self.data.count(b"\n", 0, offset), offset - (self.data.rfind(b"\n", 0, offset) + 1)
 
     def _expansion(self, node: Node, quoted: bool) -> Piece:
         line, column = self.place(node.start_point)
