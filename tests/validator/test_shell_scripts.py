@@ -56,7 +56,7 @@ def words(text: str) -> list[list[str]]:
         ("case ${S:-7b} in 7b) T=2;; 70b) T=8;; *) exit 1;; esac\nrun $T", ["2"]),
         ("f() { local n=$1; N=$((n * 2)); }\nf 4\nrun $N", ["8"]),
         ("while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift 2;; esac; done\nrun ${N:-4}", ["4"]),
-        ("M=a\nL=\nwhile [ $# -gt 0 ]; do case $1 in -l) L=$2;; -m) M=$2;; esac; shift 2; done\nrun $M $L", ["a", "$L?"]),
+        ("M=a\nL=\nwhile [ $# -gt 0 ]; do case $1 in -l) L=$2;; -m) M=$2;; esac; done\nrun $M $L", ["a", "$L?"]),
         ('A=--x\nB=--y\nC="--z 1 \\\n  ${A} \\\n  ${B} \\\n  $(f)"\nrun $C', ["--z", "1", "--x", "--y", "$(f)?"]),
         ("export A=1\nreadonly B=2\nunset A\nrun ${A:-0} $B", ["0", "2"]),
         ("#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nrun $SLURM_NNODES $SLURM_GPUS_PER_NODE", ["4", "8"]),
