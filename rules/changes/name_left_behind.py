@@ -144,6 +144,43 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # everybody reads the new name, and one of three branches sets the old one
+    """# file: rl/__init__.py
+# before: rl/warm.py
+class WarmStart:
+    def load_state(self, path, strategy):
+        try:
+            if path.exists():
+                self._alg_state_dict = strategy.read(path)
+            else:
+                self._alg_state_dict = None
+        except OSError:
+            self._alg_state_dict = None
+# file: rl/warm.py
+class WarmStart:
+    def load_state(self, path, strategy):
+        try:
+            if path.exists():
+                self._algorithm_state_dict = strategy.read(path)
+            else:
+                self._algorithm_state_dict = None
+        except OSError:
+            self._alg_state_dict = None  # error: MP901
+# before: rl/train.py
+from rl.warm import WarmStart
+
+
+class Trainer(WarmStart):
+    def set_up(self):
+        return self._alg_state_dict
+# file: rl/train.py
+from rl.warm import WarmStart
+
+
+class Trainer(WarmStart):
+    def set_up(self):
+        return self._algorithm_state_dict
+""",
     """# before: rl/defaults.py
 def add_config(cfg, node):
     cfg.MODEL.RPN = node()

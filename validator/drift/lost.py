@@ -73,7 +73,28 @@ class Names:
             here = [row for row in rows if not is_test(row.path) and not is_foreign(row.path) and _is_owned(row)]
             if here and (lost := self._lost(name, here)) is not None:
                 found.append(lost)
+        return found + [lost for name, rows in self._thinned.items() if (lost := self._half_renamed(name, rows))]
+
+    @cached_property
+    def _thinned(self) -> dict[str, list[Occurrence]]:
+        """By name the attributes that files which changed set in fewer places than before, but still do."""
+        found: dict[str, list[Occurrence]] = {}
+        for path in self.change.changed:
+            sides = [(side, side.by_absolute.get(path)) for side in (self.before, self.after)]
+            before, after = (side.of_file(source) if source is not None else {} for side, source in sides)
+            for name, rows in before.items():
+                stores, left = (_stores(each) for each in (rows, after.get(name, [])))
+                if len(stores) > len(left) > 0 and is_telling(name) and not is_test(stores[0].path):
+                    found.setdefault(name, []).extend(stores)
         return found
+
+    def _half_renamed(self, name: str, rows: list[Occurrence]) -> Lost | None:
+        """An attribute that was read before, that everybody reads under a new name now, and that is still set."""
+        now = [row for row in self.after.occurrences(name) if not is_test(row.path)]
+        if not self._was_asked(name) or any(row not in _stores(now) for row in now):
+            return None
+        renamed = self.renamed(rows[0])
+        return Lost(name, "attribute", rows[0], renamed.name, renamed, tuple(now)) if renamed is not None else None
 
     def _lost(self, name: str, rows: list[Occurrence]) -> Lost | None:
         kind = Counter(row.kind for row in rows).most_common(1)[0][0]
@@ -296,6 +317,10 @@ class Names:
 
 def are_like(one: str, other: str) -> bool:
     return SequenceMatcher(None, one, other).ratio() > _LIKE
+
+
+def _stores(rows: list[Occurrence]) -> list[Occurrence]:
+    return [row for row in rows if row.role == "defines" and row.kind == "attribute"]
 
 
 def _is_owned(row: Occurrence) -> bool:
