@@ -3,7 +3,8 @@
 What it does
     Compares each changed statement with what it was. Reports where the one difference is that something went: a factor
     of a product or quotient; a keyword about groups, ranks and sizes that the function still takes; an operand of `and`
-    or `or` about them; one of several values handled alike that is used on; a call around or on a value.
+    or `or` about them; one of several values handled alike that is used on; a call around or on a value; the `await`
+    of a coroutine that an asynchronous function gives back.
     Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another.
 
 Why is this bad
@@ -27,7 +28,7 @@ RULE = Rule("MP906", "part-dropped", "warning", stable_since="0.2.0")
 _KINDS = {
     "factor": "the factor", "term": "the term", "operand": "the condition", "keyword": "the argument",
     "argument": "the argument", "element": "", "call": "the call", "guard": "the condition",
-    "index": "the look-up",
+    "index": "the look-up", "await": "the `await` of",
 }  # fmt: skip
 
 
@@ -56,6 +57,23 @@ def _report(drop: Drop) -> Finding:
 
 
 INCORRECT = (
+    """# before: rl/manager.py
+class Manager:
+    async def scale(self, gpus):
+        return gpus
+
+    async def finalize(self, strategy):
+        self.done = True
+        return await self.scale(strategy.gpus)
+# file: rl/manager.py
+class Manager:
+    async def scale(self, gpus):
+        return gpus
+
+    async def finalize(self, strategy):
+        self.done = True
+        return self.scale(strategy.gpus)  # error: MP906
+""",
     """# before: rl/norm.py
 import torch.distributed as dist
 

@@ -25,7 +25,7 @@ class Drop(NamedTuple):
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
     `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
-    y`), `name` (another one stands there), `constant` (one stands there), `number`, `sign` (a minus or a `not`),
+    y`), `name` (another one stands there), `constant` (one stands there), `number`, `sign` (a minus or a `not`), `await`,
     `comparison` (another operator), `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
@@ -197,6 +197,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
             return "element", rest[0]
     if isinstance(old, ast.UnaryOp) and _same(old.operand, new):
         return "sign", old
+    if isinstance(old, ast.Await) and _same(old.value, new):
+        return "await", old.value
     if isinstance(old, ast.Compare) and isinstance(new, ast.Compare):
         same = _same(old.left, new.left) and len(old.comparators) == len(new.comparators)
         if same and all(_same(a, b) for a, b in zip(old.comparators, new.comparators, strict=True)):

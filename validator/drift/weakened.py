@@ -68,6 +68,8 @@ class Weakened:
             return not self._is_made_otherwise(drop.pair, part.id)
         if kind == "index":
             return is_parallel(part)
+        if kind == "await":
+            return self._is_lost_coroutine(drop)
         if kind == "constant":
             return is_parallel(drop.old) and _is_said(drop) in _WHO
         if kind == "term":
@@ -77,6 +79,17 @@ class Weakened:
         if kind == "name" and _leaves_its_guard(drop):
             return True
         return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
+
+    def _is_lost_coroutine(self, drop: Drop) -> bool:
+        """Whether what is not awaited any more is a coroutine of the project, which the function gives back or drops:
+        who awaits the function gets it, and does not await it again."""
+        method, statement = drop.pair.new.method, drop.edit.new
+        if method is None or not method.facts.is_async or not isinstance(drop.new, ast.Call) or statement is None:
+            return False
+        called = [each for each in self.change.after.methods.get(last_name(drop.new.func), ()) if not each.facts.stub]
+        if not called or not all(each.facts.is_async and not each.facts.is_generator for each in called):
+            return False
+        return isinstance(statement.node, ast.Return | ast.Expr) and statement.node.value is drop.new
 
     def _is_used_elsewhere(self, drop: Drop) -> bool:
         """Whether the change reckons with the same in a statement that it adds or alters beside."""
