@@ -103,6 +103,40 @@ def test_zero_on_one_rank_reduces_without_copies(stage: int, bucket: bool) -> No
     assert not {"reduce_scatter", "reduce_bucket_size", "stage3_param_persistence_threshold"} & set(options(2))
 
 
+def waits(stage: int) -> tuple[int, str]:
+    """How often steps of ZeRO wait for the device, and where the gradient norm lies that a step gives: on a device whose
+    numbers cannot be asked for, as a GPU's cannot be without waiting."""
+    from deepspeed.accelerator import get_accelerator
+
+    from bench.configuration import parse
+    from bench.measure.training import no_phase
+    from bench.measure.worker import Run
+    from bench.process.heartbeat import Heartbeat
+
+    settings = {
+        "backend": "deepspeed", "zero_stage": stage, "model": "llama-tiny", "dtype": "bf16", "device": "cpu",
+        "seq_len": 64, "micro_batch_size": 2,
+    }  # fmt: skip
+    run = Run(parse(settings), Heartbeat(Path(tempfile.mkdtemp()), 0))
+    run.build()
+    waited: list[None] = []
+    get_accelerator().synchronize = lambda *_: waited.append(None)
+    for _ in range(4):
+        run.step(no_phase)
+    actor: Any = run.actor
+    actor.get_global_grad_norm = lambda: torch.empty((), device="meta")
+    norm = run.step(no_phase).grad_norm
+    assert norm is not None
+    return len(waited), norm.device.type
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_deepspeed_s_steps_let_the_host_go_on(stage: int) -> None:
+    ((waited, norm),) = run_group(1, waits, stage)
+    assert waited == 0
+    assert norm == "meta"
+
+
 @torch.no_grad()
 def round_(model: torch.nn.Module) -> None:
     for parameter in model.parameters():
