@@ -106,8 +106,9 @@ def main(arguments: Sequence[str]) -> int:
     start = _start(options, len(gpus))
     options.output.mkdir(parents=True, exist_ok=True)
 
-    def measure(configurations: Sequence[Configuration]) -> Sequence[dict[str, Any]]:
-        return Sweep(configurations, options.output, processes=1, quiet=options.quiet, gpus=len(gpus)).run()
+    def measure(configuration: Configuration) -> dict[str, Any]:
+        sweep = Sweep([configuration], options.output, processes=1, quiet=options.quiet, gpus=len(gpus))
+        return sweep.run()[0]
 
     def refuse(configuration: Configuration) -> str | None:
         refused = refusal(configuration, len(gpus))
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str]) -> int:
         best = search.run(start)
     except Interrupted:
         print(_table(search))
-        print("interrupted: the same command goes on from here")
+        print("interrupted: the same command goes on from here" + _fastest_so_far(search))
         return INTERRUPTED
     return _show(search, best)
 
@@ -128,6 +129,13 @@ def main(arguments: Sequence[str]) -> int:
 def _table(search: Search) -> str:
     trials = sorted(search.trials.values(), key=lambda trial: -trial.speed)
     return grid([_cells(trial) for trial in trials], HEADERS)
+
+
+def _fastest_so_far(search: Search) -> str:
+    measured = [trial for trial in search.trials.values() if trial.speed]
+    if not measured:
+        return ""
+    return f". The fastest so far:\n{command_of(max(measured, key=lambda trial: trial.speed).configuration)}"
 
 
 def _show(search: Search, best: Trial | None) -> int:

@@ -18,8 +18,8 @@ from bench.predict.memory import estimate
 
 Change = Mapping[str, Any]
 Axis = Sequence[Change]
-Measure = Callable[[Sequence[Configuration]], Sequence[Mapping[str, Any]]]
-"""From configurations to their rows, as `bench.results.results` writes them."""
+Measure = Callable[[Configuration], Mapping[str, Any]]
+"""From a configuration to its row, as `bench.results.results` writes it."""
 Refuse = Callable[[Configuration], str | None]
 
 GAIN = 0.01
@@ -63,7 +63,8 @@ def predicted_bytes(configuration: Configuration) -> float:
 
 
 class Search:
-    """`run` is the best trial, or None where no row is both allowed and small enough; `trials` are all of them."""
+    """`run` is the best trial, or None where no row is both allowed and small enough; `trials` are all of them so far,
+    also where `run` was interrupted."""
 
     def __init__(self, axes: Sequence[Axis], measure: Measure, refuse: Refuse, memory: float) -> None:
         self.axes, self.measure, self.refuse, self.memory = axes, measure, refuse, memory
@@ -111,22 +112,20 @@ class Search:
         return best
 
     def _tried(self, configurations: Sequence[Configuration]) -> list[Trial]:
-        wanted = [c for c in dict.fromkeys(configurations) if c not in self.trials]
-        allowed = []
+        wanted = list(dict.fromkeys(configurations))
         for configuration in wanted:
-            trial = self._without_running(configuration)
-            if trial is None:
-                allowed.append(configuration)
-            else:
-                self.trials[configuration] = trial
-        for configuration, row in zip(allowed, self.measure(allowed) if allowed else (), strict=True):
-            speed = row.get("summary", {}).get("real_tokens_per_second_with_optimizer", 0.0)
-            ended = str(row["status"])
-            self.trials[configuration] = Trial(
-                configuration, ended, predicted_bytes(configuration), speed if ended == "ok" else 0.0,
-                str(row.get("message", "")),
-            )  # fmt: skip
-        return [self.trials[configuration] for configuration in dict.fromkeys(configurations)]
+            if configuration not in self.trials:
+                self.trials[configuration] = self._without_running(configuration) or self._measured(configuration)
+        return [self.trials[configuration] for configuration in wanted]
+
+    def _measured(self, configuration: Configuration) -> Trial:
+        row = self.measure(configuration)
+        speed = row.get("summary", {}).get("real_tokens_per_second_with_optimizer", 0.0)
+        ended = str(row["status"])
+        return Trial(
+            configuration, ended, predicted_bytes(configuration), speed if ended == "ok" else 0.0,
+            str(row.get("message", "")),
+        )  # fmt: skip
 
     def _without_running(self, configuration: Configuration) -> Trial | None:
         reason = self.refuse(configuration)

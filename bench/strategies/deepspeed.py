@@ -62,6 +62,9 @@ class DeepspeedStrategy(Strategy):
             "bf16": {"enabled": config.dtype == "bf16"},
             "fp16": {"enabled": config.dtype == "fp16"},
             "wall_clock_breakdown": False,
+            # On by default, it waits for the device before and after every step: a GPU then stands still at the
+            # beginning of each forward pass, until the host has launched something.
+            "timers": {"throughput": {"enabled": False}},
             "steps_per_print": None,
         }
         if config.tp > 1:
@@ -139,7 +142,9 @@ class DeepspeedStrategy(Strategy):
         if scheduler is not None and engine.was_step_applied():
             scheduler.step()
         if norm is None:
-            norm = torch.as_tensor(engine.get_global_grad_norm() or 0.0, dtype=torch.float32)
+            # Not `or 0.0`: asking a tensor whether it is zero waits for the GPU, at the end of each step.
+            found = engine.get_global_grad_norm()
+            norm = torch.as_tensor(0.0 if found is None else found, dtype=torch.float32)
         return norm
 
     def _network_parameters(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -18,18 +18,27 @@ from bench.measure.model import Actor, layers_of
 class InPlaceReduction:
     """The reduce-scatter of a group of one rank, whose result is its input: no second buffer and no copy.
 
-    FSDP2 asks for the input's memory first and for the output's next, once per group and backward pass.
+    FSDP2 asks for the input's memory first and for the output's next, on the stream that reduces, once per group and
+    backward pass. In between `_chunk_cat` fills the input, on a GPU beside the computation.
     """
+
+    being_filled: ClassVar[set[int]] = set()
+    """Addresses of inputs whose reduction has not begun."""
 
     def __init__(self) -> None:
         self._input: torch.Tensor | None = None
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """The input's memory; when asked again for as much, the same tensor."""
+        """The input's memory; when asked again for as much, the same tensor, once it is filled."""
         asked, self._input = self._input, None
-        if asked is not None and (tuple(asked.shape), asked.dtype) == (tuple(size), dtype):
-            return asked
+        if asked is not None:
+            self.being_filled.discard(asked.data_ptr())
+            if (tuple(asked.shape), asked.dtype) == (tuple(size), dtype):
+                if asked.is_cuda:
+                    torch.cuda.current_stream(asked.device).wait_stream(_beside(asked.device))
+                return asked
         self._input = torch.empty(*size, dtype=dtype, device=device)
+        self.being_filled.add(self._input.data_ptr())
         return self._input
 
     def __call__(
@@ -60,10 +69,34 @@ def _chunk_cat(tensors: list[torch.Tensor], dim: int, num_chunks: int, out: torc
     if dim != 0 or not even:
         torch._chunk_cat(tensors, dim, num_chunks, out=out)
         return
+    if out.is_cuda and out.data_ptr() in InPlaceReduction.being_filled:
+        with torch.cuda.stream(_waiting(tensors)):
+            _copy(tensors, num_chunks, out)
+    else:
+        _copy(tensors, num_chunks, out)
+
+
+def _copy(tensors: list[torch.Tensor], num_chunks: int, out: torch.Tensor) -> None:
     sizes = [tensor.numel() // num_chunks for tensor in tensors]
     chunks = zip(*(tensor.view(num_chunks, -1).unbind() for tensor in tensors), strict=True)
     places = [place for row in out.view(num_chunks, -1).unbind() for place in row.split(sizes)]
     torch._foreach_copy_(places, [chunk for row in chunks for chunk in row])
+
+
+@cache
+def _beside(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which gradients are cast while the backward pass goes on."""
+    return torch.cuda.Stream(device)
+
+
+def _waiting(gradients: list[torch.Tensor]) -> torch.cuda.Stream:
+    """That stream, which begins when the gradients are there, and holds their memory until it has read them."""
+    device = gradients[0].device
+    stream = _beside(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    for gradient in gradients:
+        gradient.record_stream(stream)
+    return stream
 
 
 def gather(model: nn.Module) -> None:

@@ -120,6 +120,7 @@ BASE = Configuration(
         ({"dtype": "fp32"}, HOPPER, 128, "sdpa"),
         ({"ring": 2, "num_gpus": 2}, HOPPER, 128, "sdpa"),
         ({"micro_batch_size": 1}, 8.0, 128, "sdpa"),
+        ({"micro_batch_size": 1, "full_length": False}, 8.0, 128, "flash_attention_2"),
         ({"packing": False}, 8.0, 128, "sdpa"),
         ({"packing": False, "full_length": False}, 8.0, 128, "flash_attention_2"),
     ],

@@ -38,8 +38,8 @@ def speed_of(configuration: Configuration, weights: Sequence[float]) -> float:
 @settings(deadline=None, max_examples=30)
 @given(weights=st.lists(st.floats(0.1, 5.0), min_size=4, max_size=4))
 def test_no_single_change_makes_the_best_row_faster(weights: list[float]) -> None:
-    def measure(configurations: Sequence[Configuration]) -> list[dict[str, Any]]:
-        return [row(speed_of(c, weights)) for c in configurations]
+    def measure(configuration: Configuration) -> dict[str, Any]:
+        return row(speed_of(configuration, weights))
 
     search = Search(AXES, measure, lambda c: None, float("inf"))
     best = search.run(START)
@@ -55,9 +55,9 @@ def test_no_single_change_makes_the_best_row_faster(weights: list[float]) -> Non
 def test_rows_that_are_too_large_or_ruled_out_are_never_run() -> None:
     ran: list[Configuration] = []
 
-    def measure(configurations: Sequence[Configuration]) -> list[dict[str, Any]]:
-        ran.extend(configurations)
-        return [row(c.micro_batch_size or 0) for c in configurations]
+    def measure(configuration: Configuration) -> dict[str, Any]:
+        ran.append(configuration)
+        return row(configuration.micro_batch_size or 0)
 
     limit = predicted_bytes(replace(START, micro_batch_size=2))
     assert predicted_bytes(replace(START, micro_batch_size=4)) > limit
@@ -74,7 +74,7 @@ def test_rows_that_are_too_large_or_ruled_out_are_never_run() -> None:
 def test_a_start_that_is_too_large_gives_way_to_one_that_fits() -> None:
     large = replace(START, micro_batch_size=4)
     limit = predicted_bytes(START)
-    best = Search(AXES, lambda cs: [row(1.0) for _ in cs], lambda c: None, limit).run(large)
+    best = Search(AXES, lambda c: row(1.0), lambda c: None, limit).run(large)
     assert best is not None
     assert predicted_bytes(best.configuration) <= limit
 
@@ -82,9 +82,9 @@ def test_a_start_that_is_too_large_gives_way_to_one_that_fits() -> None:
 def test_rows_that_all_fail_end_the_search() -> None:
     tried: list[Configuration] = []
 
-    def measure(configurations: Sequence[Configuration]) -> list[dict[str, Any]]:
-        tried.extend(configurations)
-        return [{"status": "crash", "message": "no"} for _ in configurations]
+    def measure(configuration: Configuration) -> dict[str, Any]:
+        tried.append(configuration)
+        return {"status": "crash", "message": "no"}
 
     assert Search(AXES, measure, lambda c: None, float("inf")).run(START) is None
     assert len(tried) == 5
@@ -132,6 +132,29 @@ def test_the_command_line_searches_and_prints_the_fastest(
     assert "no row ran" in capsys.readouterr().out
     (tmp_path / "file").touch()
     assert bench(["tune", *flags, "--output", str(tmp_path / "file" / "below")]) == 2
+
+
+def test_an_interrupted_search_shows_every_row_that_it_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two batch sizes is interrupted: the first was measured, and is the fastest so far."""
+
+    class Rows:
+        def __init__(self, configurations: Sequence[Configuration], output: Path, **options: Any) -> None:
+            self.configurations = configurations
+
+        def run(self) -> list[dict[str, Any]]:
+            if any(c.micro_batch_size == 8 for c in self.configurations):
+                raise sweep.Interrupted([])
+            return [row(c.micro_batch_size or 0) for c in self.configurations]
+
+    monkeypatch.setattr(sweep, "Sweep", Rows)
+    monkeypatch.setattr(environment, "gpus", list)
+    flags = ["--model", "llama-tiny", "--gpus", "2", "--micro-batch-sizes", "1,4,8", "--backends", "ddp"]
+    assert bench(["tune", *flags, "--output", str(tmp_path)]) == 130
+    out = capsys.readouterr().out
+    assert "batch 4" in out
+    assert "--micro-batch-size 4" in out.splitlines()[-1]
 
 
 def test_cells_of_a_row_that_was_left_out() -> None:

@@ -2,12 +2,18 @@
 
     python floors.py OUT.json --num-layers 4 --seq-len 8192 --backends ddp,fsdp2,zero0,zero1,zero2,zero3
 
-Every timed step, the plain loop's and the backend's, follows the same: a plain step and a while of memory traffic.
+Every timed step, the plain loop's and the backend's, follows the same: a whole step of the backend, a plain step and a
+while of memory traffic.
 `zero2@NAME=VALUE+NAME=VALUE` sets options of DeepSpeed's `zero_optimization`; `fsdp2@groups=0` leaves embedding and
 head in one group, `fsdp2@in_place=0` copies at the reduction, `fsdp2@reduce=bf16` reduces in 16 bits,
 `fsdp2@gather=0` casts parameters in the forward pass, `fsdp2@cast=0` (before any other) leaves FSDP2 its own cast of
-gradients;
-`zero2@alone=0` drops the options for one rank.
+gradients, `fsdp2@beside=0` leaves that cast on the stream that computes;
+`zero2@alone=0` drops the options for one rank; `zero3@events=N` lets N reductions of stage 3 be under way where
+DeepSpeed waits for all but two.
+
+The host goes on while the GPU computes, as in training and in `bench run`. `waiting` is of as many steps before and
+after which it waits: they also hold what the host needs until its first kernel, and the GPU, which pauses, has power
+to spare.
 
 The plain loop is the 16-bit model, forward and backward, no wrapper, no optimizer.
 """
@@ -17,14 +23,15 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import statistics
 import sys
 import traceback
-from contextlib import suppress
 from typing import Any
 
 import torch
+from many import destroy_engines
 from torch.profiler import ProfilerActivity, profile
 
 from bench.configuration import Configuration, model_facts, parse
@@ -50,19 +57,20 @@ class Plain:
             model=c.model, num_layers=c.num_layers, attn=c.attn, device=device, dtype=BF16, head=c.head
         ).to(BF16)
         apply_compile(self.actor, c.compile)
-        self.clock = Clock(device)
+        self.device = device
+        self.passes = 0
 
-    def step(self, inputs: Any) -> dict[str, float]:
-        with self.clock.phase("forward"):
+    def step(self, inputs: Any) -> Clock:
+        clock = Clock(self.device)
+        with clock.phase("forward"):
             loss = forward_loss(self.actor, inputs, sft, False)
-        with self.clock.phase("backward"):
+        with clock.phase("backward"):
             (loss / inputs.loss_mask.sum()).backward()
         for parameter in self.actor.parameters():
             parameter.grad = None
-        float(loss)
-        return self.clock.take()
+        return clock
 
-    def lead_in(self, inputs: Any) -> None:
+    def lead_in(self, inputs: Any, waits: bool) -> None:
         """What goes before every timed step: a plain step, then memory traffic as of an optimizer.
 
         A GPU runs matrix products at a higher clock after memory-bound work, so a step's time depends on what went
@@ -70,14 +78,22 @@ class Plain:
         """
         self.step(inputs)
         low = [p.detach() for p in self.actor.parameters()]
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        while True:
+        self.passes = self.passes or _passes(low)
+        for _ in range(self.passes):
             torch._foreach_mul_(low, 1.0)
-            end.record()
-            end.synchronize()
-            if start.elapsed_time(end) >= 1e3 * LEAD_IN_SECONDS:
-                return
+        if waits:
+            torch.cuda.synchronize()
+
+
+def _passes(tensors: list[torch.Tensor]) -> int:
+    """How often they are to be read and written for the traffic to last as long as it should."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch._foreach_mul_(tensors, 1.0)
+    start.record()
+    torch._foreach_mul_(tensors, 1.0)
+    end.record()
+    end.synchronize()
+    return math.ceil(1e3 * LEAD_IN_SECONDS / start.elapsed_time(end))
 
 
 class Backend:
@@ -90,12 +106,32 @@ class Backend:
         )
         optimizer = self.strategy.create_optimizer(actor)
         self.actor, self.optimizer, _ = self.strategy.prepare((actor, optimizer, None))
-        self.clock = Clock(self.device)
 
-    def step(self, inputs: Any) -> dict[str, float]:
-        result = train_step(self.strategy, self.actor, self.optimizer, None, [inputs], sft, phase=self.clock.phase)
-        float(result.loss)
-        return self.clock.take()
+    def step(self, inputs: Any) -> Clock:
+        clock = Clock(self.device)
+        train_step(self.strategy, self.actor, self.optimizer, None, [inputs], sft, phase=clock.phase)
+        return clock
+
+    def allow_reductions(self, under_way: int) -> None:
+        """How many of ZeRO-3's reductions the host may be ahead of the GPU."""
+        self.actor.optimizer.max_param_reduce_events = under_way
+
+
+def in_turns(plain: Plain, backend: Backend, inputs: Any, steps: int, waits: bool) -> list[list[dict[str, float]]]:
+    """The times of the plain loop's steps and of the backend's, one after the other.
+
+    Before each lies a whole step of the backend: its optimizer is a rest for the GPU, of which the step after it has
+    more than the one after that.
+    """
+    clocks: list[list[Clock]] = [[], []]
+    for _ in range(steps):
+        for side, found in zip((plain, backend), clocks, strict=True):
+            backend.step(inputs)
+            plain.lead_in(inputs, waits)
+            found.append(side.step(inputs))
+            if waits:
+                torch.cuda.synchronize()
+    return [[clock.take() for clock in found] for found in clocks]
 
 
 def core(steps: list[dict[str, float]]) -> float:
@@ -148,19 +184,23 @@ ALONE, KEEPS_GATHERED, CAST_AT_ONCE = (
 )  # fmt: skip
 
 
+WAITING = fsdp2_groups._waiting
+
+
 def apply(changes: dict[str, str]) -> None:
     """Change the strategies for the next backend; without changes they are what they are."""
 
     def engine_config(self: DeepspeedStrategy) -> dict[str, Any]:
         found = ENGINE_CONFIG(self)
         for name, value in changes.items():
-            if name == "alone":
+            if name in ("alone", "events"):
                 continue
             found["zero_optimization"][name] = int(value) if int(value) > 1 else bool(int(value))
         return found
 
     DeepspeedStrategy._alone = ALONE if changes.get("alone") != "0" else (lambda self: {})
     FSDP2Strategy._keeps_gathered = KEEPS_GATHERED if changes.get("gather") != "0" else (lambda self: False)
+    fsdp2_groups._waiting = WAITING if changes.get("beside") != "0" else (lambda *_: torch.cuda.current_stream())
     fsdp2_groups.cast_at_once = CAST_AT_ONCE if changes.get("cast") != "0" else (lambda device_type: None)
     DeepspeedStrategy._engine_config = engine_config if "zero" in changes.pop("_kind", "") else ENGINE_CONFIG
     fsdp2_groups._calls_head_once = (lambda model: False) if changes.get("groups") == "0" else CALLS_HEAD_ONCE
@@ -176,32 +216,38 @@ def kernels(step: Any) -> dict[str, float]:
     return dict(sorted(((k, v) for k, v in times.items() if v > 0.05), key=lambda pair: -pair[1])[:60])
 
 
-def against(plain: Plain, c: Configuration, inputs: Any, peak: float, steps: int) -> dict[str, Any]:
+def waiting(plain: list[dict[str, float]], backend: list[dict[str, float]]) -> dict[str, float]:
+    return {
+        "seconds": core(backend), "plain_seconds": core(plain), "share_of_plain": core(plain) / core(backend),
+        "forward": statistics.median(s["forward"] for s in backend),
+        "plain_forward": statistics.median(s["forward"] for s in plain),
+    }  # fmt: skip
+
+
+def against(
+    plain: Plain, c: Configuration, inputs: Any, peak: float, options: argparse.Namespace, under_way: int | None
+) -> dict[str, Any]:
     backend = Backend(c)
+    if under_way is not None:
+        backend.allow_reductions(under_way)
     for _ in range(4):
         plain.step(inputs), backend.step(inputs)
-    pairs = []
-    for _ in range(steps):
-        plain.lead_in(inputs)
-        first = plain.step(inputs)
-        plain.lead_in(inputs)
-        pairs.append((first, backend.step(inputs)))
+    waited = in_turns(plain, backend, inputs, options.steps, waits=True)
+    plain_times, times = in_turns(plain, backend, inputs, options.steps, waits=False)
     torch.cuda.reset_peak_memory_stats()
     backend.step(inputs)
-    theirs = entry(c, [b for _, b in pairs], peak, torch.cuda.max_memory_allocated())
-    ours = core([a for a, _ in pairs])
+    theirs, ours = entry(c, times, peak, torch.cuda.max_memory_allocated()), core(plain_times)
     return {
         **theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"],
+        "plain_forward": statistics.median(s["forward"] for s in plain_times), "waiting": waiting(*waited),
         "cast_seconds": profile_step(lambda: backend.step(inputs), backend.device).cast_seconds,
         "graphs": graph_report(), "kernels": kernels(lambda: backend.step(inputs)),
     }  # fmt: skip
 
 
 def release() -> None:
-    """Free the last backend: DeepSpeed's hooks hold each other, and with them its memory."""
-    for engine in [found for found in gc.get_objects() if type(found).__name__ == "DeepSpeedEngine"]:
-        with suppress(Exception):
-            engine.destroy()
+    """Free the last backend."""
+    destroy_engines()
     gc.collect()
     torch.cuda.empty_cache()
 
@@ -229,8 +275,8 @@ def main() -> None:
         for _ in range(5):
             plain.step(inputs)
         torch.cuda.reset_peak_memory_stats()
-        steps = [plain.step(inputs) for _ in range(options.steps)]
-        found["plain"] = entry(c, steps, peak, torch.cuda.max_memory_allocated())
+        clocks = [plain.step(inputs) for _ in range(options.steps)]
+        found["plain"] = entry(c, [clock.take() for clock in clocks], peak, torch.cuda.max_memory_allocated())
         print("plain", json.dumps(found["plain"]), flush=True)
         if options.backends:
             found["casts"] = casts(plain, device)
@@ -241,7 +287,8 @@ def main() -> None:
                 changes = dict(part.split("=") for part in text.split("+") if part)
                 c = configure(options, short, changes)
                 apply({"_kind": short, **changes})
-                found[name] = against(plain, c, inputs, peak, options.steps)
+                under_way = int(changes["events"]) if "events" in changes else None
+                found[name] = against(plain, c, inputs, peak, options, under_way)
             except Exception as error:
                 found[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
                 traceback.print_exc()

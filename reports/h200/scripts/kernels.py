@@ -3,7 +3,8 @@
     torchrun --standalone --nproc-per-node=2 kernels.py CELLS.jsonl OUT.jsonl
 
 Each line of CELLS holds the settings of a `bench.configuration.Configuration`. The profiler makes the host slower, so
-the time without a kernel is at most what it says; `milliseconds` are of steps without it.
+the time without a kernel is at most what it says; `milliseconds` are of steps without it. `power` is of whole steps one
+after the other for a few seconds, on one GPU.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 from many import forget
+from power import metered
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -111,6 +113,7 @@ def measured(line: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     with attention_context(configuration.attn):
         run.warm_up()
         times = run.measure()
+        power = metered(lambda: run.step(no_phase)) if world == 1 else None
         shown, phase_shown = kernels(run), by_phase(run)
     phases = {name: statistics.median(t[name] for t in times) for name in times[0]}
     seconds = phases["forward"] + phases["backward"]
@@ -124,7 +127,7 @@ def measured(line: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
         "attention": run.attention(),
         "peak": matmul_peak(run.strategy.device, torch.bfloat16) / 1e12,
         "memory_gb": torch.cuda.max_memory_allocated() / 1e9, "losses": run.losses, "kernels": shown,
-        "phases": phase_shown, "graphs": graph_report(),
+        "power": power, "phases": phase_shown, "graphs": graph_report(),
     }  # fmt: skip
 
 

@@ -30,12 +30,20 @@ from bench.strategies import processes
 from bench.sweep.sweep import refusal
 
 
+def destroy_engines() -> None:
+    """Let go of DeepSpeed's memory: an engine's hooks hold each other, and ZeRO-3 keeps a list of all models."""
+    from deepspeed.runtime.zero import parameter_offload
+
+    for engine in [found for found in gc.get_objects() if type(found).__name__ == "DeepSpeedEngine"]:
+        with suppress(Exception):
+            engine.destroy()
+    parameter_offload.FWD_MODULE_STACK.clear()
+
+
 def forget() -> None:
     """Free the last configuration's memory and what the compiler knows of it."""
     ring_attention.set_ring(None)
-    for engine in [found for found in gc.get_objects() if type(found).__name__ == "DeepSpeedEngine"]:
-        with suppress(Exception):
-            engine.destroy()  # its hooks hold each other, and with them its memory
+    destroy_engines()
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch._dynamo.utils.compilation_time_metrics.clear()

@@ -2,12 +2,13 @@
 
     torchrun --standalone --nproc-per-node=4 parity.py OUT.jsonl CELL [CELL ...]
 
-A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:sp][:async][:cudnn][:fa4][:padded][:exact][:copied][:broken]`,
-BACKEND one of ddp, fsdp2, zero0 to zero3. `sp` and `async` are sequence parallelism and its overlap, `cudnn` and `fa4`
-the attention's kernel, `exact` eager attention in fp32. `ddp:exact:copied` computes in fp32 too, with bf16 copies of
-weights that begin as bf16 ones: the weights of 16-bit training. `broken` reduces FSDP2's gradients over
-data-parallel ranks alone.
-Write the reference first.
+A cell is `BACKEND[:tpN][:ringN][:blocks][:full-head][:compiled-head][:sp][:async][:cudnn][:fa4][:padded][:exact]
+[:copied][:unrounded][:broken]`, BACKEND one of ddp, fsdp2, zero0 to zero3. `sp` and `async` are sequence parallelism
+and its overlap, `cudnn` and `fa4` the attention's kernel, `exact` eager attention in fp32. `ddp:exact:copied` computes
+in fp32 too, with bf16 copies of weights that begin as bf16 ones: the weights of 16-bit training. `unrounded` gives a
+16-bit strategy the fp32 weights that `ddp:exact` begins with, where all others begin with them rounded to bf16.
+`broken` reduces FSDP2's gradients over data-parallel ranks alone.
+Write the reference first; where OUT.jsonl has rows, its first is the reference.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 
 from bench.configuration import Configuration, parse
-from bench.measure.model import attention_context
+from bench.measure.model import attention_context, build_actor, network_of
 from bench.measure.training import no_phase
 from bench.measure.worker import Run
 from bench.parallel import ring_attention
@@ -43,7 +44,8 @@ COMMON = {
 PARTS: dict[str, dict[str, Any]] = {
     "full-head": {"head": "full"}, "sp": {"sequence_parallel": True, "tp_plan": "optimized"},
     "async": {"async_tp": True}, "cudnn": {"attn": "sdpa_cudnn"}, "padded": {"packing": False},
-    "fa4": {"attn": "flash_attention_4"}, "exact": {"attn": "eager", "dtype": "fp32"},
+    "fa4": {"attn": "flash_attention_4"}, "compiled-head": {"head": "compiled"},
+    "exact": {"attn": "eager", "dtype": "fp32"},
 }  # fmt: skip
 
 
@@ -68,6 +70,18 @@ def round_(model: torch.nn.Module) -> None:
         parameter.copy_(parameter.bfloat16())
 
 
+@torch.no_grad()
+def unround(run: Run) -> None:
+    """Write the weights of the seed in fp32 into what each strategy's optimizer steps."""
+    c, strategy = run.configuration, run.strategy
+    whole = build_actor(
+        model=c.model, num_layers=c.num_layers, attn="sdpa", device=strategy.device, head=c.head, seed=c.random_seed
+    )  # fmt: skip
+    values = dict(network_of(whole).named_parameters())
+    for name, parameter in list(network_of(run.actor).named_parameters()):
+        strategy._write_parameter(run.actor, name, parameter, values[name].detach())
+
+
 def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     configuration = configure(cell, world)
     run = Run(configuration, heartbeat)
@@ -80,6 +94,8 @@ def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
 
         run.strategy.setup_distributed = without_ring
     run.build()
+    if "unrounded" in cell:
+        unround(run)
     copied = "copied" in cell
     if copied:
         round_(run.actor)
@@ -95,7 +111,7 @@ def train(cell: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
 def main(target: Path, cells: list[str]) -> None:
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     heartbeat = Heartbeat(Path(tempfile.mkdtemp()), rank)
-    reference: list[float] = []
+    reference: list[float] = json.loads(target.read_text().splitlines()[0])["losses"] if target.exists() else []
     for cell in cells:
         started = time.time()
         row: dict[str, Any] = {"cell": cell, "world": world}
