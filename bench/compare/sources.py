@@ -12,7 +12,7 @@ from typing import Any
 from bench.compare.logs import read_log
 from bench.compare.series import InputError, Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
-from bench.metrics.times import PHASES
+from bench.metrics.times import PHASES, STEP, process_means
 from bench.results.results import read_result
 
 
@@ -159,11 +159,7 @@ def _run_of(result: dict[str, Any], path: Path) -> Run:
     run.loss = Series.of("loss", curves[0])
     run.grad_norm = Series.of("grad_norm", _numbers(processes[0].get("grad_norms") or [], path))
     run.between_processes = _spread(curves)
-    for phase in PHASES:
-        means = [statistics.fmean(s[phase] for s in p["times"]) for p in processes if phase in p["times"][0]]
-        if means:
-            run.metrics[phase] = Metric("second", means)
-    _add_step(run)
+    run.metrics = {name: Metric("second", means) for name, means in process_means(processes).items()}
     left = float(result.get("left_allocated", 0))
     peaks = [max(process["memory"]["allocated"].values()) - left for process in processes]
     run.metrics["peak_memory"] = Metric("byte", [float(peak) for peak in peaks])
@@ -174,7 +170,7 @@ def _add_step(run: Run) -> None:
     """The whole step: the sum of its phases, process by process."""
     phases = [run.metrics[phase].means for phase in PHASES if phase in run.metrics]
     if len(phases) > 1 and len({len(means) for means in phases}) == 1:
-        run.metrics["step"] = Metric("second", [sum(parts) for parts in zip(*phases, strict=True)])
+        run.metrics[STEP] = Metric("second", [sum(parts) for parts in zip(*phases, strict=True)])
 
 
 def _spread(curves: list[list[float]]) -> float | None:

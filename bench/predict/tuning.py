@@ -13,6 +13,7 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import Configuration, model_facts
+from bench.metrics.rates import SPEED
 from bench.predict import sizes
 from bench.predict.memory import estimate
 
@@ -120,7 +121,7 @@ class Search:
             else:
                 self.trials[configuration] = trial
         for configuration, row in zip(allowed, self.measure(allowed) if allowed else (), strict=True):
-            speed = row.get("summary", {}).get("real_tokens_per_second_with_optimizer", 0.0)
+            speed = row.get("summary", {}).get(SPEED, 0.0)
             ended = str(row["status"])
             self.trials[configuration] = Trial(
                 configuration, ended, predicted_bytes(configuration), speed if ended == "ok" else 0.0,

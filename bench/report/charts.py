@@ -11,7 +11,7 @@ from typing import Any
 from bench.compare.pairs import DECISIVE, Limits, compare
 from bench.compare.plot import draw, plain
 from bench.compare.series import Run, Series
-from bench.metrics.times import PHASES
+from bench.metrics.times import PHASES, STEP
 from bench.report.rows import Collection, Row
 from bench.report.scaling import groups
 
@@ -101,7 +101,7 @@ def _phases(rows: Sequence[Row]) -> list[Chart]:
             by_depth[row.layers].append((names.get(id(row), row.label), row))
     found = []
     for depth, members in sorted(by_depth.items(), key=lambda item: item[0] or 0):
-        members.sort(key=lambda item: -sum(item[1].seconds.values()))
+        members.sort(key=lambda item: -item[1].seconds[STEP])
         figure = Figure(figsize=(8, 1.2 + 0.28 * len(members)), layout="constrained")
         axes = figure.subplots()
         left = [0.0] * len(members)

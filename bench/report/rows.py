@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from bench.compare.series import InputError, Run
 from bench.compare.sources import is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
 from bench.metrics import every
-from bench.metrics.times import PHASES
+from bench.metrics.rates import rate, seconds_per_token
+from bench.metrics.times import process_means, spread, step_times
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import identity
 from bench.sweep import attempts
@@ -33,7 +35,7 @@ MOST = 1e30
 @dataclass
 class Row:
     """One result. `memory` is the peak in bytes less what earlier rows of the same process had left allocated;
-    seconds are medians per step; rates are per GPU; None where nothing was measured."""
+    times and rates are as `bench.metrics.times` defines them; None where nothing was measured."""
 
     source: Path
     label: str
@@ -42,12 +44,15 @@ class Row:
     message: str = ""
     hint: str = ""
     log: Path | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    means: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds by phase, and of the whole `step`: the mean of each process."""
+    spread: dict[str, float] = field(default_factory=dict)
+    """By the same names: how far single steps lie apart."""
+    per_token: list[float] = field(default_factory=list)
+    """Seconds that a real token takes one GPU, by process."""
     summary: dict[str, Any] = field(default_factory=dict)
     """What the result keeps under this name; empty where nothing was measured."""
     processes: int = 0
-    tokens: float | None = None
-    with_optimizer: float | None = None
     memory: float | None = None
     parameters: int | None = None
     positions: float | None = None
@@ -64,6 +69,16 @@ class Row:
     """Its place in the collection, from 0."""
     more: str = ""
     """Settings in which the rows beside it differ and that no column of its own shows."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By phase, and of the whole `step`."""
+        return {name: statistics.fmean(means) for name, means in self.means.items()}
+
+    @property
+    def tokens(self) -> float | None:
+        """Real tokens per second and GPU."""
+        return rate(self.per_token)
 
     @property
     def variant(self) -> str:
@@ -279,14 +294,14 @@ def _configuration(values: dict[str, Any]) -> Configuration:
 
 
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
-    phases = {phase: summary[phase] for phase in PHASES if phase in summary}
+    steps = [step for run in runs for step in step_times(run)]
     first, c = runs[0], row.configuration
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
-        summary=dict(summary), seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
-        processes=int(summary["processes"]), tokens=float(summary["real_tokens_per_second"]),
-        with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
+        summary=dict(summary), means=process_means(runs), per_token=seconds_per_token(c.num_gpus, runs),
+        spread={name: spread([step[name] for step in steps]) for name in steps[0]},
+        processes=int(summary["processes"]),
         memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import deciding
-from bench.metrics.times import PHASES
+from bench.metrics.times import PHASES, STEP
 from bench.report.glance import Work, group_names
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row
@@ -105,7 +105,7 @@ def outlier(row: Row, line_: Sequence[Row]) -> str:
 
 
 def _phases(work: Work) -> dict[str, Any]:
-    timed = sorted((row for row in work.rows if row.seconds), key=lambda row: sum(row.seconds.values()))
+    timed = sorted((row for row in work.rows if row.seconds), key=lambda row: row.seconds[STEP])
     return {
         "name": work.name,
         "bars": [
