@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--steps", type=whole)
     p.add_argument("--warmup", type=whole)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    p.add_argument("--processes", type=whole, default=1, help="of each cell; two and more test which is faster")
     p.add_argument("--lanes", type=whole, help="cells side by side; default: one per GPU")
     p.add_argument("--output", type=Path, default=Path("results/matrix"), help="default ./results/matrix")
     p.add_argument("--force", action="store_true", help="run again what is there already")
@@ -129,8 +130,8 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
     configurations = list(dict.fromkeys([*references, *(cell.configuration for cell in chosen)]))
     lanes = options.lanes or max(gpus if options.device != "cpu" else 1, 1)
     sweep = LanedSweep(
-        configurations, options.output, processes=1, force=options.force, retry_failed=options.retry_failed,
-        quiet=options.quiet, lanes=min(lanes, max(gpus, 1)),
+        configurations, options.output, processes=options.processes, force=options.force,
+        retry_failed=options.retry_failed, quiet=options.quiet, lanes=min(lanes, max(gpus, 1)),
     )  # fmt: skip
     interrupted = False
     try:
@@ -159,9 +160,9 @@ def _conclude(
         held = rows.get(cells.reference(cell.configuration).content_hash())
         losses = held["runs"][0]["losses"] if held is not None and held["status"] == "ok" else None
         outcome = classify(row, losses)
-        if default is None and "summary" in row:
-            default = row["summary"]["real_tokens_per_second"]
         entries.append(show.entry(cell, row, outcome, default))
+        if default is None and "summary" in row:
+            default = entries[-1]
         kept.append(row)
     show.copy_logs(entries, kept, options.output)
     kind = f"{'full' if options.full else 'eight rows'}"
