@@ -13,6 +13,7 @@ from bench.compare.logs import read_log
 from bench.compare.series import InputError, Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
 from bench.metrics.times import PHASES, STEP, process_means
+from bench.results import foreign
 from bench.results.results import read_result
 
 
@@ -43,7 +44,7 @@ def _directory(path: Path, loss: str | None) -> list[Run]:
 def _result_directory(path: Path) -> Run:
     result = read_result(path)
     if result is None:
-        raise InputError(f"{path / 'result.json'}: not a result of schema {SCHEMA}; measure it again")
+        raise foreign_file(path / "result.json")
     return _from_result(result, path / "result.json")
 
 
@@ -51,15 +52,8 @@ def _file(path: Path, loss: str | None) -> list[Run]:
     """By what the file holds, whatever it is called."""
     with path.open("rb") as file:
         head = file.read(4096)
-    if not head.strip():
-        raise InputError(f"{path}: the file is empty")
-    if head[:2] == b"PK" or (b"\0" in head and path.suffix in (".pt", ".pth", ".pkl", ".bin")):
-        raise InputError(
-            f"{path}: tensors, not a log; name the log of the run, its result directory or a pyperf file "
-            "(recorded batches are for `bench replay --inputs`)"
-        )
-    if b"\0" in head:
-        raise InputError(f"{path}: not a text file; name a result directory, a pyperf file or a training log")
+    if not head.strip() or head[:2] == b"PK" or b"\0" in head:
+        raise foreign_file(path)
     if head.lstrip().startswith(b"{"):
         rows = _rows(path)
         if rows:
@@ -72,8 +66,13 @@ def _file(path: Path, loss: str | None) -> list[Run]:
     if loss and run.loss is None and run.status == "ok":
         raise InputError(f"{path}: no {loss!r} found in it")
     if run.empty and run.status == "ok":
-        raise InputError(f"{path}: no loss, gradient norm or time found in it; is it a training log?")
+        raise foreign_file(path)
     return [run]
+
+
+def foreign_file(path: Path) -> InputError:
+    """That a file is not what it was named for, what it is, and what to do."""
+    return InputError(f"{path}: {foreign.told(path)}")
 
 
 def json_lines(path: Path, holding: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
@@ -134,7 +133,11 @@ def _whole(path: Path) -> list[Run] | None:
         return None
     if is_row(value):
         return [_from_result(value, path)]
-    return _pyperf(path) if "benchmarks" in value else None
+    if "benchmarks" in value:
+        return _pyperf(path)
+    if foreign.kind_of(value):
+        raise foreign_file(path)
+    return None
 
 
 def _from_result(result: dict[str, Any], path: Path) -> Run:

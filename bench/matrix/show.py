@@ -10,16 +10,15 @@ from typing import Any
 
 from bench.compare.significance import change
 from bench.configuration import ConfigurationError
+from bench.matrix import READ, SCHEMA
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import STEP, spread, step_times
+from bench.results import foreign
 from bench.terminal.fitting import screen
 from bench.terminal.text import MARKDOWN, plain
 
-SCHEMA = 2
-"""Since 2 times and speeds are those of whole steps, before they were without the optimizer."""
-READ = (1, SCHEMA)
 SPEED_CHANGE = 0.1
 NOISY = 0.1
 """Spread of single steps from which a cell is called noisy."""
@@ -139,7 +138,7 @@ def read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise ConfigurationError(f"{file}: not JSON") from None
     if not isinstance(found, dict) or found.get("schema") not in READ or not isinstance(found.get("rows"), list):
-        raise ConfigurationError(f"{file}: not a matrix that this version wrote")
+        raise ConfigurationError(f"{file}: {foreign.described(found)}")
     return found
 
 

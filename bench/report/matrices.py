@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.matrix import show
+from bench.matrix import READ, show
 from bench.matrix.classify import WORKS
 
 LOG_TAIL = 6_000
@@ -67,7 +67,7 @@ class Matrix:
 
 def is_matrix(value: Any) -> bool:
     """Whether a JSON document is what `bench matrix` writes."""
-    return isinstance(value, dict) and isinstance(value.get("rows"), list) and "kind" in value and "stack" in value
+    return isinstance(value, dict) and isinstance(value.get("rows"), list) and value.get("schema") in READ
 
 
 def to_matrix(value: dict[str, Any], source: Path) -> Matrix:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.compare.series import InputError, Run
-from bench.compare.sources import is_row, json_lines, read
+from bench.compare.sources import foreign_file, is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
 from bench.metrics import every
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import process_means, spread, step_times
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
-from bench.results import identity
+from bench.results import foreign, identity
 from bench.sweep import attempts
 from bench.sweep.labels import labels
 
@@ -145,13 +145,14 @@ def collect(paths: Sequence[Path]) -> Collection:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
         files = sorted(filter(_counts, _files(path))) if path.is_dir() else [path]
+        if path.is_dir() and not files:
+            found.notes.append(f"{path}: no result.json, matrix.json, .jsonl of results or training log in it")
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
-            _add(file, found)
+            _add(file, found, named=not path.is_dir())
     name_apart(found.rows)
     if not (found.rows or found.curves or found.matrices):
-        where = ", ".join(map(str, paths))
-        raise InputError(f"{where}: no result.json, no matrix.json, no .jsonl of results and no training log in it")
+        raise InputError("; ".join(found.passed_over))
     return found
 
 
@@ -225,32 +226,45 @@ def _of_a_matrix(log: Path) -> bool:
     return log.parent.name == "logs" and (log.parent.parent / "matrix.json").is_file()
 
 
-def _add(file: Path, found: Collection) -> None:
+def _add(file: Path, found: Collection, named: bool) -> None:
     try:
         if file.suffix == ".jsonl":
-            _add_lines(file, found)
-        elif file.suffix == ".log":
-            _add_curves(file, file.parent, found)
+            _add_lines(file, found, named)
+        elif file.suffix == ".json":
+            _add_whole(file, found)
         else:
-            _add_result(file, json.loads(file.read_text(encoding="utf-8")), found)
+            _add_curves(file, file.parent, found)
     except InputError as error:
         found.notes.append(str(error))
-    except (OSError, ValueError, RecursionError) as error:
-        found.notes.append(f"{file}: not read ({error})")
+    except OSError as error:
+        found.notes.append(f"{file}: {error.strerror or error}")
 
 
-def _add_lines(file: Path, found: Collection) -> None:
+def _add_whole(file: Path, found: Collection) -> None:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise foreign_file(file) from None
+    _add_result(file, value, found)
+
+
+def _add_lines(file: Path, found: Collection, named: bool) -> None:
+    """Lines of something else, as data sets have, are passed over in silence where the file was not named."""
     values = list(json_lines(file))
     rows = [value for value in values if is_row(value)]
     for value in rows:
         _add_result(file, value, found)
     if not rows and any("losses" in value or "loss" in value for value in values):
         _add_curves(file, file, found)
+    elif not rows and (named or any("schema" in value for value in values)):
+        raise foreign_file(file)
 
 
 def _add_curves(file: Path, holder: Path, found: Collection) -> None:
-    if curves := [run for run in read(file) if run.loss]:
-        found.runs.setdefault(holder, []).extend(curves)
+    curves = [run for run in read(file) if run.loss]
+    if not curves:
+        raise InputError(f"{file}: a log without a loss: it has times, which `bench compare` reads")
+    found.runs.setdefault(holder, []).extend(curves)
 
 
 def _add_result(file: Path, value: Any, found: Collection) -> None:
@@ -258,8 +272,7 @@ def _add_result(file: Path, value: Any, found: Collection) -> None:
         _add_matrix(file, value, found)
         return
     if not isinstance(value, dict) or not is_row(value):
-        found.notes.append(f"{file}: not a result that this version reads")
-        return
+        raise InputError(f"{file}: {foreign.described(value)}")
     try:
         found.rows.append(to_row(value, file))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:

@@ -39,13 +39,14 @@ def write_json(path: Path, value: Any) -> None:
     files.write(path, valid_json(value, indent=1, sort_keys=True))
 
 
-def read_result(folder: Path, name: str = FILE) -> dict[str, Any] | None:
-    """The finished result in `folder`, or None where there is none that this version can read."""
+def read_result(folder: Path, name: str = FILE, any_schema: bool = False) -> dict[str, Any] | None:
+    """The finished result in `folder`, or None where there is none that this version can read; with `any_schema` that
+    of another version too, to keep it and no more."""
     try:
         result: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return result if isinstance(result, dict) and result.get("schema") == SCHEMA else None
+    return result if isinstance(result, dict) and (any_schema or result.get("schema") == SCHEMA) else None
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:

@@ -441,7 +441,7 @@ def test_tensors_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     torch = pytest.importorskip("torch")
     torch.save({"loss": torch.ones(2)}, tmp_path / "losses.pt")
     assert bench(["compare", str(tmp_path / "losses.pt"), str(LOGS / "sft.log")]) == 2
-    assert "losses.pt: tensors, not a log; name the log of the run" in capsys.readouterr().err
+    assert "losses.pt: tensors, not a log; name a result directory" in capsys.readouterr().err
 
 
 def test_memory_and_seconds_are_not_compared() -> None:
