@@ -18,6 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from bench import hub
 from bench.problems import Problem
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
 from bench.terminal.parsing import LARGEST, nearest
@@ -333,22 +334,23 @@ def _resolved(model: str) -> ModelFacts:
     try:
         return resolve(model)
     except ModelError:
-        path = _from_hub(model)
-        if path is None:
+        if not hub.is_name(model):
             raise
-        return load(path)
+        return load(_from_hub(model))
 
 
-def _from_hub(model: str) -> str | None:
-    """The `config.json` of a name on the hub, which HF_HUB_OFFLINE forbids to ask; None for what looks like a path."""
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) or Path(model).parent.exists():
-        return None
+def _from_hub(model: str) -> str:
+    """The `config.json` of a name on the hub, which HF_HUB_OFFLINE forbids to ask. Raises `ModelError`."""
     try:
         import huggingface_hub
 
-        return huggingface_hub.hf_hub_download(model, "config.json")
-    except (ImportError, OSError, ValueError):
-        return None
+        why = hub.unreachable()  # the hub's own client tries for half a minute
+        if not why:
+            return huggingface_hub.hf_hub_download(model, "config.json")
+    except (ImportError, OSError, ValueError) as error:
+        why = str(error).strip().splitlines()[0]
+    known = f"a config.json, a checkpoint directory or one of {', '.join(presets())}"
+    raise ModelError(f"{model!r} is not here and cannot be had from the hub ({why}): give {known}")
 
 
 def hash_inputs(path: Path) -> str:

@@ -19,6 +19,7 @@ from bench.matrix.lanes import LanedSweep
 from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.sweep import availability
+from bench.sweep.expansion import meant
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal import described
 from bench.terminal.parsing import WIDE, Parser, whole
@@ -101,7 +102,9 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
         values |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
         values["fold_tokens"] = options.fold_tokens
     if options.backend not in backends.names():
-        raise ConfigurationError(f"--backend {options.backend}: use {', '.join(backends.names())}")
+        raise ConfigurationError(
+            f"--backend {options.backend}: use {', '.join(backends.names())}{meant(options.backend)}"
+        )
     return parse(values)
 
 

@@ -110,15 +110,15 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     if options.deepcompile:
         given["compile"] = ["deepcompile"]
     read = read_file(options.config) if options.config is not None else {}
-    options.processes = options.processes or _processes(read.pop("processes", PROCESSES))
+    options.processes = options.processes or _processes(read.pop("processes", PROCESSES), options.config)
     options.output = options.output or Path(str(read.pop("output", "results")))
     read.pop("output", None)
     return {**read, **given}
 
 
-def _processes(value: Any) -> int:
+def _processes(value: Any, path: Path | None) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"processes = {value!r}: one whole number from 1 on, for all rows")
+        raise ConfigurationError(f"--config {path}: processes = {value!r}: one whole number from 1 on, for all rows")
     return value
 
 

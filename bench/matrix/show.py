@@ -22,7 +22,7 @@ from bench.terminal.text import MARKDOWN, plain
 SPEED_CHANGE = 0.1
 NOISY = 0.1
 """Spread of single steps from which a cell is called noisy."""
-HEADERS = ("cell", "class", "tokens/s/GPU", "of default", "loss diff", "breaks", "detail", "log")
+HEADERS = ("cell", "class", "tokens/s", "of default", "loss diff", "breaks", "detail", "log")
 UNDECIDED = "undecided"
 
 
@@ -178,4 +178,4 @@ def _speeds(was: Mapping[str, Any], one: Mapping[str, Any]) -> list[str]:
     if abs(found.ratio - 1) <= SPEED_CHANGE:
         return []
     doubt = f", {found.doubt}" if found.doubt else ""
-    return [f"{one['cell']}: {rate(before):,.0f} → {rate(after):,.0f} tokens/s/GPU{doubt}"]
+    return [f"{one['cell']}: {rate(before):,.0f} → {rate(after):,.0f} tokens/s{doubt}"]

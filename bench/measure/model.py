@@ -28,6 +28,11 @@ Scored = Callable[[torch.Tensor, torch.Tensor, bool], tuple[torch.Tensor, torch.
 HEADS = ("full", "chunked", "compiled", "liger")
 
 
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+DRAWN = "drawn from the seed"
+"""Where weights come from that no checkpoint has."""
+
+
 class ModelError(Problem):
     """A model that cannot be built as asked; the message says what to change."""
 
@@ -306,7 +311,7 @@ def build_actor(
     torch.manual_seed(seed)
     implementation = attention_name(attn, ring)
     common = {"attn_implementation": implementation, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
-    if (Path(model) / "config.json").is_file() or "/" in model and not model.endswith(".json"):
+    if has_weights(model):
         network = AutoModelForCausalLM.from_pretrained(model, config=config, **common).to(device)
     else:
         with device:
@@ -319,6 +324,14 @@ def build_actor(
         network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     network.train()
     return Actor(network, head)
+
+
+def has_weights(model: str) -> bool:
+    """Whether a model is named by a checkpoint, here or on the hub, and not by its shape alone: a preset, a
+    `config.json`, or a folder that holds no more than that."""
+    if Path(model).is_dir():
+        return any(any(Path(model).glob(pattern)) for pattern in WEIGHTS)
+    return "/" in model and not model.endswith(".json")
 
 
 def check_for_ring(config: Any, model: str) -> None:

@@ -24,7 +24,7 @@ from bench.measure.clock import (
     is_steady,
     matmul_peak,
 )
-from bench.measure.model import attention_context, build_actor, count_parameters, network_of
+from bench.measure.model import DRAWN, attention_context, build_actor, count_parameters, has_weights, network_of
 from bench.measure.profiler import profile_step
 from bench.measure.training import StepResult, no_phase, train_step
 from bench.parallel import ring_attention
@@ -171,6 +171,7 @@ class Run:
             "effective": {
                 "attention": self.attention(), "device": str(strategy.device), "graphs": graph_report(),
                 "attention_kernels": [], "warmup_steps": warm,
+                "weights": "checkpoint" if has_weights(self.configuration.model) else DRAWN,
             },
         }  # fmt: skip
 

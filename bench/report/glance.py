@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.compare.significance import Change, change
 from bench.configuration import deciding
-from bench.report.rows import IN_VARIANT, Row
+from bench.report.rows import IN_VARIANT, Row, rank_word
 from bench.results.identity import processor
 from bench.settings import SPLIT, WAY, WORK
 from bench.sweep.labels import words
@@ -78,9 +78,8 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 
     def begin(row: Row) -> list[str]:
         c = row.configuration
-        on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
         layers = "all layers" if c.num_layers is None else f"{c.num_layers} layers"
-        return [layers, f"{c.num_gpus} {'process' if on_cpu else 'GPU'}{('es' if on_cpu else 's') * (c.num_gpus > 1)}"]
+        return [layers, f"{c.num_gpus} {rank_word([row])}{'s' * (c.num_gpus > 1)}"]
 
     return group_names(firsts, begin, [name for name in deciding(WORK) if name not in told])
 

@@ -98,6 +98,10 @@ class Row:
         return model_name(self.configuration.model)
 
     @property
+    def on_cpu(self) -> bool:
+        return self.configuration.device == "cpu" or str(self.effective.get("device", "")).startswith("cpu")
+
+    @property
     def layers(self) -> int | None:
         return self.configuration.num_layers
 
@@ -154,6 +158,11 @@ def collect(paths: Sequence[Path]) -> Collection:
     if not (found.rows or found.curves or found.matrices):
         raise InputError("; ".join(found.passed_over))
     return found
+
+
+def rank_word(rows: Sequence[Row]) -> str:
+    """What ranks of rows are: GPUs, unless some are processes on a CPU."""
+    return "rank" if any(row.on_cpu for row in rows) else "GPU"
 
 
 def name_apart(rows: Sequence[Row]) -> None:

@@ -21,6 +21,8 @@ def _remarks(result: dict[str, Any]) -> list[str]:
             f"compiled in {graphs['compile_seconds']:.1f} s: {graphs['graphs']} graphs, {graphs['graph_breaks']} "
             f"breaks, {graphs['recompiles']} recompilations"
         )
+    if Path(result["configuration"]["model"]).is_dir() and effective.get("weights") not in (None, "checkpoint"):
+        found.append(f"its folder holds no weights: they were {effective['weights']}")
     if effective.get("steady") is False:
         found.append(f"step times were not steady after {effective['warmup_steps']} steps of warm-up")
     return [f"{result['label']}: {remark}" for remark in found]

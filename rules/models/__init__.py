@@ -308,6 +308,13 @@ def resolve(name: str) -> ModelFacts:
         return facts
     import difflib
 
-    near = difflib.get_close_matches(alias(name), _aliases(), n=1)
+    folder, last = os.path.split(name)
+    if os.path.isabs(name) or name.startswith(".") or os.path.isdir(folder):
+        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        near = [os.path.join(folder, one) for one in difflib.get_close_matches(last, there, n=1)]
+        what = f"no such file or folder {name!r}" if there else f"no folder {folder!r} for {name!r}"
+    else:
+        near = difflib.get_close_matches(alias(name), _aliases(), n=1)
+        what = f"no model {name!r}"
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise ModelError(f"no model {name!r}: give a known name, a config.json or a checkpoint directory{hint}")
+    raise ModelError(f"{what}: give a known name, a config.json or a checkpoint directory{hint}")

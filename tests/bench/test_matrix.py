@@ -104,10 +104,10 @@ def test_a_difference_of_speed_is_told_with_its_doubt() -> None:
 
     assert differences(matrix(0.1), matrix(0.105)) == ([], False)
     assert differences(matrix(0.1), matrix(0.2)) == (
-        ["default: 1,000 → 500 tokens/s/GPU, undecided: one process proves no order"], False,
+        ["default: 1,000 → 500 tokens/s, undecided: one process proves no order"], False,
     )  # fmt: skip
     clear = differences(matrix(0.1, 0.101, 0.099), matrix(0.2, 0.202, 0.198))
-    assert clear == (["default: 1,000 → 500 tokens/s/GPU"], False)
+    assert clear == (["default: 1,000 → 500 tokens/s"], False)
     before = {"cell": "default", "class": "ok", "detail": "", "hash": "default", "real_tokens_per_second": 9000.0}
     lines, _ = differences({**matrix(0.1), "schema": 1, "rows": [before]}, matrix(0.1))
     assert lines == ["one of the two was written before speeds were those of whole steps: speeds are not compared"]
