@@ -191,6 +191,10 @@ class Configuration:
         """Micro-batches of one optimizer step on each data-parallel rank."""
         return max(self.batch // (self.rows * self.dp), 1)
 
+    def on_gpu(self, gpus: int) -> bool:
+        """Whether it runs on GPUs where so many are visible."""
+        return self.device == "cuda" or (self.device == "auto" and gpus > 0)
+
     @property
     def short_backend(self) -> str:
         """What rows call the backend: `zero2`, `fsdp2`, the name of a class."""

@@ -134,9 +134,7 @@ def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
 def _replayed(configuration: Configuration, directory: Path, quiet: bool) -> int:
     folder = attempts.begin(directory)
     store(configuration, folder)
-    on_cpu = configuration.device == "cpu" or not environment.gpus()
-    preload = backends.find(configuration.backend).preload
-    job = supervise.Job("bench.replay.worker", fork=on_cpu, preload=preload)
+    job = supervise.job_of(configuration, len(environment.gpus()), "bench.replay.worker")
     tail, total = records.Tail(folder / records.FILE), _total(configuration)
 
     def progress(phase: str, done: int, steps: int) -> None:

@@ -38,7 +38,8 @@ CASES = {
         "Ranks wait for each other in groups 1 and 2: every rank has to call the collectives of both",
     ),
     "fewer_batches": (
-        "rank 0 called all_reduce #11 at", "rank 1 called barrier #11 at", "Why: hang/many_hangs.py:", "have left the loop.",
+        "rank 0 called all_reduce #11 at", "rank 1 called barrier #11 at", "Why: hang/many_hangs.py:",
+        "have left the loop.",
     ),
     "both_receive": (
         f"Rank 0 waits in recv ({AT}", f"Rank 1 waits in recv ({AT}", "every recorded collective has ended.",
