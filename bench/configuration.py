@@ -26,6 +26,7 @@ from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
 
 
@@ -241,6 +242,14 @@ def model_name(model: str) -> str:
         return made["model"]
     path = Path(model)
     return path.parent.name if path.name == "config.json" and path.parent.name else path.name
+
+
+def has_weights(model: str) -> bool:
+    """Whether a model is named by a checkpoint, here or on the hub, and not by its shape alone: a preset, a
+    `config.json`, or a folder that holds no more than that."""
+    if Path(model).is_dir():
+        return any(any(Path(model).glob(pattern)) for pattern in WEIGHTS)
+    return "/" in model and not model.endswith(".json")
 
 
 def seed_folder(model: str, identity: str) -> str:

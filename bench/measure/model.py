@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bench.configuration import presets
+from bench.configuration import has_weights, presets
 from bench.parallel import flash_attention_4
 from bench.parallel.ring_attention import ATTENTION_NAME
 from bench.parallel.vocabulary import LocalScores, VocabularyShard, combine, local_scores
@@ -26,11 +26,6 @@ TILED = {"triton.prefer_nd_tiling": True, "triton.max_tiles": 2}
 Head = Literal["full", "chunked", "compiled", "liger"]
 Scored = Callable[[torch.Tensor, torch.Tensor, bool], tuple[torch.Tensor, torch.Tensor]]
 HEADS = ("full", "chunked", "compiled", "liger")
-
-
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-DRAWN = "drawn from the seed"
-"""Where weights come from that no checkpoint has."""
 
 
 class ModelError(Problem):
@@ -324,14 +319,6 @@ def build_actor(
         network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     network.train()
     return Actor(network, head)
-
-
-def has_weights(model: str) -> bool:
-    """Whether a model is named by a checkpoint, here or on the hub, and not by its shape alone: a preset, a
-    `config.json`, or a folder that holds no more than that."""
-    if Path(model).is_dir():
-        return any(any(Path(model).glob(pattern)) for pattern in WEIGHTS)
-    return "/" in model and not model.endswith(".json")
 
 
 def check_for_ring(config: Any, model: str) -> None:

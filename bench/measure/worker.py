@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import losses
 from bench.attention.choice import resolve
-from bench.configuration import Configuration, compiles, stored
+from bench.configuration import Configuration, compiles, has_weights, stored
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
 from bench.measure.clock import (
@@ -24,7 +24,7 @@ from bench.measure.clock import (
     is_steady,
     matmul_peak,
 )
-from bench.measure.model import DRAWN, attention_context, build_actor, count_parameters, has_weights, network_of
+from bench.measure.model import attention_context, build_actor, count_parameters, network_of
 from bench.measure.profiler import profile_step
 from bench.measure.training import StepResult, no_phase, train_step
 from bench.parallel import ring_attention
@@ -171,7 +171,7 @@ class Run:
             "effective": {
                 "attention": self.attention(), "device": str(strategy.device), "graphs": graph_report(),
                 "attention_kernels": [], "warmup_steps": warm,
-                "weights": "checkpoint" if has_weights(self.configuration.model) else DRAWN,
+                "weights": "checkpoint" if has_weights(self.configuration.model) else "drawn from the seed",
             },
         }  # fmt: skip
 

@@ -64,7 +64,7 @@ class Recorded:
         if configuration.fold_tokens:
             batches = [replace(batch, sequences=batch.sequences % self.vocabulary) for batch in batches]
         for batch in batches:
-            batch.check(self.vocabulary)
+            batch.check(self.vocabulary, " (--fold-tokens)")
         if not batches:
             raise InputError(f"{configuration.inputs}: no batch has {configuration.micro_batch_size} rows")
         return batches
