@@ -361,7 +361,7 @@ def _from_hub(model: str) -> str:
         if not why:
             return huggingface_hub.hf_hub_download(model, "config.json")
     except (ImportError, OSError, ValueError) as error:
-        why = str(error).strip().splitlines()[0]
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
     known = f"a config.json, a checkpoint directory or one of {', '.join(presets())}"
     raise ModelError(f"{model!r} is not here and cannot be had from the hub ({why}): give {known}")
 

@@ -183,16 +183,6 @@ class Actor(nn.Module):
         part = self._score_part(logits, targets, shard.start, self.temperature, cap, return_entropy)
         return combine(LocalScores(*part), shard.group)
 
-    def action_log_probs(
-        self, sequences: torch.Tensor, action_mask: torch.Tensor, attention_mask: torch.Tensor
-    ) -> torch.Tensor:
-        """(rows, actions): the log-probability of each action, 0 where `action_mask` is; for padded rows."""
-        positions = (attention_mask.long().cumsum(1) - 1).clamp_min(0)
-        output = self(sequences, torch.roll(sequences, -1, 1), attention_mask=attention_mask, position_ids=positions)
-        actions = action_mask.shape[1]
-        shifted = torch.nn.functional.pad(output.log_probs[:, :-1], (1, 0))
-        return shifted[:, -actions:] * action_mask
-
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
         """Recompute each layer in the backward pass (not reentrant: hooks of sharding backends need that)."""
         options = gradient_checkpointing_kwargs or {"use_reentrant": False}
