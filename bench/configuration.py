@@ -347,9 +347,12 @@ def _resolved(model: str) -> ModelFacts:
     try:
         return resolve(model)
     except ModelError:
-        if not hub.is_name(model):
+        if hub.is_name(model):
+            return load(_from_hub(model))
+        hint = nearest(model, presets())
+        if not hint:
             raise
-        return load(_from_hub(model))
+        raise ModelError(f"no model {model!r}{hint}") from None
 
 
 def _from_hub(model: str) -> str:

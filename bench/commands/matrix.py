@@ -10,8 +10,9 @@ from typing import Any
 
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.configuration import Configuration, ConfigurationError, parse
 from bench.debug.sharding import ignored, sharding_disabled
+from bench.inputs import sources
 from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
@@ -97,9 +98,8 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
         if getattr(options, name) is not None:
             values[name] = getattr(options, name)
     if options.inputs is not None:
-        if not options.inputs.exists():
-            raise ConfigurationError(f"--inputs {options.inputs}: no such file or directory")
-        values |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
+        digest = sources.of(str(options.inputs)).digest(str(options.inputs))
+        values |= {"inputs": str(options.inputs.resolve()), "input_hash": digest}
         values["fold_tokens"] = options.fold_tokens
     if options.backend not in backends.names():
         raise ConfigurationError(

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import launchers, trackers
+from bench import backends, launchers, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.debug.session import PLACES, Orders, place_and_step
@@ -262,8 +262,9 @@ def _dry_run(sweep: LanedSweep) -> int:
     for c in sweep.configurations:
         words = sweep.foreseen(c)
         predicted = "-"
-        if not words.startswith("unsupported") and c.device != "cpu" and sweep.gpus and ":" not in c.backend:
-            predicted = f"{estimate(model_facts(c.model, c.num_layers), sizes.layout(c)).allocated / 1e9:.2f}"
+        if not words.startswith("unsupported") and c.on_gpu(sweep.gpus) and backends.find(c.backend).predicted:
+            facts = model_facts(c.model, c.num_layers)
+            predicted = f"{estimate(facts, sizes.layout(c)).allocated / 1e9:.2f}" if facts.countable else "-"
         rows.append([sweep.label(c), c.content_hash(), predicted, words])
     print(grid(rows, ["configuration", "hash", "predicted GB per GPU", ""]))
     return OK

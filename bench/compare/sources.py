@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import math
 import statistics
@@ -58,16 +60,30 @@ def _file(path: Path, loss: str | None) -> list[Run]:
         rows = _rows(path)
         if rows:
             return rows
-        whole = _whole(path)
+        whole = _whole(path, loss)
         if whole is not None:
             return whole
     with path.open(encoding="utf-8", errors="replace") as lines:
-        run = read_log(lines, path.stem, loss)
+        return [_log(_table(lines) if path.suffix == ".csv" else lines, path, loss)]
+
+
+def _table(lines: Iterable[str]) -> Iterator[str]:
+    """The rows of a table with headings, as lines of JSON: numbers by their headings in small letters."""
+    for row in csv.DictReader(lines):
+        found = {}
+        for heading, text in row.items():
+            with contextlib.suppress(TypeError, ValueError, AttributeError):
+                found[heading.lower()] = float(text)
+        yield json.dumps(found)
+
+
+def _log(lines: Iterable[str], path: Path, loss: str | None) -> Run:
+    run = read_log(lines, path.stem, loss)
     if loss and run.loss is None and run.status == "ok":
         raise InputError(f"{path}: no {loss!r} found in it")
     if run.empty and run.status == "ok":
         raise foreign_file(path)
-    return [run]
+    return run
 
 
 def foreign_file(path: Path) -> InputError:
@@ -123,8 +139,8 @@ def _numbers(values: Any, path: Path) -> list[float]:
         raise InputError(f"{path}: a list of losses or gradient norms holds something that is not a number") from None
 
 
-def _whole(path: Path) -> list[Run] | None:
-    """One JSON document: a result, or a pyperf suite; None for any other."""
+def _whole(path: Path, loss: str | None) -> list[Run] | None:
+    """One JSON document: a result, a pyperf suite, the state of transformers' trainer; None for any other."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -135,6 +151,8 @@ def _whole(path: Path) -> list[Run] | None:
         return [_from_result(value, path)]
     if "benchmarks" in value:
         return _pyperf(path)
+    if isinstance(value.get("log_history"), list):
+        return [_log(map(json.dumps, value["log_history"]), path, loss)]
     if foreign.kind_of(value):
         raise foreign_file(path)
     return None

@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 
+from bench.inputs import SUFFIXES
 from bench.inputs.batch import Batch, InputError, make_batch
 from bench.pickles import RestrictedUnpickler, one_line
 
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
-SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
 SAVED = (".pt", ".pth")
 """Of torch.save, whose files are read by torch's restricted loader, as zip archives under any name are."""
 

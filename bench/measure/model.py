@@ -296,11 +296,15 @@ def build_actor(
     torch.manual_seed(seed)
     implementation = attention_name(attn, ring)
     common = {"attn_implementation": implementation, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
+    if type(config) not in AutoModelForCausalLM._model_mapping and not trust_remote_code:
+        raise ModelError(f"--model {model}: transformers has no causal language model of type {config.model_type!r}")
     if has_weights(model):
         network = AutoModelForCausalLM.from_pretrained(model, config=config, **common).to(device)
     else:
         with device:
             network = AutoModelForCausalLM.from_config(config, **common)
+    if not hasattr(network, "lm_head"):
+        raise ModelError(f"--model {model}: {type(network).__name__} has no `lm_head` to take log-probabilities of")
     if dtype != torch.float32:
         with torch.no_grad():
             for parameter in network.parameters():

@@ -32,19 +32,23 @@ def rate(per_token: Sequence[float]) -> float | None:
 
 def summarise(configuration: Configuration, runs: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Model FLOP/s (6 per weight and token, attention causal, recomputation left out) are those of forward and
-    backward, where the products are; `peak_share` divides them by the matrix product measured in the same processes."""
+    backward, where the products are; `peak_share` divides them by the matrix product measured in the same processes.
+    Neither is there for a model whose parameters are not counted."""
     gpus = configuration.num_gpus
-    core = sum(step[p] for run in runs for step in run["times"] for p in ("forward", "backward") if p in step)
     totals = {name: sum(run["tokens"][name] for run in runs) for name in ("real", "positions", "squares")}
-    context = totals["squares"] / totals["real"] if totals["real"] else 0.0
-    facts = model_facts(configuration.model, configuration.num_layers)
-    flops = per_token(facts, context).model * (1.0 if configuration.backward else 1.0 / 3.0)
-    achieved = flops * totals["real"] / core / gpus
     peak = statistics.median(run["matmul_flops"] for run in runs)
-    return {
+    found = {
         SPEED: rate(seconds_per_token(gpus, runs)) or 0.0, "padding_share": 1.0 - totals["real"] / totals["positions"],
-        "model_flops_per_second": achieved, "matmul_flops_per_second": peak, "peak_share": achieved / peak,
+        "matmul_flops_per_second": peak,
     }  # fmt: skip
+    facts = model_facts(configuration.model, configuration.num_layers)
+    if facts.countable:
+        context = totals["squares"] / totals["real"] if totals["real"] else 0.0
+        flops = per_token(facts, context).model * (1.0 if configuration.backward else 1.0 / 3.0)
+        core = sum(step[p] for run in runs for step in run["times"] for p in ("forward", "backward") if p in step)
+        achieved = flops * totals["real"] / core / gpus
+        found |= {"model_flops_per_second": achieved, "peak_share": achieved / peak}
+    return found
 
 
 def _padded(row: Row) -> float | None:

@@ -59,8 +59,9 @@ def axes(names: Sequence[str], batches: Sequence[int], on_gpu: bool) -> list[Axi
 
 
 def predicted_bytes(configuration: Configuration) -> float:
-    """Of one GPU, with what the allocator keeps in reserve: what `bench plan` prints."""
-    return estimate(model_facts(configuration.model, configuration.num_layers), sizes.layout(configuration)).reserved()
+    """Of one GPU, with what the allocator keeps in reserve: what `bench plan` prints; 0 for what it cannot count."""
+    facts = model_facts(configuration.model, configuration.num_layers)
+    return estimate(facts, sizes.layout(configuration)).reserved() if facts.countable else 0.0
 
 
 class Search:

@@ -254,7 +254,10 @@ def _add_whole(file: Path, found: Collection) -> None:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         raise foreign_file(file) from None
-    _add_result(file, value, found)
+    if isinstance(value, dict) and "log_history" in value:
+        _add_curves(file, file.parent, found)
+    else:
+        _add_result(file, value, found)
 
 
 def _add_lines(file: Path, found: Collection, named: bool) -> None:

@@ -31,7 +31,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
 def problem(result: dict[str, Any]) -> str:
     """A line on a row that did not end well: why, what to change, and where its log is."""
     hint = f" ({result['hint']})" if result["hint"] else ""
-    kept = f"; its measurement of {result['kept']} is kept" if result.get("kept") else ""
+    kept = f"; what was found {result['kept']} is kept" if result.get("kept") else ""
     log = f"; log: {result['log']}" if result["log"] else ""
     return f"{result['label']}: {result['status']}: {result['message']}{hint}{kept}{log}"
 

@@ -27,7 +27,10 @@ def weight(result: Mapping[str, Any] | None) -> int:
     """2 for what was measured, 1 for what ran and failed, 0 for what did not run to an end."""
     if result is None:
         return 0
-    return 2 if "summary" in result else int(result.get("status") not in NOT_RUN)
+    if "summary" in result:
+        return 2
+    found_out = result.get("status") == "unsupported" and bool(result.get("log"))
+    return int(found_out or result.get("status") not in NOT_RUN)
 
 
 def begin(directory: Path) -> Path:

@@ -84,6 +84,11 @@ class ModelFacts:
         """Parameters used for one token (all of them in a dense model)."""
         return count_active(self, self._architecture())
 
+    @property
+    def countable(self) -> bool:
+        """Whether the parameters of this kind of model can be counted, on which predictions rest."""
+        return self.model_type in ARCHITECTURES
+
     def _architecture(self) -> Any:
         try:
             return ARCHITECTURES[self.model_type]

@@ -460,3 +460,14 @@ def test_a_bar_that_is_drawn_often_is_read_in_time() -> None:
     assert time.process_time() - started < 10
     assert run.loss is not None
     assert len(run.loss.values) == 60_000
+
+
+def test_a_trainers_state_and_a_table_are_read_as_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [{"loss": 2.0 - 0.1 * n, "grad_norm": 1.0, "step": n} for n in range(1, 8)]
+    (tmp_path / "a.log").write_text("\n".join(map(str, steps)))
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"epoch": 1.0, "log_history": steps}))
+    (tmp_path / "b.csv").write_text("Step,Loss,note\n" + "\n".join(f"{s['step']},{s['loss']},x" for s in steps))
+    assert bench(["compare", *(str(tmp_path / name) for name in ("a.log", "trainer_state.json", "b.csv"))]) == 0
+    assert capsys.readouterr().out.count("pass  ") == 2
+    assert bench(["report", str(tmp_path / "trainer_state.json"), str(tmp_path / "b.csv")]) == 0
+    assert capsys.readouterr().out.count("  7  ") == 2

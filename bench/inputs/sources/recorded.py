@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.configuration import Configuration, ConfigurationError, hash_inputs
+from bench.inputs import SUFFIXES
 
 if TYPE_CHECKING:
     from bench.inputs.batch import Batch
@@ -21,10 +22,12 @@ def takes(inputs: str | None) -> bool:
 
 
 def digest(inputs: str) -> str:
-    """The hash of the files, which takes the time to read them all."""
+    """The hash of the files, which takes the time to read all. Raises `ConfigurationError` where there are none."""
     path = Path(inputs)
     if not path.exists():
         raise ConfigurationError(f"--inputs {path}: no such file or directory")
+    if path.is_dir() and not any(file.suffix in SUFFIXES for file in path.iterdir()):
+        raise ConfigurationError(f"--inputs {path}: holds no {', '.join(SUFFIXES)} file")
     return hash_inputs(path)
 
 
