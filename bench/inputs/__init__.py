@@ -2,5 +2,3 @@
 
 KEPT = "MESHPROOF_INPUTS"
 """Environment variable with the folder in which a sweep keeps converted inputs; without it nothing is kept."""
-SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
-"""Of files of recorded batches."""

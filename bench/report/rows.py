@@ -18,12 +18,14 @@ from bench.metrics.times import process_means, spread, step_times
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import foreign, identity
 from bench.sweep import attempts
-from bench.sweep.labels import labels
+from bench.sweep.labels import differing, labels, words
 
 FEW = 3
 """Files that are passed over for one reason and still named one by one."""
 IN_VARIANT = ("backend", "zero_stage", "tp", "ring")
 """Settings that `Row.variant` says."""
+SHOWN = ("model", "seq_len")
+"""Settings with a column of their own that labels only say where rows differ."""
 GOOD = ("ok", "unsupported", "interrupted")
 """Statuses from best to less good; all others are failures."""
 LOSSES = ("first_loss", "last_loss")
@@ -170,17 +172,19 @@ def name_apart(rows: Sequence[Row]) -> None:
     measured with or where they lie."""
     for number, row in enumerate(rows):
         row.number = number
-    named = labels(row.configuration for row in rows)
+    configurations = [row.configuration for row in rows]
+    named = labels(configurations)
+    more = words(configurations, [name for name in differing(configurations) if name not in SHOWN])
     by_label: dict[str, list[Row]] = {}
-    for row in rows:
-        row.more = named[row.configuration.content_hash()].removeprefix(row.configuration.label()).removeprefix("-")
+    for row, text in zip(rows, more, strict=True):
+        row.more = text
         row.label = named[row.configuration.content_hash()]
         by_label.setdefault(row.label, []).append(row)
     for same in by_label.values():
-        for row, words in zip(same, _apart(same), strict=True):
+        for row, apart in zip(same, _apart(same), strict=True):
             row.label, row.more = (
-                f"{row.label}{f' ({words})' * bool(words)}",
-                ", ".join(filter(None, (row.more, words))),
+                f"{row.label}{f' ({apart})' * bool(apart)}",
+                ", ".join(filter(None, (row.more, apart))),
             )
 
 

@@ -9,26 +9,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.configuration import Configuration, ConfigurationError, hash_inputs
-from bench.inputs import SUFFIXES
 
 if TYPE_CHECKING:
     from bench.inputs.batch import Batch
 
 PLACE = 10
+SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
 
 
 def takes(inputs: str | None) -> bool:
     return bool(inputs)
 
 
+def list_inputs(path: Path) -> list[Path]:
+    """Files of a directory in the order of their names, or the one file given. Raises `ConfigurationError`."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigurationError(f"{path}: no such file or directory")
+    files = sorted(entry for entry in path.iterdir() if entry.suffix in SUFFIXES and entry.is_file())
+    if not files:
+        raise ConfigurationError(f"{path}: holds no {', '.join(SUFFIXES)} file")
+    return files
+
+
 def digest(inputs: str) -> str:
     """The hash of the files, which takes the time to read all. Raises `ConfigurationError` where there are none."""
-    path = Path(inputs)
-    if not path.exists():
-        raise ConfigurationError(f"--inputs {path}: no such file or directory")
-    if path.is_dir() and not any(file.suffix in SUFFIXES for file in path.iterdir()):
-        raise ConfigurationError(f"--inputs {path}: holds no {', '.join(SUFFIXES)} file")
-    return hash_inputs(path)
+    try:
+        list_inputs(Path(inputs))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--inputs {error}") from None
+    return hash_inputs(Path(inputs))
 
 
 def _split(batch: Batch, rows: int) -> Iterator[Batch]:
