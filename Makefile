@@ -66,5 +66,6 @@ $(DEV)/installed: pyproject.toml $(CONSTRAINT)
 	$(DEV)/bin/python $(PIP) install --editable '.[bench,dev]' $(if $(CONSTRAINT),--constraint $(CONSTRAINT)) \
 	  || { echo "The installation failed. Without a GPU torch's CPU build is needed: where pip's sources do not" \
 	       "hold it, set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels and try again." >&2; exit 1; }
-	$(DEV)/bin/python $(PIP) install --editable '.[ray]' || echo "no ray for this Python: its tests will be skipped" >&2
+	@for extra in ray trackers; do $(DEV)/bin/python $(PIP) install --editable ".[$$extra]" \
+	  || echo "no $$extra for this Python: its tests will be skipped" >&2; done
 	@touch $@

@@ -18,6 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from bench import hub
 from bench.problems import Problem
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
 from bench.terminal.parsing import LARGEST, nearest
@@ -25,6 +26,7 @@ from rules.models import ModelError, ModelFacts, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 SEED_FOLDER = re.compile(r"seed-(?P<model>.+)-[0-9a-f]{12}")
 
 
@@ -190,6 +192,10 @@ class Configuration:
         """Micro-batches of one optimizer step on each data-parallel rank."""
         return max(self.batch // (self.rows * self.dp), 1)
 
+    def on_gpu(self, gpus: int) -> bool:
+        """Whether it runs on GPUs where so many are visible."""
+        return self.device == "cuda" or (self.device == "auto" and gpus > 0)
+
     @property
     def short_backend(self) -> str:
         """What rows call the backend: `zero2`, `fsdp2`, the name of a class."""
@@ -236,6 +242,14 @@ def model_name(model: str) -> str:
         return made["model"]
     path = Path(model)
     return path.parent.name if path.name == "config.json" and path.parent.name else path.name
+
+
+def has_weights(model: str) -> bool:
+    """Whether a model is named by a checkpoint, here or on the hub, and not by its shape alone: a preset, a
+    `config.json`, or a folder that holds no more than that."""
+    if Path(model).is_dir():
+        return any(any(Path(model).glob(pattern)) for pattern in WEIGHTS)
+    return "/" in model and not model.endswith(".json")
 
 
 def seed_folder(model: str, identity: str) -> str:
@@ -333,22 +347,26 @@ def _resolved(model: str) -> ModelFacts:
     try:
         return resolve(model)
     except ModelError:
-        path = _from_hub(model)
-        if path is None:
+        if hub.is_name(model):
+            return load(_from_hub(model))
+        hint = nearest(model, presets())
+        if not hint:
             raise
-        return load(path)
+        raise ModelError(f"no model {model!r}{hint}") from None
 
 
-def _from_hub(model: str) -> str | None:
-    """The `config.json` of a name on the hub, which HF_HUB_OFFLINE forbids to ask; None for what looks like a path."""
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) or Path(model).parent.exists():
-        return None
+def _from_hub(model: str) -> str:
+    """The `config.json` of a name on the hub, which HF_HUB_OFFLINE forbids to ask. Raises `ModelError`."""
     try:
         import huggingface_hub
 
-        return huggingface_hub.hf_hub_download(model, "config.json")
-    except (ImportError, OSError, ValueError):
-        return None
+        why = hub.unreachable()  # the hub's own client tries for half a minute
+        if not why:
+            return huggingface_hub.hf_hub_download(model, "config.json")
+    except (ImportError, OSError, ValueError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    known = f"a config.json, a checkpoint directory or one of {', '.join(presets())}"
+    raise ModelError(f"{model!r} is not here and cannot be had from the hub ({why}): give {known}")
 
 
 def hash_inputs(path: Path) -> str:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class DeepSpeed(Backend):
     name = "deepspeed"
     needs = ("deepspeed",)
-    preload = ("bench.strategies.deepspeed", "deepspeed")
+    preload = ("bench.strategies.deepspeed", "deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer")
+    """The last is what `deepspeed.initialize` imports, with the whole compiler behind it."""
     stages = (0, 1, 2, 3)
     own = ("zero_stage",)
     tried = ("zero2", "zero3")

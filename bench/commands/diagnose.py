@@ -105,6 +105,6 @@ def _explained(tree: Path, frames: Sequence[Frame]) -> list[str]:
     words = {3: "explains it", 2: "in the same file", 1: "elsewhere in the tree"}
     lines = []
     for one in found[:SHOWN]:
-        lines.append(f"{words[one.nearness]}: {one.path}:{one.line}: {one.code} {one.message}")
+        lines.append(f"{words[one.nearness]}: {one.place}: {one.code} {one.message}")
         lines += [f"  {one.help}"] * bool(one.help and one.nearness == 3)
     return lines + [f"and {len(found) - SHOWN} more"] * (len(found) > SHOWN)

@@ -10,8 +10,9 @@ from typing import Any
 
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
+from bench.configuration import Configuration, ConfigurationError, parse
 from bench.debug.sharding import ignored, sharding_disabled
+from bench.inputs import sources
 from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
 from bench.matrix.classify import WORKS, classify
@@ -19,6 +20,7 @@ from bench.matrix.lanes import LanedSweep
 from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.sweep import availability
+from bench.sweep.expansion import meant
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal import described
 from bench.terminal.parsing import WIDE, Parser, whole
@@ -46,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--steps", type=whole)
     p.add_argument("--warmup", type=whole)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    p.add_argument("--processes", type=whole, default=1, help="of each cell; two and more test which is faster")
     p.add_argument("--lanes", type=whole, help="cells side by side; default: one per GPU")
     p.add_argument("--output", type=Path, default=Path("results/matrix"), help="default ./results/matrix")
     p.add_argument("--force", action="store_true", help="run again what is there already")
@@ -95,12 +98,13 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
         if getattr(options, name) is not None:
             values[name] = getattr(options, name)
     if options.inputs is not None:
-        if not options.inputs.exists():
-            raise ConfigurationError(f"--inputs {options.inputs}: no such file or directory")
-        values |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
+        digest = sources.of(str(options.inputs)).digest(str(options.inputs))
+        values |= {"inputs": str(options.inputs.resolve()), "input_hash": digest}
         values["fold_tokens"] = options.fold_tokens
     if options.backend not in backends.names():
-        raise ConfigurationError(f"--backend {options.backend}: use {', '.join(backends.names())}")
+        raise ConfigurationError(
+            f"--backend {options.backend}: use {', '.join(backends.names())}{meant(options.backend)}"
+        )
     return parse(values)
 
 
@@ -129,8 +133,8 @@ def _run(options: argparse.Namespace, chosen: list[Cell], never: list[Refused], 
     configurations = list(dict.fromkeys([*references, *(cell.configuration for cell in chosen)]))
     lanes = options.lanes or max(gpus if options.device != "cpu" else 1, 1)
     sweep = LanedSweep(
-        configurations, options.output, processes=1, force=options.force, retry_failed=options.retry_failed,
-        quiet=options.quiet, lanes=min(lanes, max(gpus, 1)),
+        configurations, options.output, processes=options.processes, force=options.force,
+        retry_failed=options.retry_failed, quiet=options.quiet, lanes=min(lanes, max(gpus, 1)),
     )  # fmt: skip
     interrupted = False
     try:
@@ -159,9 +163,9 @@ def _conclude(
         held = rows.get(cells.reference(cell.configuration).content_hash())
         losses = held["runs"][0]["losses"] if held is not None and held["status"] == "ok" else None
         outcome = classify(row, losses)
-        if default is None and "summary" in row:
-            default = row["summary"]["real_tokens_per_second"]
         entries.append(show.entry(cell, row, outcome, default))
+        if default is None and "summary" in row:
+            default = entries[-1]
         kept.append(row)
     show.copy_logs(entries, kept, options.output)
     kind = f"{'full' if options.full else 'eight rows'}"

@@ -17,6 +17,7 @@ from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, store
 from bench.debug.sharding import effective, notice, sharding_disabled
+from bench.inputs.sources.recorded import list_inputs
 from bench.problems import in_one_line
 from bench.process import supervise
 from bench.process.ending import end
@@ -74,8 +75,6 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
 
     Raises `ConfigurationError` or `InputError`.
     """
-    from bench.inputs.captured import list_inputs
-
     files = list_inputs(options.inputs)[: options.max_inputs]
     settings = _defaults(gpus)
     if options.model is not None:
@@ -116,8 +115,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _total(configuration: Configuration) -> int:
     """The number of inputs, before any rank takes them."""
-    from bench.inputs.captured import list_inputs
-
     return len(list_inputs(Path(configuration.inputs or ""))[: configuration.max_inputs])
 
 
@@ -134,9 +131,7 @@ def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
 def _replayed(configuration: Configuration, directory: Path, quiet: bool) -> int:
     folder = attempts.begin(directory)
     store(configuration, folder)
-    on_cpu = configuration.device == "cpu" or not environment.gpus()
-    preload = backends.find(configuration.backend).preload
-    job = supervise.Job("bench.replay.worker", fork=on_cpu, preload=preload)
+    job = supervise.job_of(configuration, len(environment.gpus()), "bench.replay.worker")
     tail, total = records.Tail(folder / records.FILE), _total(configuration)
 
     def progress(phase: str, done: int, steps: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import launchers, trackers
+from bench import backends, launchers, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.debug.session import PLACES, Orders, place_and_step
@@ -110,15 +110,15 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     if options.deepcompile:
         given["compile"] = ["deepcompile"]
     read = read_file(options.config) if options.config is not None else {}
-    options.processes = options.processes or _processes(read.pop("processes", PROCESSES))
+    options.processes = options.processes or _processes(read.pop("processes", PROCESSES), options.config)
     options.output = options.output or Path(str(read.pop("output", "results")))
     read.pop("output", None)
     return {**read, **given}
 
 
-def _processes(value: Any) -> int:
+def _processes(value: Any, path: Path | None) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"processes = {value!r}: one whole number from 1 on, for all rows")
+        raise ConfigurationError(f"--config {path}: processes = {value!r}: one whole number from 1 on, for all rows")
     return value
 
 
@@ -262,8 +262,9 @@ def _dry_run(sweep: LanedSweep) -> int:
     for c in sweep.configurations:
         words = sweep.foreseen(c)
         predicted = "-"
-        if not words.startswith("unsupported") and c.device != "cpu" and sweep.gpus and ":" not in c.backend:
-            predicted = f"{estimate(model_facts(c.model, c.num_layers), sizes.layout(c)).allocated / 1e9:.2f}"
+        if not words.startswith("unsupported") and c.on_gpu(sweep.gpus) and backends.find(c.backend).predicted:
+            facts = model_facts(c.model, c.num_layers)
+            predicted = f"{estimate(facts, sizes.layout(c)).allocated / 1e9:.2f}" if facts.countable else "-"
         rows.append([sweep.label(c), c.content_hash(), predicted, words])
     print(grid(rows, ["configuration", "hash", "predicted GB per GPU", ""]))
     return OK

@@ -144,5 +144,6 @@ def _show(search: Search, best: Trial | None) -> int:
         print("no row ran: give --memory, smaller --micro-batch-sizes, more --gpus or fewer --num-layers")
         return FAILED
     ran = sum(trial.status not in NOT_RUN for trial in search.trials.values())
-    print(f"{ran} rows run, {len(search.trials) - ran} left out. The fastest:\n{command_of(best.configuration)}")
+    left = len(search.trials) - ran
+    print(f"{ran} rows run, one process each, {left} left out. The fastest of these:\n{command_of(best.configuration)}")
     return OK

@@ -183,7 +183,7 @@ class Session:
             nearest = findings.explain(self.options.source, frames)[:1]
         except ValidatorError as error:
             return f"the source was not read: {error}"
-        return "".join(f"why: {one.path}:{one.line}: {one.message}" for one in nearest if one.nearness == 3)
+        return "".join(f"why: {one.place}: {one.message}" for one in nearest if one.nearness == 3)
 
 
 def _say(text: str) -> None:

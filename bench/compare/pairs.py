@@ -199,6 +199,4 @@ def _slower(pair: Pair, found: Change, limit: float) -> Finding:
         return Finding("slower", f"{text}; with one process on a side this is not tested")
     if found.significant:
         return Finding("slower", text)
-    enough = f"{found.deciding} processes each would" if found.deciding else "more processes, on a quieter machine, may"
-    interval = f"{found.low:.2f} to {found.high:.2f} times"
-    return Finding("slower", f"{text}; undecided ({interval}): {enough} decide", fails=False, undecided=True)
+    return Finding("slower", f"{text}; {found.doubt}", fails=False, undecided=True)

@@ -1,7 +1,8 @@
 """Is one configuration slower than another? Tested over processes.
 
 Steps of one process share its memory layout, its autotuned kernels and its neighbours: as samples they are not
-independent, and pooled they call noise significant. The mean of a process is one sample.
+independent, and pooled they call noise significant. The mean of a process is one sample, and the mean of these is what
+every table shows: what is said here to be faster is faster there.
 """
 
 from __future__ import annotations
@@ -39,22 +40,32 @@ class Change:
             return None
         return not self.low <= 1.0 <= self.high
 
+    @property
+    def doubt(self) -> str:
+        """Why the order of the two is not decided, and what would decide it; "" where it is."""
+        if self.significant:
+            return ""
+        if self.low is None or self.high is None:
+            return "undecided: one process proves no order"
+        enough = (
+            f"{self.deciding} processes each would" if self.deciding else "more processes, on a quieter machine, may"
+        )
+        return f"undecided ({self.low:.2f} to {self.high:.2f} times): {enough} decide"
+
 
 def change(metric: str, unit: str, first: Sequence[float], second: Sequence[float]) -> Change:
-    """Welch's t-test on the logarithms of process means: processes of two configurations may differ in spread, and
-    times differ by factors. Values must be positive.
+    """Welch's t-test on the ratio of means: processes of two configurations may differ in spread, and times differ by
+    factors, so the spread of each side is that relative to its mean. Values must be positive.
 
     Raises `ValueError` for an empty or not positive sample.
     """
     if not first or not second or min(*first, *second) <= 0 or not all(map(math.isfinite, (*first, *second))):
         raise ValueError(f"{metric}: means must be positive numbers")
-    a, b = [math.log(v) for v in first], [math.log(v) for v in second]
-    difference = statistics.fmean(b) - statistics.fmean(a)
+    means = statistics.fmean(first), statistics.fmean(second)
+    a, b = ([value / mean for value in side] for side, mean in zip((first, second), means, strict=True))
+    difference = math.log(means[1] / means[0])
     low, high = _interval(a, b, difference)
-    found = Change(
-        metric, unit, statistics.fmean(first), statistics.fmean(second), (len(a), len(b)), math.exp(difference),
-        low, high,
-    )  # fmt: skip
+    found = Change(metric, unit, *means, (len(a), len(b)), means[1] / means[0], low, high)
     return found if found.significant is not False else replace(found, deciding=_deciding(a, b, difference))
 
 
@@ -72,7 +83,8 @@ def _deciding(a: list[float], b: list[float], difference: float) -> int | None:
 
 
 def _interval(a: list[float], b: list[float], difference: float) -> tuple[float | None, float | None]:
-    """Welch's interval around a difference of logarithms, as a ratio."""
+    """Welch's interval around the logarithm of a ratio, as a ratio; `a` and `b` are relative to their means, whose
+    logarithms spread as they do, to first order."""
     if min(len(a), len(b)) < 2:
         return None, None
     errors = [statistics.variance(sample) / len(sample) for sample in (a, b)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import math
 import statistics
@@ -12,7 +14,8 @@ from typing import Any
 from bench.compare.logs import read_log
 from bench.compare.series import InputError, Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
-from bench.metrics.times import PHASES
+from bench.metrics.times import PHASES, STEP, process_means
+from bench.results import foreign
 from bench.results.results import read_result
 
 
@@ -43,7 +46,7 @@ def _directory(path: Path, loss: str | None) -> list[Run]:
 def _result_directory(path: Path) -> Run:
     result = read_result(path)
     if result is None:
-        raise InputError(f"{path / 'result.json'}: not a result of schema {SCHEMA}; measure it again")
+        raise foreign_file(path / "result.json")
     return _from_result(result, path / "result.json")
 
 
@@ -51,29 +54,41 @@ def _file(path: Path, loss: str | None) -> list[Run]:
     """By what the file holds, whatever it is called."""
     with path.open("rb") as file:
         head = file.read(4096)
-    if not head.strip():
-        raise InputError(f"{path}: the file is empty")
-    if head[:2] == b"PK" or (b"\0" in head and path.suffix in (".pt", ".pth", ".pkl", ".bin")):
-        raise InputError(
-            f"{path}: tensors, not a log; name the log of the run, its result directory or a pyperf file "
-            "(recorded batches are for `bench replay --inputs`)"
-        )
-    if b"\0" in head:
-        raise InputError(f"{path}: not a text file; name a result directory, a pyperf file or a training log")
+    if not head.strip() or head[:2] == b"PK" or b"\0" in head:
+        raise foreign_file(path)
     if head.lstrip().startswith(b"{"):
         rows = _rows(path)
         if rows:
             return rows
-        whole = _whole(path)
+        whole = _whole(path, loss)
         if whole is not None:
             return whole
     with path.open(encoding="utf-8", errors="replace") as lines:
-        run = read_log(lines, path.stem, loss)
+        return [_log(_table(lines) if path.suffix == ".csv" else lines, path, loss)]
+
+
+def _table(lines: Iterable[str]) -> Iterator[str]:
+    """The rows of a table with headings, as lines of JSON: numbers by their headings in small letters."""
+    for row in csv.DictReader(lines):
+        found = {}
+        for heading, text in row.items():
+            with contextlib.suppress(TypeError, ValueError, AttributeError):
+                found[heading.lower()] = float(text)
+        yield json.dumps(found)
+
+
+def _log(lines: Iterable[str], path: Path, loss: str | None) -> Run:
+    run = read_log(lines, path.stem, loss)
     if loss and run.loss is None and run.status == "ok":
         raise InputError(f"{path}: no {loss!r} found in it")
     if run.empty and run.status == "ok":
-        raise InputError(f"{path}: no loss, gradient norm or time found in it; is it a training log?")
-    return [run]
+        raise foreign_file(path)
+    return run
+
+
+def foreign_file(path: Path) -> InputError:
+    """That a file is not what it was named for, what it is, and what to do."""
+    return InputError(f"{path}: {foreign.told(path)}")
 
 
 def json_lines(path: Path, holding: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
@@ -124,8 +139,8 @@ def _numbers(values: Any, path: Path) -> list[float]:
         raise InputError(f"{path}: a list of losses or gradient norms holds something that is not a number") from None
 
 
-def _whole(path: Path) -> list[Run] | None:
-    """One JSON document: a result, or a pyperf suite; None for any other."""
+def _whole(path: Path, loss: str | None) -> list[Run] | None:
+    """One JSON document: a result, a pyperf suite, the state of transformers' trainer; None for any other."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -134,7 +149,13 @@ def _whole(path: Path) -> list[Run] | None:
         return None
     if is_row(value):
         return [_from_result(value, path)]
-    return _pyperf(path) if "benchmarks" in value else None
+    if "benchmarks" in value:
+        return _pyperf(path)
+    if isinstance(value.get("log_history"), list):
+        return [_log(map(json.dumps, value["log_history"]), path, loss)]
+    if foreign.kind_of(value):
+        raise foreign_file(path)
+    return None
 
 
 def _from_result(result: dict[str, Any], path: Path) -> Run:
@@ -159,11 +180,7 @@ def _run_of(result: dict[str, Any], path: Path) -> Run:
     run.loss = Series.of("loss", curves[0])
     run.grad_norm = Series.of("grad_norm", _numbers(processes[0].get("grad_norms") or [], path))
     run.between_processes = _spread(curves)
-    for phase in PHASES:
-        means = [statistics.fmean(s[phase] for s in p["times"]) for p in processes if phase in p["times"][0]]
-        if means:
-            run.metrics[phase] = Metric("second", means)
-    _add_step(run)
+    run.metrics = {name: Metric("second", means) for name, means in process_means(processes).items()}
     left = float(result.get("left_allocated", 0))
     peaks = [max(process["memory"]["allocated"].values()) - left for process in processes]
     run.metrics["peak_memory"] = Metric("byte", [float(peak) for peak in peaks])
@@ -174,7 +191,7 @@ def _add_step(run: Run) -> None:
     """The whole step: the sum of its phases, process by process."""
     phases = [run.metrics[phase].means for phase in PHASES if phase in run.metrics]
     if len(phases) > 1 and len({len(means) for means in phases}) == 1:
-        run.metrics["step"] = Metric("second", [sum(parts) for parts in zip(*phases, strict=True)])
+        run.metrics[STEP] = Metric("second", [sum(parts) for parts in zip(*phases, strict=True)])
 
 
 def _spread(curves: list[list[float]]) -> float | None:

@@ -20,11 +20,13 @@ HANGS = ("MP501", "MP502", "MP503", "MP504", "MP505", "MP506", "MP507", "MP508",
 
 @dataclass(frozen=True)
 class Explanation:
-    """A finding and how near it is to where the ranks stand: 3 in the same function, 2 the same file, 1 the tree."""
+    """A finding and how near it is to where the ranks stand: 3 in the same function, 2 the same file, 1 the tree.
+    `place` is called as the stacks call it."""
 
     code: str
     path: str
     line: int
+    place: str
     message: str
     help: str
     nearness: int
@@ -46,8 +48,10 @@ def _explanation(tree: Path, finding: dict[str, Any], frames: Sequence[Frame]) -
     path, line = str(finding["path"]), int(finding["line"])
     places = [(path, line), *((str(r["path"]), int(r["line"])) for r in finding.get("related", ()))]
     nearness = max(_nearness(tree, place, at, frames) for place, at in places)
+    recorded = next((frame.file for frame in frames if _same_file(frame.file, path)), None)
+    place = f"{path}:{line}" if recorded is None else Frame(recorded, line, "").place()
     return Explanation(
-        str(finding["code"]), path, line, str(finding["message"]), str(finding.get("help") or ""), nearness
+        str(finding["code"]), path, line, place, str(finding["message"]), str(finding.get("help") or ""), nearness
     )
 
 

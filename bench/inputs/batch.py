@@ -36,13 +36,14 @@ class Batch:
         mask[:, -self.action_mask.shape[1] :] = self.action_mask
         return mask & self.attention_mask
 
-    def check(self, vocabulary: int | None = None) -> None:
-        """Raise `InputError` for shapes, types or token ids that no model could take."""
-        problem = self._problem(vocabulary)
+    def check(self, vocabulary: int | None = None, mend: str = "") -> None:
+        """Raise `InputError` for shapes, types or token ids that no model could take; `mend` is what to do about a
+        vocabulary that is too small."""
+        problem = self._problem(vocabulary, mend)
         if problem:
             raise InputError(f"{self.source}: {problem}")
 
-    def _problem(self, vocabulary: int | None) -> str | None:
+    def _problem(self, vocabulary: int | None, mend: str) -> str | None:
         shape = tuple(self.sequences.shape)
         if len(shape) != 2 or 0 in shape:
             return f"sequences has shape {shape}, expected (rows, positions), neither of them 0"
@@ -56,7 +57,7 @@ class Batch:
         if not bool(self.attention_mask.any(1).all()):
             row = int((~self.attention_mask.any(1)).nonzero()[0])
             return f"attention_mask: row {row} is all padding"
-        return self._gaps() or self._bad_token(vocabulary)
+        return self._gaps() or self._bad_token(vocabulary, mend)
 
     def _gaps(self) -> str | None:
         mask = self.attention_mask.to(torch.int8)
@@ -65,12 +66,12 @@ class Batch:
             return f"attention_mask: row {int(starts.argmax())} has padding between real tokens"
         return None
 
-    def _bad_token(self, vocabulary: int | None) -> str | None:
+    def _bad_token(self, vocabulary: int | None, mend: str) -> str | None:
         low, high = int(self.sequences.min()), int(self.sequences.max())
         if low < 0:
             return f"sequences holds the token id {low}, which is negative"
         if vocabulary is not None and high >= vocabulary:
-            return f"sequences holds the token id {high}, the model's vocabulary has {vocabulary} (--fold-tokens)"
+            return f"sequences holds the token id {high}, the model's vocabulary has {vocabulary}{mend}"
         return None
 
 

@@ -23,12 +23,12 @@ from typing import Any
 import torch
 
 from bench.inputs.batch import Batch, InputError, make_batch
+from bench.inputs.sources.recorded import list_inputs
 from bench.pickles import RestrictedUnpickler, one_line
 
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
-SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
 SAVED = (".pt", ".pth")
 """Of torch.save, whose files are read by torch's restricted loader, as zip archives under any name are."""
 
@@ -136,18 +136,6 @@ def read_batch(path: Path) -> Batch:
             found = type(content[field]).__name__ if field in content else "nothing"
             raise InputError(f"{path}: field {field!r} should hold a tensor, found {found}")
     return make_batch(content["sequences"], content["attention_mask"], content["action_mask"], str(path))
-
-
-def list_inputs(path: Path) -> list[Path]:
-    """Files of a directory in the order of their names, or the one file given."""
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise InputError(f"{path}: no such file or directory; --inputs takes either")
-    files = sorted(entry for entry in path.iterdir() if entry.suffix in SUFFIXES and entry.is_file())
-    if not files:
-        raise InputError(f"{path}: holds no {', '.join(SUFFIXES)} file")
-    return files
 
 
 def read_batches(path: Path, limit: int | None = None) -> Iterator[Batch]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bench.inputs import KEPT
 from bench.inputs.batch import Batch
-from bench.inputs.captured import list_inputs, read_batches, write_batch
+from bench.inputs.captured import read_batches, write_batch
+from bench.inputs.sources.recorded import list_inputs
 
 
 def read(path: Path, digest: str | None, limit: int | None = None) -> list[Batch]:

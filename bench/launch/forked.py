@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -91,7 +92,8 @@ def main(arguments: Sequence[str]) -> int:
     module = importlib.import_module(name)
     # A worker that knows no torch pays for none.
     for heavy in (*(HEAVY if "torch" in sys.modules else ()), *preload):
-        importlib.import_module(heavy)
+        with suppress(ImportError):  # who needs what is not there says so on its rank
+            importlib.import_module(heavy)
     # The rendezvous is served from here, on a port that is ours before anyone is told of it; its thread starts
     # after the forks, which would not carry it over. Without torch nobody asks for it.
     with socket.socket() as listener:

@@ -6,6 +6,7 @@ import queue
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 from bench.configuration import Configuration
@@ -36,11 +37,9 @@ class LanedSweep(Sweep):
         self._here = threading.local()
 
     def _job(self, configuration: Configuration) -> supervise.Job:
-        if self.launcher is not None:
-            return super()._job(configuration)
-        gpu = getattr(self._here, "gpu", None)
+        job, gpu = super()._job(configuration), getattr(self._here, "gpu", None)
         own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
-        return supervise.Job(environment={**self.environment, **own})
+        return replace(job, environment={**job.environment, **own})
 
     def run(self) -> list[dict[str, Any]]:
         """All rows in order, as `Sweep.run`. Raises `Interrupted` on Ctrl-C, after every lane has ended."""

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bench.configuration import presets
+from bench.configuration import has_weights, presets
 from bench.parallel import flash_attention_4
 from bench.parallel.ring_attention import ATTENTION_NAME
 from bench.parallel.vocabulary import LocalScores, VocabularyShard, combine, local_scores
@@ -183,16 +183,6 @@ class Actor(nn.Module):
         part = self._score_part(logits, targets, shard.start, self.temperature, cap, return_entropy)
         return combine(LocalScores(*part), shard.group)
 
-    def action_log_probs(
-        self, sequences: torch.Tensor, action_mask: torch.Tensor, attention_mask: torch.Tensor
-    ) -> torch.Tensor:
-        """(rows, actions): the log-probability of each action, 0 where `action_mask` is; for padded rows."""
-        positions = (attention_mask.long().cumsum(1) - 1).clamp_min(0)
-        output = self(sequences, torch.roll(sequences, -1, 1), attention_mask=attention_mask, position_ids=positions)
-        actions = action_mask.shape[1]
-        shifted = torch.nn.functional.pad(output.log_probs[:, :-1], (1, 0))
-        return shifted[:, -actions:] * action_mask
-
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: dict[str, Any] | None = None) -> None:
         """Recompute each layer in the backward pass (not reentrant: hooks of sharding backends need that)."""
         options = gradient_checkpointing_kwargs or {"use_reentrant": False}
@@ -306,11 +296,15 @@ def build_actor(
     torch.manual_seed(seed)
     implementation = attention_name(attn, ring)
     common = {"attn_implementation": implementation, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
-    if (Path(model) / "config.json").is_file() or "/" in model and not model.endswith(".json"):
+    if type(config) not in AutoModelForCausalLM._model_mapping and not trust_remote_code:
+        raise ModelError(f"--model {model}: transformers has no causal language model of type {config.model_type!r}")
+    if has_weights(model):
         network = AutoModelForCausalLM.from_pretrained(model, config=config, **common).to(device)
     else:
         with device:
             network = AutoModelForCausalLM.from_config(config, **common)
+    if not hasattr(network, "lm_head"):
+        raise ModelError(f"--model {model}: {type(network).__name__} has no `lm_head` to take log-probabilities of")
     if dtype != torch.float32:
         with torch.no_grad():
             for parameter in network.parameters():

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import losses
 from bench.attention.choice import resolve
-from bench.configuration import Configuration, compiles, stored
+from bench.configuration import Configuration, compiles, has_weights, stored
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
 from bench.measure.clock import (
@@ -131,7 +131,7 @@ class Run:
             self.heartbeat.beat("warmup", len(times), least)
             if len(times) >= least:
                 self.steady = self._agree(is_steady([sum(t.values()) for t in times]))
-            if self.steady:  # validator: ignore[MP501] agreed on by all ranks in `_agree`
+            if self.steady:
                 break
         return times
 
@@ -171,6 +171,7 @@ class Run:
             "effective": {
                 "attention": self.attention(), "device": str(strategy.device), "graphs": graph_report(),
                 "attention_kernels": [], "warmup_steps": warm,
+                "weights": "checkpoint" if has_weights(self.configuration.model) else "drawn from the seed",
             },
         }  # fmt: skip
 

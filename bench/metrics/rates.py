@@ -3,40 +3,61 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bench.configuration import Configuration, model_facts
 from bench.metrics import Metric, count, share, summed
+from bench.metrics.times import STEP, step_times
 from bench.predict.flops import per_token
+
+if TYPE_CHECKING:
+    from bench.report.rows import Row
+
+SPEED = "real_tokens_per_second_with_optimizer"
+"""Of whole steps, as in every result since the first; older ones also hold a rate without the optimizer, which nothing
+shows."""
+
+
+def seconds_per_token(gpus: int, runs: Sequence[Mapping[str, Any]]) -> list[float]:
+    """What a real token takes one GPU in each process: the time of all measured steps over all their tokens. The rate
+    of a row is one over the mean of these, so that rows and processes are compared by one number."""
+    return [gpus * sum(step[STEP] for step in step_times(run)) / max(run["tokens"]["real"], 1.0) for run in runs]
+
+
+def rate(per_token: Sequence[float]) -> float | None:
+    """Tokens per second and GPU; None where nothing was measured."""
+    return 1.0 / statistics.fmean(per_token) if per_token else None
 
 
 def summarise(configuration: Configuration, runs: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Rates are over all tokens and seconds of all processes, of forward and backward; `_with_optimizer` adds the
-    optimizer. FLOP/s are model FLOP/s (6 per weight and token, attention causal, recomputation left out); `peak_share`
-    divides them by the matrix product measured in the same processes."""
+    """Model FLOP/s (6 per weight and token, attention causal, recomputation left out) are those of forward and
+    backward, where the products are; `peak_share` divides them by the matrix product measured in the same processes.
+    Neither is there for a model whose parameters are not counted."""
     gpus = configuration.num_gpus
-    core = sum(step[p] for run in runs for step in run["times"] for p in ("forward", "backward") if p in step)
-    optimizer = sum(step.get("optimizer", 0.0) for run in runs for step in run["times"])
     totals = {name: sum(run["tokens"][name] for run in runs) for name in ("real", "positions", "squares")}
-    context = totals["squares"] / totals["real"] if totals["real"] else 0.0
-    facts = model_facts(configuration.model, configuration.num_layers)
-    flops = per_token(facts, context).model * (1.0 if configuration.backward else 1.0 / 3.0)
-    achieved = flops * totals["real"] / core / gpus
     peak = statistics.median(run["matmul_flops"] for run in runs)
-    return {
-        "real_tokens_per_second": totals["real"] / core / gpus,
-        "padded_tokens_per_second": totals["positions"] / core / gpus,
-        "real_tokens_per_second_with_optimizer": totals["real"] / (core + optimizer) / gpus,
-        "padding_share": 1.0 - totals["real"] / totals["positions"],
-        "model_flops_per_second": achieved, "matmul_flops_per_second": peak, "peak_share": achieved / peak,
+    found = {
+        SPEED: rate(seconds_per_token(gpus, runs)) or 0.0, "padding_share": 1.0 - totals["real"] / totals["positions"],
+        "matmul_flops_per_second": peak,
     }  # fmt: skip
+    facts = model_facts(configuration.model, configuration.num_layers)
+    if facts.countable:
+        context = totals["squares"] / totals["real"] if totals["real"] else 0.0
+        flops = per_token(facts, context).model * (1.0 if configuration.backward else 1.0 / 3.0)
+        core = sum(step[p] for run in runs for step in run["times"] for p in ("forward", "backward") if p in step)
+        achieved = flops * totals["real"] / core / gpus
+        found |= {"model_flops_per_second": achieved, "peak_share": achieved / peak}
+    return found
+
+
+def _padded(row: Row) -> float | None:
+    return None if row.tokens is None else row.tokens / (1.0 - float(row.summary["padding_share"]))
 
 
 METRICS = (
-    Metric("tokens", "tokens/s/GPU", summed("real_tokens_per_second"), count, 20, 1, tracked="throughput"),
-    Metric("with_optimizer", "with optimizer", summed("real_tokens_per_second_with_optimizer"), count, 21, 12),
-    Metric("padded", "padded/s/GPU", summed("padded_tokens_per_second"), count, 22, 14),
-    Metric("flops", "TFLOP/s", summed("model_flops_per_second"), lambda v: f"{v / 1e12:.3g}", 30, 9),
+    Metric("tokens", "tokens/s/GPU", lambda row: row.tokens, count, 20, 1, tracked="throughput"),
+    Metric("padded", "padded/s/GPU", _padded, count, 22, 14),
+    Metric("flops", "TFLOP/s fwd+bwd", summed("model_flops_per_second"), lambda v: f"{v / 1e12:.3g}", 30, 9),
     Metric("peak_share", "of peak", summed("peak_share"), share, 31, 10),
 )

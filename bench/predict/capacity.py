@@ -29,7 +29,7 @@ def impossible(configuration: Configuration, facts: ModelFacts, on_gpu: bool, he
         return f"{ranks:,} ranks: no cluster has as many"
     if here and not on_gpu and ranks > RANKS_PER_CORE * cores:
         return f"{ranks:,} processes on {cores} cores: at most {RANKS_PER_CORE} a core are started"
-    if not backends.find(configuration.backend).predicted:
+    if not backends.find(configuration.backend).predicted or not facts.countable:
         return ""
     predicted = estimate(facts, layout(configuration)).allocated
     if on_gpu:

@@ -7,7 +7,6 @@ separately, so that model FLOP/s and hardware FLOP/s can both be had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench import backends
@@ -41,7 +40,7 @@ def matrix_parameters(facts: ModelFacts) -> int:
 
 
 def per_token(facts: ModelFacts, context: float, *, causal: bool = True, checkpointing: bool = False) -> TokenFlops:
-    """Operations per token at a sequence of `context` tokens (for a pack: Σl²/Σl, see `mean_context`)."""
+    """Operations per token at a sequence of `context` tokens (for a pack: Σl² / Σl)."""
     weights = 6.0 * matrix_parameters(facts)
     attention = 12.0 * facts.layers * _score_width(facts) * context / (2 if causal else 1)
     head = 6.0 * facts.vocab * facts.hidden
@@ -53,13 +52,6 @@ def _score_width(facts: ModelFacts) -> float:
     """Mean of the widths of QKᵀ and of the product with the values."""
     value = facts.v_head_dim or facts.head_dim
     return facts.heads * (facts.head_dim + value) / 2
-
-
-def mean_context(lengths: Iterable[int]) -> float:
-    """The context that gives packed samples of these lengths their attention cost: Σl² / Σl; 0 if empty."""
-    sizes = list(lengths)
-    total = sum(sizes)
-    return sum(size * size for size in sizes) / total if total else 0.0
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import Configuration, model_facts
+from bench.metrics.rates import SPEED
 from bench.predict import sizes
 from bench.predict.memory import estimate
 
@@ -58,8 +59,9 @@ def axes(names: Sequence[str], batches: Sequence[int], on_gpu: bool) -> list[Axi
 
 
 def predicted_bytes(configuration: Configuration) -> float:
-    """Of one GPU, with what the allocator keeps in reserve: what `bench plan` prints."""
-    return estimate(model_facts(configuration.model, configuration.num_layers), sizes.layout(configuration)).reserved()
+    """Of one GPU, with what the allocator keeps in reserve: what `bench plan` prints; 0 for what it cannot count."""
+    facts = model_facts(configuration.model, configuration.num_layers)
+    return estimate(facts, sizes.layout(configuration)).reserved() if facts.countable else 0.0
 
 
 class Search:
@@ -120,7 +122,7 @@ class Search:
 
     def _measured(self, configuration: Configuration) -> Trial:
         row = self.measure(configuration)
-        speed = row.get("summary", {}).get("real_tokens_per_second_with_optimizer", 0.0)
+        speed = row.get("summary", {}).get(SPEED, 0.0)
         ended = str(row["status"])
         return Trial(
             configuration, ended, predicted_bytes(configuration), speed if ended == "ok" else 0.0,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench import backends
+from bench.configuration import Configuration
 from bench.diagnose.analysis import recorded_positions
 from bench.inputs import KEPT
 from bench.launch import exits, flight, forked, local
@@ -56,6 +58,13 @@ class Job:
         if self.fork and ranks > 1:
             return forked.command(ranks, self.module, arguments, self.preload)
         return local.command(ranks, self.module, arguments)
+
+
+def job_of(configuration: Configuration, gpus: int, module: str = Job.module, **more: Any) -> Job:
+    """What the ranks of a configuration run: on CPUs forked from one process that has imported everything once, where
+    the imports of each would take longer than a tiny row."""
+    preload = backends.find(configuration.backend).preload
+    return Job(module, fork=not configuration.on_gpu(gpus), preload=preload, **more)
 
 
 class Watch:

@@ -11,8 +11,8 @@ from typing import Any
 from bench.compare.pairs import DECISIVE, Limits, compare
 from bench.compare.plot import draw, plain
 from bench.compare.series import Run, Series
-from bench.metrics.times import PHASES
-from bench.report.rows import Collection, Row
+from bench.metrics.times import PHASES, STEP
+from bench.report.rows import Collection, Row, rank_word
 from bench.report.scaling import groups
 
 COLOURS = ("#2a78b5", "#d9711a", "#2f9e44", "#c92a2a", "#8558b8", "#8d6e63", "#d6569f", "#868e96", "#a5a11a", "#1299a8")
@@ -57,10 +57,13 @@ def _style() -> Any:
 
 def charts(found: Collection) -> list[Chart]:
     """Every chart that the results have the numbers for."""
+    rank = rank_word(found.rows)
     with _style():
         return [
-            *_against_layers(found.rows, "throughput", "Throughput", "real tokens/s per GPU", 1.0, lambda r: r.tokens),
-            *_against_layers(found.rows, "memory", "Peak memory per GPU", "GB", 1e-9, lambda r: r.memory),
+            *_against_layers(
+                found.rows, "throughput", "Throughput", f"real tokens/s per {rank}", 1.0, lambda r: r.tokens
+            ),
+            *_against_layers(found.rows, "memory", f"Peak memory per {rank}", "GB", 1e-9, lambda r: r.memory),
             *_phases(found.rows),
             *_losses(found),
         ]
@@ -101,7 +104,7 @@ def _phases(rows: Sequence[Row]) -> list[Chart]:
             by_depth[row.layers].append((names.get(id(row), row.label), row))
     found = []
     for depth, members in sorted(by_depth.items(), key=lambda item: item[0] or 0):
-        members.sort(key=lambda item: -sum(item[1].seconds.values()))
+        members.sort(key=lambda item: -item[1].seconds[STEP])
         figure = Figure(figsize=(8, 1.2 + 0.28 * len(members)), layout="constrained")
         axes = figure.subplots()
         left = [0.0] * len(members)

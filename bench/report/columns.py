@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.metrics import Metric as Column
 from bench.metrics import Value, every
-from bench.report.rows import Row
+from bench.report.rows import Row, rank_word
 from bench.terminal.fitting import screen
 from bench.terminal.text import plain, valid_json
 
@@ -41,8 +41,13 @@ def table(
     """Rows for a terminal (`simple`) or Markdown (`github`); columns that no row fills are left out."""
     shown = [column for column in first() if any(column.value(row) is not None for row in rows)]
     cells = [[column.text(row) for column in shown] for row in rows]
-    order = [column.title for column in sorted(shown, key=lambda column: column.rank)]
-    return screen(cells, [column.title for column in shown], order, wide, style)
+    order = [heading(column, rows) for column in sorted(shown, key=lambda column: column.rank)]
+    return screen(cells, [heading(column, rows) for column in shown], order, wide, style)
+
+
+def heading(column: Column, rows: Sequence[Row]) -> str:
+    """Its title over these rows, of which some may not be of GPUs."""
+    return column.title.replace("GPU", rank_word(rows))
 
 
 def of_a_sweep() -> tuple[Column, ...]:

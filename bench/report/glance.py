@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bench.compare.significance import Change, change
 from bench.configuration import deciding
-from bench.report.rows import IN_VARIANT, Row
+from bench.report.rows import IN_VARIANT, Row, rank_word
 from bench.results.identity import processor
 from bench.settings import SPLIT, WAY, WORK
 from bench.sweep.labels import words
@@ -32,8 +33,9 @@ class Work:
     """What each row does otherwise than the others, by its identity."""
     fastest: Row | None = None
     leanest: Row | None = None
-    ahead: float | None = None
-    """How much faster the fastest is than the next, 0.1 for ten percent; None without a next."""
+    next: Row | None = None
+    lead: Change | None = None
+    """From the fastest to the next, in seconds per token; None without a next."""
     of_slowest: float | None = None
     saves: float | None = None
     """How much less memory the leanest needs than the hungriest."""
@@ -45,6 +47,18 @@ class Work:
 
     def way(self, row: Row) -> str:
         return self.ways[id(row)]
+
+    @property
+    def ahead(self) -> float | None:
+        """How much faster the fastest is than the next, 0.1 for ten percent; None without a next."""
+        return None if self.lead is None else self.lead.ratio - 1.0
+
+    def told(self) -> str:
+        """Which row is fastest, by how much, and whether that is decided; "" where there is nothing to say."""
+        if self.fastest is None or self.next is None or self.lead is None:
+            return ""
+        doubt = f", {self.lead.doubt}" if self.lead.doubt else ""
+        return f"fastest: {self.way(self.fastest)}, {self.ahead:.1%} ahead of {self.way(self.next)}{doubt}"
 
 
 def works(rows: Sequence[Row]) -> list[Work]:
@@ -64,9 +78,8 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 
     def begin(row: Row) -> list[str]:
         c = row.configuration
-        on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
         layers = "all layers" if c.num_layers is None else f"{c.num_layers} layers"
-        return [layers, f"{c.num_gpus} {'process' if on_cpu else 'GPU'}{('es' if on_cpu else 's') * (c.num_gpus > 1)}"]
+        return [layers, f"{c.num_gpus} {rank_word([row])}{'s' * (c.num_gpus > 1)}"]
 
     return group_names(firsts, begin, [name for name in deciding(WORK) if name not in told])
 
@@ -95,13 +108,14 @@ def _work(name: str, rows: list[Row]) -> Work:
 
 
 def _speeds(work: Work) -> None:
-    timed = sorted((row for row in work.rows if row.with_optimizer), key=lambda row: -(row.with_optimizer or 0.0))
+    timed = sorted((row for row in work.rows if row.tokens), key=lambda row: -(row.tokens or 0.0))
     if not timed:
         return
-    rates = [row.with_optimizer or 0.0 for row in timed]
     work.fastest = timed[0]
-    work.ahead = rates[0] / rates[1] - 1.0 if len(rates) > 1 else None
-    work.of_slowest = rates[0] / rates[-1] if len(rates) > 1 else None
+    if len(timed) > 1:
+        work.next = timed[1]
+        work.lead = change("time", "second", timed[0].per_token, timed[1].per_token)
+        work.of_slowest = (timed[0].tokens or 0.0) / (timed[-1].tokens or 1.0)
 
 
 def _memories(work: Work) -> None:

@@ -6,26 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.matrix import READ, show
 from bench.matrix.classify import WORKS
 
 LOG_TAIL = 6_000
 """Characters of a log that a report shows."""
 
 
-HEADINGS = ("cell", "class", "tokens/s/GPU", "of default", "loss difference", "graph breaks", "detail")
+HEADINGS = show.HEADERS[:-1]
 
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One cell. `speed` is in real tokens per second and GPU, `loss_difference` relative to eager fp32; None where
-    nothing was measured. `log` is the end of its log, empty where none lies beside the matrix."""
+    """One cell. `texts` is its row under `HEADINGS`; `speed` is in real tokens per second and GPU, `loss_difference`
+    relative to eager fp32; None where nothing was measured. `log` is the end of its log, empty where none lies beside
+    the matrix."""
 
     name: str
     kind: str
     detail: str
     label: str
+    texts: list[str]
     speed: float | None
     relative_speed: float | None
+    doubt: str
     loss_difference: float | None
     breaks: int | None
     log: str
@@ -47,18 +51,12 @@ class Matrix:
     command: str
     stack: dict[str, str]
     cells: tuple[MatrixCell, ...]
+    doubts: list[str]
+    """What the speeds do not prove, in lines."""
 
     def table(self) -> list[list[str]]:
-        """Rows of text under `HEADINGS`."""
-        return [
-            [
-                c.name, c.kind, "-" if c.speed is None else f"{c.speed:,.0f}",
-                "-" if c.relative_speed is None else f"{c.relative_speed:.2f}",
-                "-" if c.loss_difference is None else f"{c.loss_difference:.1e}",
-                "-" if c.breaks is None else str(c.breaks), c.detail[:90],
-            ]
-            for c in self.cells
-        ]  # fmt: skip
+        """Rows of text under `HEADINGS`; details are cut."""
+        return [[text[:90] for text in cell.texts] for cell in self.cells]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -69,22 +67,22 @@ class Matrix:
 
 def is_matrix(value: Any) -> bool:
     """Whether a JSON document is what `bench matrix` writes."""
-    return isinstance(value, dict) and isinstance(value.get("rows"), list) and "kind" in value and "stack" in value
+    return isinstance(value, dict) and isinstance(value.get("rows"), list) and value.get("schema") in READ
 
 
 def to_matrix(value: dict[str, Any], source: Path) -> Matrix:
     """A matrix document; raises KeyError and its like for one that is incomplete."""
     cells = tuple(_cell(one, source.parent) for one in value["rows"])
     stack = {str(name): str(version) for name, version in value["stack"].items()}
-    return Matrix(source, str(value["kind"]), str(value.get("command", "")), stack, cells)
+    return Matrix(source, str(value["kind"]), str(value.get("command", "")), stack, cells, show.doubts(value["rows"]))
 
 
 def _cell(one: dict[str, Any], folder: Path) -> MatrixCell:
     graphs = one.get("graphs") or {}
     breaks = graphs.get("graph_breaks")
     return MatrixCell(
-        str(one["cell"]), str(one["class"]), str(one.get("detail", "")), str(one["label"]),
-        _number(one.get("real_tokens_per_second")), _number(one.get("relative_speed")),
+        str(one["cell"]), str(one["class"]), str(one.get("detail", "")), str(one["label"]), show.texts(one)[:-1],
+        _number(one.get("tokens_per_second")), _number(one.get("relative_speed")), str(one.get("doubt", "")),
         _number(one.get("loss_difference")), None if breaks is None else int(breaks), _log(one.get("log"), folder),
     )  # fmt: skip
 

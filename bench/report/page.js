@@ -89,8 +89,8 @@ function againstLayers(group, quantity) {
   return sets;
 }
 const KINDS = {
-  throughput: { from: "layers", sets: group => againstLayers(group, "tokens"), x: "layers", y: "real tokens/s per GPU" },
-  memory: { from: "layers", sets: group => againstLayers(group, "memory"), x: "layers", y: "GB per GPU" },
+  throughput: { from: "layers", sets: group => againstLayers(group, "tokens"), x: "layers", y: `real tokens/s per ${data.rank}` },
+  memory: { from: "layers", sets: group => againstLayers(group, "memory"), x: "layers", y: `GB per ${data.rank}` },
   losses: { from: "losses", x: "step", y: "loss", sets: group => group.lines.map((one, number) =>
     line(one.name, number, one.points.map(([x, y]) => ({ x, y })))) },
 };

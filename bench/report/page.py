@@ -12,9 +12,9 @@ from bench.configuration import Configuration
 from bench.metrics import Metric
 from bench.metrics.times import PHASES
 from bench.report import sections
-from bench.report.columns import columns
+from bench.report.columns import columns, heading
 from bench.report.matrices import HEADINGS
-from bench.report.rows import GOOD, Collection, Row
+from bench.report.rows import GOOD, Collection, Row, rank_word
 from bench.terminal.text import valid_json
 
 HERE = Path(__file__).parent
@@ -35,6 +35,7 @@ def render(found: Collection, title: str) -> str:
     )  # fmt: skip
     return environment.get_template("page.html.jinja").render(
         title=title, sections=sections.of(found), columns=filled, sort_key=sort_key, filters=filters, settings=settings,
+        heading=heading, rank=rank_word(found.rows),
         steps=steps, good=GOOD, is_number=NUMBER.fullmatch, embedded=embedded, matrix_headings=HEADINGS,
         library=_own("vendor/chart.umd.min.js"), script=_own("page.js"), style=_own("page.css"),
     )  # fmt: skip
@@ -63,7 +64,7 @@ def filters(rows: Sequence[Row]) -> list[tuple[str, str, list[str]]]:
     for column in columns():
         values = sorted({column.text(row) for row in rows}, key=lambda text: (len(text), text))
         if column.key in FILTERED and len(values) > 1:
-            found.append((column.key, column.title, values))
+            found.append((column.key, heading(column, rows), values))
     return found
 
 

@@ -44,8 +44,7 @@ def expected(row: Row) -> Estimate | None:
     """The predicted peak of one GPU, by parts; None for what the model of memory does not know: foreign backends,
     measurements without a backward pass, CPUs, unknown models."""
     c = row.configuration
-    on_cpu = c.device == "cpu" or str(row.effective.get("device", "")).startswith("cpu")
-    if not backends.find(c.backend).predicted or not c.backward or on_cpu:
+    if not backends.find(c.backend).predicted or not c.backward or row.on_cpu:
         return None
     try:
         return estimate(model_facts(c.model, c.num_layers), layout(row))

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bench.compare.series import InputError, Run
-from bench.compare.sources import is_row, json_lines, read
+from bench.compare.sources import foreign_file, is_row, json_lines, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
 from bench.metrics import every
-from bench.metrics.times import PHASES
+from bench.metrics.rates import rate, seconds_per_token
+from bench.metrics.times import process_means, spread, step_times
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
-from bench.results import identity
+from bench.results import foreign, identity
 from bench.sweep import attempts
-from bench.sweep.labels import labels
+from bench.sweep.labels import differing, labels, words
 
 FEW = 3
 """Files that are passed over for one reason and still named one by one."""
 IN_VARIANT = ("backend", "zero_stage", "tp", "ring")
 """Settings that `Row.variant` says."""
+SHOWN = ("model", "seq_len")
+"""Settings with a column of their own that labels only say where rows differ."""
 GOOD = ("ok", "unsupported", "interrupted")
 """Statuses from best to less good; all others are failures."""
 LOSSES = ("first_loss", "last_loss")
@@ -33,7 +37,7 @@ MOST = 1e30
 @dataclass
 class Row:
     """One result. `memory` is the peak in bytes less what earlier rows of the same process had left allocated;
-    seconds are medians per step; rates are per GPU; None where nothing was measured."""
+    times and rates are as `bench.metrics.times` defines them; None where nothing was measured."""
 
     source: Path
     label: str
@@ -42,12 +46,15 @@ class Row:
     message: str = ""
     hint: str = ""
     log: Path | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    means: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds by phase, and of the whole `step`: the mean of each process."""
+    spread: dict[str, float] = field(default_factory=dict)
+    """By the same names: how far single steps lie apart."""
+    per_token: list[float] = field(default_factory=list)
+    """Seconds that a real token takes one GPU, by process."""
     summary: dict[str, Any] = field(default_factory=dict)
     """What the result keeps under this name; empty where nothing was measured."""
     processes: int = 0
-    tokens: float | None = None
-    with_optimizer: float | None = None
     memory: float | None = None
     parameters: int | None = None
     positions: float | None = None
@@ -66,6 +73,16 @@ class Row:
     """Settings in which the rows beside it differ and that no column of its own shows."""
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """By phase, and of the whole `step`."""
+        return {name: statistics.fmean(means) for name, means in self.means.items()}
+
+    @property
+    def tokens(self) -> float | None:
+        """Real tokens per second and GPU."""
+        return rate(self.per_token)
+
+    @property
     def variant(self) -> str:
         """Backend with its splits: `zero2`, `fsdp2 tp2 ring2`."""
         c = self.configuration
@@ -81,6 +98,10 @@ class Row:
     @property
     def model(self) -> str:
         return model_name(self.configuration.model)
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.configuration.device == "cpu" or str(self.effective.get("device", "")).startswith("cpu")
 
     @property
     def layers(self) -> int | None:
@@ -130,14 +151,20 @@ def collect(paths: Sequence[Path]) -> Collection:
         if not path.exists():
             raise InputError(f"{path}: no such file or directory")
         files = sorted(filter(_counts, _files(path))) if path.is_dir() else [path]
+        if path.is_dir() and not files:
+            found.notes.append(f"{path}: no result.json, matrix.json, .jsonl of results or training log in it")
         for file in (f for f in files if f.resolve() not in seen):
             seen.add(file.resolve())
-            _add(file, found)
+            _add(file, found, named=not path.is_dir())
     name_apart(found.rows)
     if not (found.rows or found.curves or found.matrices):
-        where = ", ".join(map(str, paths))
-        raise InputError(f"{where}: no result.json, no matrix.json, no .jsonl of results and no training log in it")
+        raise InputError("; ".join(found.passed_over))
     return found
+
+
+def rank_word(rows: Sequence[Row]) -> str:
+    """What ranks of rows are: GPUs, unless some are processes on a CPU."""
+    return "rank" if any(row.on_cpu for row in rows) else "GPU"
 
 
 def name_apart(rows: Sequence[Row]) -> None:
@@ -145,17 +172,19 @@ def name_apart(rows: Sequence[Row]) -> None:
     measured with or where they lie."""
     for number, row in enumerate(rows):
         row.number = number
-    named = labels(row.configuration for row in rows)
+    configurations = [row.configuration for row in rows]
+    named = labels(configurations)
+    more = words(configurations, [name for name in differing(configurations) if name not in SHOWN])
     by_label: dict[str, list[Row]] = {}
-    for row in rows:
-        row.more = named[row.configuration.content_hash()].removeprefix(row.configuration.label()).removeprefix("-")
+    for row, text in zip(rows, more, strict=True):
+        row.more = text
         row.label = named[row.configuration.content_hash()]
         by_label.setdefault(row.label, []).append(row)
     for same in by_label.values():
-        for row, words in zip(same, _apart(same), strict=True):
+        for row, apart in zip(same, _apart(same), strict=True):
             row.label, row.more = (
-                f"{row.label}{f' ({words})' * bool(words)}",
-                ", ".join(filter(None, (row.more, words))),
+                f"{row.label}{f' ({apart})' * bool(apart)}",
+                ", ".join(filter(None, (row.more, apart))),
             )
 
 
@@ -210,32 +239,48 @@ def _of_a_matrix(log: Path) -> bool:
     return log.parent.name == "logs" and (log.parent.parent / "matrix.json").is_file()
 
 
-def _add(file: Path, found: Collection) -> None:
+def _add(file: Path, found: Collection, named: bool) -> None:
     try:
         if file.suffix == ".jsonl":
-            _add_lines(file, found)
-        elif file.suffix == ".log":
-            _add_curves(file, file.parent, found)
+            _add_lines(file, found, named)
+        elif file.suffix == ".json":
+            _add_whole(file, found)
         else:
-            _add_result(file, json.loads(file.read_text(encoding="utf-8")), found)
+            _add_curves(file, file.parent, found)
     except InputError as error:
         found.notes.append(str(error))
-    except (OSError, ValueError, RecursionError) as error:
-        found.notes.append(f"{file}: not read ({error})")
+    except OSError as error:
+        found.notes.append(f"{file}: {error.strerror or error}")
 
 
-def _add_lines(file: Path, found: Collection) -> None:
+def _add_whole(file: Path, found: Collection) -> None:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise foreign_file(file) from None
+    if isinstance(value, dict) and "log_history" in value:
+        _add_curves(file, file.parent, found)
+    else:
+        _add_result(file, value, found)
+
+
+def _add_lines(file: Path, found: Collection, named: bool) -> None:
+    """Lines of something else, as data sets have, are passed over in silence where the file was not named."""
     values = list(json_lines(file))
     rows = [value for value in values if is_row(value)]
     for value in rows:
         _add_result(file, value, found)
     if not rows and any("losses" in value or "loss" in value for value in values):
         _add_curves(file, file, found)
+    elif not rows and (named or any("schema" in value for value in values)):
+        raise foreign_file(file)
 
 
 def _add_curves(file: Path, holder: Path, found: Collection) -> None:
-    if curves := [run for run in read(file) if run.loss]:
-        found.runs.setdefault(holder, []).extend(curves)
+    curves = [run for run in read(file) if run.loss]
+    if not curves:
+        raise InputError(f"{file}: a log without a loss: it has times, which `bench compare` reads")
+    found.runs.setdefault(holder, []).extend(curves)
 
 
 def _add_result(file: Path, value: Any, found: Collection) -> None:
@@ -243,8 +288,7 @@ def _add_result(file: Path, value: Any, found: Collection) -> None:
         _add_matrix(file, value, found)
         return
     if not isinstance(value, dict) or not is_row(value):
-        found.notes.append(f"{file}: not a result that this version reads")
-        return
+        raise InputError(f"{file}: {foreign.described(value)}")
     try:
         found.rows.append(to_row(value, file))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:
@@ -279,14 +323,14 @@ def _configuration(values: dict[str, Any]) -> Configuration:
 
 
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
-    phases = {phase: summary[phase] for phase in PHASES if phase in summary}
+    steps = [step for run in runs for step in step_times(run)]
     first, c = runs[0], row.configuration
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
-        summary=dict(summary), seconds={phase: float(entry["median"]) for phase, entry in phases.items()},
-        processes=int(summary["processes"]), tokens=float(summary["real_tokens_per_second"]),
-        with_optimizer=float(summary["real_tokens_per_second_with_optimizer"]),
+        summary=dict(summary), means=process_means(runs), per_token=seconds_per_token(c.num_gpus, runs),
+        spread={name: spread([step[name] for step in steps]) for name in steps[0]},
+        processes=int(summary["processes"]),
         memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),

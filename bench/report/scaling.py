@@ -31,12 +31,12 @@ class Quantity:
 
 
 def _time_per_token(row: Row) -> float | None:
-    """Seconds of forward and backward per real token and GPU: batches of rows may differ in their tokens."""
+    """Seconds of a step per real token and GPU: batches of rows may differ in their tokens."""
     return 1.0 / row.tokens if row.tokens else None
 
 
 QUANTITIES = (
-    Quantity("forward + backward", "ms per 1000 tokens", 1e6, _time_per_token),
+    Quantity("step", "ms per 1000 tokens", 1e6, _time_per_token),
     Quantity("peak memory", "GB", 1e-9, lambda row: row.memory),
 )
 

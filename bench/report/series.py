@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import deciding
-from bench.metrics.times import PHASES
+from bench.metrics.times import PHASES, STEP
 from bench.report.glance import Work, group_names
 from bench.report.predicted import predicted
-from bench.report.rows import IN_VARIANT, Collection, Row
+from bench.report.rows import IN_VARIANT, Collection, Row, rank_word
 from bench.report.scaling import line
 from bench.results.identity import processor
 from bench.settings import SPLIT, WAY, WORK
@@ -30,8 +30,10 @@ MOST_CHARTS = 40
 
 
 def chart_data(found: Collection, works: Sequence[Work]) -> dict[str, Any]:
-    """`layers`, `phases`, `losses`: what each chart can show, best filled first. `row`: a row's number on the page."""
+    """`layers`, `phases`, `losses`: what each chart can show, best filled first. `row`: a row's number on the page;
+    `rank`: what ranks are."""
     return {
+        "rank": rank_word(found.rows),
         "layers": _against_layers(found.rows)[:MOST_CHARTS],
         "phases": [_phases(work) for work in works if any(row.seconds for row in work.rows)][:MOST_CHARTS],
         "losses": [*_curves(found), *(_losses(work) for work in works if work.compared > 1)][:MOST_CHARTS],
@@ -105,7 +107,7 @@ def outlier(row: Row, line_: Sequence[Row]) -> str:
 
 
 def _phases(work: Work) -> dict[str, Any]:
-    timed = sorted((row for row in work.rows if row.seconds), key=lambda row: sum(row.seconds.values()))
+    timed = sorted((row for row in work.rows if row.seconds), key=lambda row: row.seconds[STEP])
     return {
         "name": work.name,
         "bars": [

@@ -8,7 +8,7 @@
     hint                     what to change
     configuration            every field of `bench.configuration.Configuration`
     environment              time, host, versions, GPUs, command, git revision, seed, see `bench.results.environment`
-    summary                  medians and rates, see `summarise`; absent where nothing was measured
+    summary                  times and rates, see `bench.metrics`; absent where nothing was measured
     runs                     one entry per process: times by step and phase in seconds, losses, memory in bytes; in
                              `seconds` what its stages took, with the process time of the measured one
     log                      name of the log of the run that decided the status
@@ -24,6 +24,7 @@ from typing import Any
 
 from bench import metrics
 from bench.configuration import SCHEMA, Configuration
+from bench.metrics.rates import SPEED
 from bench.metrics.times import PHASES
 from bench.process import files
 from bench.terminal.text import valid_json
@@ -38,13 +39,14 @@ def write_json(path: Path, value: Any) -> None:
     files.write(path, valid_json(value, indent=1, sort_keys=True))
 
 
-def read_result(folder: Path, name: str = FILE) -> dict[str, Any] | None:
-    """The finished result in `folder`, or None where there is none that this version can read."""
+def read_result(folder: Path, name: str = FILE, any_schema: bool = False) -> dict[str, Any] | None:
+    """The finished result in `folder`, or None where there is none that this version can read; with `any_schema` that
+    of another version too, to keep it and no more."""
     try:
         result: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return result if isinstance(result, dict) and result.get("schema") == SCHEMA else None
+    return result if isinstance(result, dict) and (any_schema or result.get("schema") == SCHEMA) else None
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
@@ -122,6 +124,6 @@ def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
         found[name] = str(environment.get(name, "")).replace("\n", " | ")
     found["seed"] = environment.get("seed", 0)
     found["inputs"] = result["configuration"].get("input_hash") or "synthetic"
-    for name in ("real_tokens_per_second", "padded_tokens_per_second", "model_flops_per_second", "peak_share"):
+    for name in (SPEED, "model_flops_per_second", "peak_share"):
         found[name] = float(result.get("summary", {}).get(name, 0.0))
     return {k: v for k, v in found.items() if v != ""}

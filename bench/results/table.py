@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report.columns import of_a_sweep, table
+from bench.report.glance import works
 from bench.report.rows import to_row
 
 
@@ -20,6 +21,8 @@ def _remarks(result: dict[str, Any]) -> list[str]:
             f"compiled in {graphs['compile_seconds']:.1f} s: {graphs['graphs']} graphs, {graphs['graph_breaks']} "
             f"breaks, {graphs['recompiles']} recompilations"
         )
+    if Path(result["configuration"]["model"]).is_dir() and effective.get("weights") not in (None, "checkpoint"):
+        found.append(f"its folder holds no weights: they were {effective['weights']}")
     if effective.get("steady") is False:
         found.append(f"step times were not steady after {effective['warmup_steps']} steps of warm-up")
     return [f"{result['label']}: {remark}" for remark in found]
@@ -28,16 +31,17 @@ def _remarks(result: dict[str, Any]) -> list[str]:
 def problem(result: dict[str, Any]) -> str:
     """A line on a row that did not end well: why, what to change, and where its log is."""
     hint = f" ({result['hint']})" if result["hint"] else ""
-    kept = f"; its measurement of {result['kept']} is kept" if result.get("kept") else ""
+    kept = f"; what was found {result['kept']} is kept" if result.get("kept") else ""
     log = f"; log: {result['log']}" if result["log"] else ""
     return f"{result['label']}: {result['status']}: {result['message']}{hint}{kept}{log}"
 
 
 def render(results: Sequence[dict[str, Any]], wide: bool = False) -> str:
-    """The table, and below it a line per row that was compiled, that never became steady, or that did not end well,
-    with what to change."""
+    """The table, and below it which row is fastest, as the report has it, and a line per row that was compiled, that
+    never became steady, or that did not end well, with what to change."""
     rows = [replace(to_row(result, Path()), label=result["label"]) for result in results]
-    notes = []
+    done = works(rows)
+    notes = [f"{one.name}: {told}" if len(done) > 1 else told for one in done if (told := one.told())]
     for result in results:
         notes += _remarks(result)
         if result["status"] != "ok":

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.configuration import Configuration, ConfigurationError, presets, seed_folder, store
+from bench.configuration import Configuration, ConfigurationError, has_weights, seed_folder, store
 from bench.problems import Problem
 from bench.process import supervise
 from bench.process.locks import Locks
@@ -90,7 +90,7 @@ def prepare_data(settings: Settings, vocabulary: int, reordered: bool = False) -
             input_key=settings.input_key, output_key=settings.output_key,
         )  # fmt: skip
         batch = tokenize(samples, tokenizer, settings.max_len, settings.max_samples)
-        batch.check(vocabulary)
+        batch.check(vocabulary, ": use a --model with more tokens, or a --tokenizer with fewer (byte has 257)")
         steps = batch.sequences.shape[0] // settings.batch
         if steps < settings.steps:
             raise InputError(
@@ -134,7 +134,7 @@ def check_reachable(settings: Settings) -> None:
 
 def needs_seed(model: str, num_layers: int | None) -> bool:
     """Whether a model has no weights of its own, or not with this number of layers."""
-    return model in presets() or model.endswith(".json") or num_layers is not None
+    return num_layers is not None or not has_weights(model)
 
 
 def prepare_seed(configuration: Configuration, output: Path, progress: supervise.Progress) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.metrics.times import STEP, process_means
 from bench.suite.criteria import LEARNING, NOISE_FACTOR, Judgement
 from bench.terminal.text import grid
 
@@ -27,7 +28,7 @@ def _row(judged: Judgement, row: Mapping[str, Any]) -> list[str]:
     if judged.difference is None or judged.first_loss is None or judged.last_loss is None:
         return [judged.name, *words, *["-"] * 5, f"{verdict} ({judged.status})"]
     summary = row["summary"]
-    seconds = sum(summary[phase]["median"] for phase in ("forward", "backward", "optimizer") if phase in summary)
+    (seconds,) = process_means(row["runs"])[STEP]
     return [
         judged.name, *words, f"{judged.first_loss:.4f} → {judged.last_loss:.4f}",
         _percent(judged.difference.maximum), _percent(judged.difference.mean), f"{seconds:.3f}",

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench import backends
 from bench.configuration import Configuration, hash_inputs
 from bench.process import supervise
 from bench.suite.data import check_reachable, prepare_data, prepare_seed, vocabulary_of
@@ -55,16 +54,10 @@ def write_orders(folder: Path, settings: Settings, name: str) -> None:
     (folder / "orders.json").write_text(json.dumps(orders), encoding="utf-8")
 
 
-def job(configuration: Configuration, gpus: int) -> supervise.Job:
-    """How the ranks are started: forked from one process where they run on CPUs."""
-    on_cpu = configuration.device == "cpu" or (configuration.device == "auto" and not gpus)
-    backend = configuration.backend
-    preload = backends.find(backend).preload
-    return supervise.Job("bench.suite.worker", fork=on_cpu, preload=preload)
-
-
 class TrainingSweep(Sweep):
     """Trains each cell; a run that stopped goes on from its last checkpoint, one that ended is not run again."""
+
+    module = "bench.suite.worker"
 
     def __init__(self, cells: Sequence[Cell], settings: Settings, *, force: bool = False, quiet: bool = False) -> None:
         super().__init__(
@@ -85,9 +78,6 @@ class TrainingSweep(Sweep):
                 path.unlink()
         write_orders(folder, self.settings, self.cells[configuration.content_hash()].name)
         return folder
-
-    def _job(self, configuration: Configuration) -> supervise.Job:
-        return job(configuration, self.gpus)
 
     def train(self) -> dict[str, dict[str, Any]]:
         """The row of each cell by its name. Raises `Interrupted` on Ctrl-C."""

@@ -27,12 +27,15 @@ def weight(result: Mapping[str, Any] | None) -> int:
     """2 for what was measured, 1 for what ran and failed, 0 for what did not run to an end."""
     if result is None:
         return 0
-    return 2 if "summary" in result else int(result["status"] not in NOT_RUN)
+    if "summary" in result:
+        return 2
+    found_out = result.get("status") == "unsupported" and bool(result.get("log"))
+    return int(found_out or result.get("status") not in NOT_RUN)
 
 
 def begin(directory: Path) -> Path:
     """An empty folder to measure in: the row's own, or the one beside it where the row has a result that counts."""
-    folder = beside(directory) if weight(results.read_result(directory)) else directory
+    folder = beside(directory) if weight(results.read_result(directory, any_schema=True)) else directory
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
@@ -59,7 +62,7 @@ def failed(directory: Path) -> dict[str, Any] | None:
 def conclude(directory: Path, folder: Path, result: dict[str, Any]) -> bool:
     """Keep a result that came about in `folder`; whether it is the row's now. Where it is not, the row keeps what it
     has, and `result["kept"]` says since when."""
-    old = results.read_result(directory)
+    old = results.read_result(directory, any_schema=True)
     if old is not None and weight(result) < weight(old):
         result["kept"] = str(dict(old.get("environment") or {}).get("time") or "earlier")
         if folder != directory:

@@ -74,7 +74,7 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
     package = configuration.backend.partition(":")[0].partition(".")[0]
     if ":" in configuration.backend and package and not installed(package):
         return f"{package}, of --backend {configuration.backend}, is not found: set PYTHONPATH to the folder it lies in"
-    on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
+    on_gpu = configuration.on_gpu(gpus)
     if configuration.device == "cuda" and not gpus:
         return "no GPU is visible: run with --device cpu"
     if on_gpu and configuration.num_gpus > gpus:

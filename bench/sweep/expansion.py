@@ -27,10 +27,12 @@ MOST_ROWS = 10_000
 CLASS = re.compile(rf"{availability.NAMED.pattern}(?:\.[^\W\d]\w*)*")
 """`package.module:Class`. The name of the class is part of the name of a directory."""
 ORDER = tuple(SETTINGS)
+OF_A_SWEEP = {"processes", "output"}
+"""What a file may hold besides settings of rows."""
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Raises `ConfigurationError`."""
+    """The settings in a TOML file, with values that they can have. Raises `ConfigurationError`."""
     try:
         with path.open("rb") as file:
             read = tomllib.load(file)
@@ -40,7 +42,14 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"--config {path}: nested too deeply") from None
     except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigurationError(f"--config {path}: {error}") from None
-    return {key.replace("-", "_"): value for key, value in read.items()}
+    found = {key.replace("-", "_"): value for key, value in read.items()}
+    try:
+        for name in sorted(found.keys() - OF_A_SWEEP):
+            for value in found[name] if isinstance(found[name], list) else [found[name]]:
+                parse({name: value})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--config {path}: {error}") from None
+    return found
 
 
 def defaults(gpus: int) -> dict[str, Any]:
@@ -101,13 +110,21 @@ def _configured(cell: dict[str, Any], hashes: Mapping[str, str]) -> Configuratio
     return effective(configuration)
 
 
+def meant(backend: str) -> str:
+    """What a name that is no backend may stand for: what rows call one of its variants, or the nearest name."""
+    flags = backends.variants().get(backend)
+    if flags is None:
+        return nearest(backend, backends.names())
+    words = [f"--{name.replace('_', '-')} {value}" for name, value in flags.items()]
+    return f"; {backend} is {' '.join(words)}"
+
+
 def check_names(configurations: Iterable[Configuration]) -> None:
     """Raises `ConfigurationError` for a backend or loss that there cannot be."""
     known = backends.names()
     for configuration in configurations:
         if configuration.backend not in known and not CLASS.fullmatch(configuration.backend):
-            hint = nearest(configuration.backend, known)
-            words = f"use {', '.join(known)} or package.module:Class{hint}"
+            words = f"use {', '.join(known)} or package.module:Class{meant(configuration.backend)}"
             raise ConfigurationError(f"--backend {configuration.backend}: {words}")
         problem = availability.loss_problem(configuration.loss)
         if problem:

@@ -41,7 +41,7 @@ def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple
     """Why the configuration cannot run, as (reason, hint); the table of constraints comes first. `here`: its ranks run
     on this host."""
     configuration = resolve(configuration)
-    on_gpu = configuration.device == "cuda" or (configuration.device == "auto" and gpus > 0)
+    on_gpu = configuration.on_gpu(gpus)
     try:
         facts = model_facts(configuration.model, configuration.num_layers)
     except ModelError as error:
@@ -72,6 +72,9 @@ class Sweep:
     train like the first of their kind. `launcher` starts the ranks where they do not run on this host, whose GPUs then
     do not count, but `gpus`.
     """
+
+    module = supervise.Job.module
+    """What ranks run."""
 
     def __init__(
         self,
@@ -297,7 +300,9 @@ class Sweep:
 
     def _job(self, configuration: Configuration) -> supervise.Job:
         """What the ranks run."""
-        return supervise.Job(environment=self.environment, launcher=self.launcher)
+        return supervise.job_of(
+            configuration, self.gpus, self.module, environment=self.environment, launcher=self.launcher
+        )
 
     def _run_process(self, configuration: Configuration, number: int) -> None:
         folder = self._folder(configuration)

@@ -15,9 +15,10 @@ WIDE = "all columns, however wide the terminal is"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Words for the name that was probably meant; "" where none is near."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    """Words for the name that was probably meant, letter case aside; "" where none is near."""
+    known = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {known[near[0]]}?" if near else ""
 
 
 class Parser(argparse.ArgumentParser):

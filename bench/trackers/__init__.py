@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench.configuration import ConfigurationError
-from bench.metrics.times import PHASES
+from bench.metrics.times import PHASES, STEP
 
 PROJECT = "bench"
 
@@ -55,5 +55,5 @@ def measured(result: Mapping[str, Any]) -> Measured:
     losses = run["losses"][-len(run["times"]) :]
     steps = [{**times, "loss": loss} for times, loss in zip(run["times"], losses, strict=False)]
     plain = {name: float(value) for name, value in summary.items() if isinstance(value, (int, float))}
-    plain |= {f"{phase}_seconds": float(summary[phase]["median"]) for phase in PHASES if phase in summary}
+    plain |= {f"{phase}_seconds": float(summary[phase]["mean"]) for phase in (*PHASES, STEP) if phase in summary}
     return Measured(str(result["label"]), dict(result["configuration"]), steps, plain)

@@ -84,6 +84,11 @@ class ModelFacts:
         """Parameters used for one token (all of them in a dense model)."""
         return count_active(self, self._architecture())
 
+    @property
+    def countable(self) -> bool:
+        """Whether the parameters of this kind of model can be counted, on which predictions rest."""
+        return self.model_type in ARCHITECTURES
+
     def _architecture(self) -> Any:
         try:
             return ARCHITECTURES[self.model_type]
@@ -308,6 +313,13 @@ def resolve(name: str) -> ModelFacts:
         return facts
     import difflib
 
-    near = difflib.get_close_matches(alias(name), _aliases(), n=1)
+    folder, last = os.path.split(name)
+    if os.path.isabs(name) or name.startswith(".") or os.path.isdir(folder):
+        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        near = [os.path.join(folder, one) for one in difflib.get_close_matches(last, there, n=1)]
+        what = f"no such file or folder {name!r}" if there else f"no folder {folder!r} for {name!r}"
+    else:
+        near = difflib.get_close_matches(alias(name), _aliases(), n=1)
+        what = f"no model {name!r}"
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise ModelError(f"no model {name!r}: give a known name, a config.json or a checkpoint directory{hint}")
+    raise ModelError(f"{what}: give a known name, a config.json or a checkpoint directory{hint}")

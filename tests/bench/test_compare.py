@@ -232,7 +232,9 @@ def test_the_interval_is_welch_s() -> None:
     from scipy import stats
 
     a, b = [1.0, 1.1, 1.05, 0.98], [1.3, 1.2, 1.5]
-    wanted = stats.ttest_ind([math.log(v) for v in b], [math.log(v) for v in a], equal_var=False)
+    means = statistics.fmean(a), statistics.fmean(b)
+    shares = [v / means[0] for v in a], [v / means[1] + math.log(means[1] / means[0]) for v in b]
+    wanted = stats.ttest_ind(shares[1], shares[0], equal_var=False)
     interval, found = wanted.confidence_interval(0.95), change("t", "second", a, b)
     assert (found.low, found.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
 
@@ -285,8 +287,7 @@ def test_so_many_processes_decide() -> None:
     enough = change("t", "second", one, two).deciding
     assert enough is not None
     for count, decided in ((enough // 4, False), (enough, True)):
-        # Samples of `count` with the same means and variances, on the logarithms.
-        a, b = ([math.exp(v) for v in _like([math.log(x) for x in each], count)] for each in (one, two))
+        a, b = (_like(each, count) for each in (one, two))  # samples of `count` with the same means and variances
         assert change("t", "second", a, b).significant is decided
     assert change("t", "second", [1.0, 1.1], [1.1, 1.0]).deciding is None
     assert change("t", "second", [1.0, 1.001], [2.0, 2.001]).deciding is None
@@ -440,7 +441,7 @@ def test_tensors_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     torch = pytest.importorskip("torch")
     torch.save({"loss": torch.ones(2)}, tmp_path / "losses.pt")
     assert bench(["compare", str(tmp_path / "losses.pt"), str(LOGS / "sft.log")]) == 2
-    assert "losses.pt: tensors, not a log; name the log of the run" in capsys.readouterr().err
+    assert "losses.pt: tensors, not a log; name a result directory" in capsys.readouterr().err
 
 
 def test_memory_and_seconds_are_not_compared() -> None:
@@ -459,3 +460,14 @@ def test_a_bar_that_is_drawn_often_is_read_in_time() -> None:
     assert time.process_time() - started < 10
     assert run.loss is not None
     assert len(run.loss.values) == 60_000
+
+
+def test_a_trainers_state_and_a_table_are_read_as_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [{"loss": 2.0 - 0.1 * n, "grad_norm": 1.0, "step": n} for n in range(1, 8)]
+    (tmp_path / "a.log").write_text("\n".join(map(str, steps)))
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"epoch": 1.0, "log_history": steps}))
+    (tmp_path / "b.csv").write_text("Step,Loss,note\n" + "\n".join(f"{s['step']},{s['loss']},x" for s in steps))
+    assert bench(["compare", *(str(tmp_path / name) for name in ("a.log", "trainer_state.json", "b.csv"))]) == 0
+    assert capsys.readouterr().out.count("pass  ") == 2
+    assert bench(["report", str(tmp_path / "trainer_state.json"), str(tmp_path / "b.csv")]) == 0
+    assert capsys.readouterr().out.count("  7  ") == 2

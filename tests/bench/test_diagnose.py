@@ -49,7 +49,7 @@ def test_a_real_hang_is_explained_down_to_the_source(kind: str, hung: Path, caps
     assert "rank 0 waits in all_gather #2, called at hang/hanging_job.py:20 in save" in told
     assert "rank 1 never came: its last was all_reduce #1" in told
     assert "; it is at hang/hanging_job.py:" in told
-    assert "explains it: hanging_job.py:20: MP501" in told
+    assert "explains it: hang/hanging_job.py:20: MP501" in told
 
 
 def test_stacks_alone_tell_who_waits(hung: Path, capsys: pytest.CaptureFixture[str]) -> None:

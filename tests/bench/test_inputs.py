@@ -14,12 +14,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.configuration import Configuration
+from bench.configuration import Configuration, ConfigurationError
 from bench.inputs import KEPT, kept
 from bench.inputs.batch import Batch, InputError, make_batch, pad_to
-from bench.inputs.captured import capture, convert, list_inputs, read_batch, read_batches
+from bench.inputs.captured import capture, convert, read_batch, read_batches
 from bench.inputs.packing import pack_inputs, pad_inputs
 from bench.inputs.source import InputSource
+from bench.inputs.sources.recorded import list_inputs
 from bench.inputs.synthetic import synthetic_batches
 
 
@@ -226,9 +227,9 @@ def test_a_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
 
 
 def test_places_without_inputs_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(ConfigurationError, match="no such file"):
         list_inputs(tmp_path / "absent")
-    with pytest.raises(InputError, match="holds no"):
+    with pytest.raises(ConfigurationError, match="holds no"):
         list_inputs(tmp_path)
     dump(tmp_path / "a.pkl")
     dump(tmp_path / "b.pkl")

@@ -15,9 +15,9 @@ import pytest
 from bench.commands.matrix import main
 from bench.configuration import Configuration
 from bench.matrix.cells import AXES, Cell, cover, eight, never, product, reference
-from bench.matrix.classify import classify
+from bench.matrix.classify import Outcome, classify
 from bench.matrix.lanes import LanedSweep
-from bench.matrix.show import differences
+from bench.matrix.show import differences, entry, table
 from bench.sweep.availability import COMPILERS
 from bench.sweep.sweep import Interrupted
 
@@ -63,11 +63,61 @@ def test_the_eight_rows_run_are_classified_and_can_be_compared(
     assert main(["--diff", str(tmp_path / "absent.json"), str(other)]) == 2
 
 
+def _measured(cell: str, *seconds: float, noise: float = 0.0) -> dict[str, Any]:
+    """A cell's row whose processes took so long for a step of 100 tokens."""
+    runs = [
+        {"times": [{"forward": each * (1 + noise * sign)} for sign in (-1, 0, 1)], "tokens": {"real": 300.0}}
+        for each in seconds
+    ]
+    asked = dict.fromkeys(("backend", "zero_stage", "attn", "compile", "packing", "num_layers"))
+    summary = {"effective": {"steady": True}, "peak_memory": 1.0}
+    return {"hash": cell, "label": cell, "configuration": {**asked, "num_gpus": 1}, "runs": runs, "summary": summary}
+
+
+def _entries(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        default = found[0] if found else None
+        found.append(entry(Cell(row["hash"], BASE), row, Outcome("ok", ""), default))
+    return found
+
+
+def test_a_cell_says_when_its_speed_proves_nothing() -> None:
+    """One process, noisy steps, processes that differ: none of them ranks a cell; three that agree do."""
+    one = _entries(_measured("default", 0.1), _measured("packing", 0.05, noise=0.3))
+    assert [entry["relative_speed"] for entry in one] == pytest.approx([1.0, 2.0])
+    shown = table(one, wide=True)
+    assert ("2.00 undecided" in shown, "1.00 undecided" in shown) == (True, False)
+    assert "2,000 ±30%" in shown
+    assert "steps lie over ±10% apart or never became steady: packing" in shown
+    assert "undecided: one process a cell proves no order of speeds; --processes 3 measures more" in shown
+
+    several = _entries(_measured("default", 0.1, 0.14), _measured("near", 0.11, 0.12), _measured("far", 0.0100, 0.0101))
+    assert [bool(entry["doubt"]) for entry in several] == [False, True, False]
+    assert "near: undecided (" in table(several)
+    assert "processes, on a quieter machine" in table(several) or "processes each would decide" in table(several)
+
+
+def test_a_difference_of_speed_is_told_with_its_doubt() -> None:
+    def matrix(*seconds: float) -> dict[str, Any]:
+        return {"schema": 2, "stack": {}, "command": "matrix", "rows": _entries(_measured("default", *seconds))}
+
+    assert differences(matrix(0.1), matrix(0.105)) == ([], False)
+    assert differences(matrix(0.1), matrix(0.2)) == (
+        ["default: 1,000 → 500 tokens/s, undecided: one process proves no order"], False,
+    )  # fmt: skip
+    clear = differences(matrix(0.1, 0.101, 0.099), matrix(0.2, 0.202, 0.198))
+    assert clear == (["default: 1,000 → 500 tokens/s"], False)
+    before = {"cell": "default", "class": "ok", "detail": "", "hash": "default", "real_tokens_per_second": 9000.0}
+    lines, _ = differences({**matrix(0.1), "schema": 1, "rows": [before]}, matrix(0.1))
+    assert lines == ["one of the two was written before speeds were those of whole steps: speeds are not compared"]
+
+
 def test_a_difference_tells_other_settings() -> None:
-    one = {"cell": "default", "class": "ok", "detail": "", "hash": "a", "real_tokens_per_second": 10.0}
-    old = {"stack": {}, "command": "matrix --seq-len 64", "rows": [one]}
+    one = {"cell": "default", "class": "ok", "detail": "", "hash": "a"}
+    old = {"schema": 2, "stack": {}, "command": "matrix --seq-len 64", "rows": [one]}
     assert differences(old, {**old, "command": "matrix"}) == ([], False)
-    new = {"stack": {}, "command": "matrix --seq-len 32", "rows": [{**one, "hash": "b"}]}
+    new = {"schema": 2, "stack": {}, "command": "matrix --seq-len 32", "rows": [{**one, "hash": "b"}]}
     lines, worse = differences(old, new)
     assert lines == [
         "the settings are not the same, so speeds do not compare: matrix --seq-len 64 → matrix --seq-len 32"

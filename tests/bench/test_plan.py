@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bench.cli import main as bench
 from bench.commands.plan import main, memory_size
-from bench.predict.flops import mean_context, per_token, traffic
+from bench.predict.flops import per_token, traffic
 from bench.predict.layout import Layout
 from bench.predict.memory import GIB, estimate
 from bench.predict.planning import Request, plan
@@ -59,12 +59,6 @@ def test_flops_by_hand() -> None:
 def test_only_active_experts_are_counted() -> None:
     sparse = resolve("qwen3-30b-a3b")
     assert per_token(sparse, 1).weights < 6 * sparse.active_parameters < sparse.parameters
-
-
-def test_packed_context() -> None:
-    assert mean_context([100]) == 100
-    assert mean_context([60, 40]) == pytest.approx((60**2 + 40**2) / 100)
-    assert mean_context([]) == 0
 
 
 LAYOUTS = st.builds(

@@ -14,10 +14,11 @@ import pytest
 from bench import cli
 from bench.commands import run as run_command
 from bench.commands.run import expand, main
-from bench.configuration import Configuration, ConfigurationError, model_facts, parse
+from bench.configuration import Configuration, ConfigurationError, model_facts, parse, presets
 from bench.process import supervise
 from bench.process.progress import Progress
 from bench.process.supervise import classify
+from bench.report.rows import collect
 from bench.results import results
 from bench.results.table import render
 from bench.sweep import availability
@@ -212,6 +213,12 @@ def test_a_published_strategy_class_runs_unedited(tmp_path: Path) -> None:
             ["--backend", "fdsp2"],
             "--backend fdsp2: use ddp, deepspeed, fsdp2 or package.module:Class; did you mean fsdp2?",
         ),
+        (
+            ["--backend", "zero3"],
+            "use ddp, deepspeed, fsdp2 or package.module:Class; zero3 is --backend deepspeed --zero-stage 3",
+        ),
+        (["--backend", "FSDP2"], "did you mean fsdp2?"),
+        (["--inputs", str(ROOT)], "holds no .pkl, .pickle, .pt"),
         (["--inputs", "/nowhere"], "--inputs /nowhere: no such file or directory"),
         (["--config", "/nowhere.toml"], "--config /nowhere.toml"),
         (["--max-inputs", "3"], "--max-inputs is about recorded batches: give --inputs"),
@@ -243,7 +250,7 @@ def test_wrong_usage_is_one_line_and_status_2(
         ("dtype = ['bf16', 'fp23']", "dtype = 'fp23': choose from bf16"),
         ("layers = 2", "no such setting: layers; did you mean num_layers?"),
         ("processes = [1, 2]", "processes = [1, 2]: one whole number from 1 on, for all rows"),
-        ("tp = ", "--config "),
+        ("tp = ", "Invalid value"),
     ],
 )
 def test_a_file_of_settings_is_read_strictly(
@@ -252,7 +259,7 @@ def test_a_file_of_settings_is_read_strictly(
     (tmp_path / "sweep.toml").write_text(line)
     assert main(["--config", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"bench run: {message}")
+    assert error.startswith(f"bench run: --config {tmp_path / 'sweep.toml'}: {message}")
     assert error.count("\n") == 1
 
 
@@ -275,6 +282,51 @@ def test_a_rank_of_what_cannot_run_is_a_row_too(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "[backend-tp]" in done.stdout
     assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*/result.json")] == ["unsupported"]
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 300, "n_positions": 64}
+BERT = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "vocab_size": 300, "intermediate_size": 64}  # fmt: skip
+
+
+def test_folders_with_a_shape_and_no_weights_are_rows_whatever_the_model(tmp_path: Path) -> None:
+    """Weights are drawn; a model whose parameters cannot be counted is measured without FLOP/s; one that is no causal
+    language model is refused in a line."""
+    shapes = {"llama": {**presets()["llama-tiny"], "num_hidden_layers": 1}, "gpt2": GPT2, "bert": BERT}
+    for name, shape in shapes.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(shape))
+    models = ",".join(str(tmp_path / name) for name in shapes)
+    flags = ["--model", models, "--backend", "ddp", "--num-gpus", "1", "--processes", "1", "--output"]
+    done = bench("run", *flags, str(tmp_path / "out"), *SMALL)
+    assert done.stdout.count("its folder holds no weights: they were drawn from the seed") == 2, done.stdout
+    assert "BertLMHeadModel has no `lm_head` to take log-probabilities of" in done.stdout
+    found = {row.model: row for row in collect([tmp_path / "out"]).rows}
+    assert {name: row.status for name, row in found.items()} == {"llama": "ok", "gpt2": "ok", "bert": "unsupported"}
+    assert found["llama"].summary["model_flops_per_second"] > 0
+    assert "model_flops_per_second" not in found["gpt2"].summary
+    assert found["gpt2"].tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("{here}/lama", "no such file or folder '{here}/lama'"), ("{here}/lama", "did you mean {here}/llama?"),
+        ("{here}/models/llama", "no folder '{here}/models' for"), ("./models/llama", "no folder './models'"),
+        ("mixtral-tiny", "no model 'mixtral-tiny'"), ("LLaMA-tiny", "no model 'LLaMA-tiny'; did you mean llama-tiny?"),
+        ("org/llama", "cannot be had from the hub (HF_HUB_OFFLINE is set): give a config.json"),
+    ],
+)  # fmt: skip
+def test_a_model_that_is_not_there_is_told_with_what_is(
+    model: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "llama").mkdir()
+    refused = refusal(Configuration(model=model.format(here=tmp_path), device="cpu"), 0)
+    assert refused is not None
+    assert message.format(here=tmp_path) in refused[0]
+    assert ("did you mean" in refused[0]) == (model in ("{here}/lama", "LLaMA-tiny"))
 
 
 def test_lists_multiply_and_stages_belong_to_deepspeed() -> None:

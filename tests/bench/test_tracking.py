@@ -15,6 +15,7 @@ import pytest
 from bench import trackers
 from bench.cli import main as bench
 from bench.configuration import ConfigurationError
+from bench.metrics.rates import SPEED
 from tests.bench.light_sweep import TINY, LightSweep
 from tests.bench.test_run import SMALL
 from tests.bench.test_run import bench as run
@@ -71,7 +72,8 @@ def test_a_tracker_gets_what_was_measured_now(tmp_path: Path) -> None:
     assert (row.name, row.settings["num_layers"]) == (rows[0]["label"], 1)
     assert row.steps == [{"forward": 0.01, "backward": 0.02, "optimizer": 0.005, "loss": loss} for loss in (1.0, 0.9)]
     assert row.summary["forward_seconds"] == 0.01
-    assert row.summary["real_tokens_per_second"] > 0
+    assert row.summary["step_seconds"] == pytest.approx(0.035)
+    assert row.summary[SPEED] > 0
     _sweep(tmp_path, again := Kept())
     assert again.rows == []
 
@@ -132,4 +134,4 @@ def test_bmf_holds_times_rates_and_memory(tmp_path: Path, capsys: pytest.Capture
     assert {name: one["value"] for name, one in measures.items() if name in ("forward", "memory")} == {
         "forward": pytest.approx(10e6), "memory": 1000.0,
     }  # fmt: skip
-    assert measures["throughput"]["value"] == pytest.approx(row["summary"]["real_tokens_per_second"])
+    assert measures["throughput"]["value"] == pytest.approx(row["summary"][SPEED])

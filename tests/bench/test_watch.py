@@ -25,7 +25,7 @@ AT = "hang/many_hangs.py:"
 CASES = {
     "one_rank_saves": (
         f"rank 0 called all_gather #4 at {AT}", "rank 1 called barrier #4 at",
-        "Why: many_hangs.py:", "not every rank reaches `all_gather`: in `one_rank_saves` only some ranks",
+        "Why: hang/many_hangs.py:", "not every rank reaches `all_gather`: in `one_rank_saves` only some ranks",
     ),
     "waits_for_a_file": (
         f"rank 0 waits in all_reduce #4, called at {AT}",
@@ -38,7 +38,8 @@ CASES = {
         "Ranks wait for each other in groups 1 and 2: every rank has to call the collectives of both",
     ),
     "fewer_batches": (
-        "rank 0 called all_reduce #11 at", "rank 1 called barrier #11 at", "Why: many_hangs.py:", "have left the loop.",
+        "rank 0 called all_reduce #11 at", "rank 1 called barrier #11 at", "Why: hang/many_hangs.py:",
+        "have left the loop.",
     ),
     "both_receive": (
         f"Rank 0 waits in recv ({AT}", f"Rank 1 waits in recv ({AT}", "every recorded collective has ended.",

@@ -14,18 +14,32 @@ if TYPE_CHECKING:
     from bench.inputs.batch import Batch
 
 PLACE = 10
+SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
 
 
 def takes(inputs: str | None) -> bool:
     return bool(inputs)
 
 
+def list_inputs(path: Path) -> list[Path]:
+    """Files of a directory in the order of their names, or the one file given. Raises `ConfigurationError`."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise ConfigurationError(f"{path}: no such file or directory")
+    files = sorted(entry for entry in path.iterdir() if entry.suffix in SUFFIXES and entry.is_file())
+    if not files:
+        raise ConfigurationError(f"{path}: holds no {', '.join(SUFFIXES)} file")
+    return files
+
+
 def digest(inputs: str) -> str:
-    """The hash of the files, which takes the time to read them all."""
-    path = Path(inputs)
-    if not path.exists():
-        raise ConfigurationError(f"--inputs {path}: no such file or directory")
-    return hash_inputs(path)
+    """The hash of the files, which takes the time to read all. Raises `ConfigurationError` where there are none."""
+    try:
+        list_inputs(Path(inputs))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--inputs {error}") from None
+    return hash_inputs(Path(inputs))
 
 
 def _split(batch: Batch, rows: int) -> Iterator[Batch]:
@@ -64,7 +78,7 @@ class Recorded:
         if configuration.fold_tokens:
             batches = [replace(batch, sequences=batch.sequences % self.vocabulary) for batch in batches]
         for batch in batches:
-            batch.check(self.vocabulary)
+            batch.check(self.vocabulary, " (--fold-tokens)")
         if not batches:
             raise InputError(f"{configuration.inputs}: no batch has {configuration.micro_batch_size} rows")
         return batches

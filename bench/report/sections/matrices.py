@@ -19,7 +19,9 @@ def content(found: Collection) -> list[Matrix]:
 
 def text(found: Sequence[Matrix], style: str, wide: bool) -> str:
     mark = "## " if style == "github" else ""
-    parts = [[f"{mark}{TITLE}: {one.kind}", "", grid(one.table(), list(HEADINGS), style)] for one in found]
+    parts = [
+        [f"{mark}{TITLE}: {one.kind}", "", grid(one.table(), list(HEADINGS), style), "", *one.doubts] for one in found
+    ]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -27,7 +29,7 @@ def data(found: Sequence[Matrix]) -> list[dict[str, Any]]:
     return [
         {
             "kind": one.kind, "command": one.command, "stack": one.stack,
-            "cells": [{k: v for k, v in asdict(cell).items() if k != "log"} for cell in one.cells],
+            "cells": [{k: v for k, v in asdict(cell).items() if k not in ("log", "texts")} for cell in one.cells],
         }
         for one in found
     ]  # fmt: skip
