@@ -5,7 +5,8 @@ What it does
     that come through factories, fields, tables of classes and parameters, constructors (those of dataclasses too),
     modules of networks that are called, tasks and actors of Ray, and `functools.partial`. Where several definitions
     may be reached, all must refuse the call. What comes from callers alone is a warning, for they may take another
-    way. Also reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent
+    way; so is a keyword that no method of that name in the project takes, while each has another like it, where nothing
+    is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent
     where a decorator may change the signature, a test expects TypeError, or the callee takes anything.
 
 Why is this bad
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.binding import Misfit, misfit_of, written
+from validator.analysis.binding import Misfit, misfit_of, parameters, written
 from validator.analysis.members import method_of, own_object
 from validator.analysis.uses import is_test
 from validator.errors import nearest
@@ -38,7 +39,8 @@ _PARTIAL = frozenset({"partial", "functools.partial"})
 
 
 class Failure(NamedTuple):
-    """A call in `function` that nothing it reaches takes. `passed`: what is called comes from callers."""
+    """A call in `function` that nothing it reaches takes. `passed`: what is called comes from callers; `by_name`: what
+    it reaches is not known, and all of that name refuse it."""
 
     function: Method
     call: Call
@@ -46,6 +48,7 @@ class Failure(NamedTuple):
     callee: Callee
     misfit: Misfit
     passed: bool
+    by_name: bool = False
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -76,11 +79,26 @@ def _failures(project: Project) -> Iterator[Failure]:
             if place is None or _of_another_sibling(callee := place.operand(1 if partial else 0)):
                 continue
             reached = objects.reached_by(callee, place)
+            if not reached.callees and not partial and not is_test(function.path) and _is_of_unknown(objects, callee):
+                found = suspects.refused_by_name(function, seen)
+                if found is not None:
+                    method, misfit = found
+                    known = Callee(method.qualname, parameters(method), method)
+                    yield Failure(function, call, seen, known, misfit, True, True)
             if not reached.complete or _of_family(function, seen, reached.callees, members):
                 continue
             misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
             if misfits and misfits[0] is not None and all(misfits):
                 yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
+
+
+def _is_of_unknown(objects: Objects, callee: Place) -> bool:
+    """Whether a method is asked for of an object of which nothing is known: no library's, no class of the project."""
+    if callee.value.op != "attr":
+        return False
+    owner = callee.operand(0)
+    known = any(o[0] in ("ext", "made", "module", "class", "unit") for o in owner.closed.each)
+    return not known and not objects.held(owner, callee).classes
 
 
 def _of_another_sibling(callee: Place) -> bool:
@@ -145,18 +163,20 @@ def _error(callee: Callee) -> str:
 
 
 def _report(failure: Failure, others: list[Failure]) -> Finding:
-    function, call, seen, callee, misfit, passed = failure
+    function, call, seen, callee, misfit, passed, by_name = failure
     at = misfit.at if misfit.kind != "missing" else call.name_at
     names = [p.name for p in callee.params if p.kind in ("any", "kw")]
     hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
     place = callee.place.facts.name_at[0]
     where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
     how = "`partial` of " if seen is not call else ""
+    message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
+    if by_name:
+        message = f"passes {misfit.name!r}, which no `{call.method}` of the project takes"
     return RULE.finding(
         function.module.path,
         at,
-        f"{how}`{seen.target}(…)`{where} raises {_error(callee)}: "
-        f"`{written(callee.name, callee.params)}` {misfit.message}",
+        f"{how}`{seen.target}(…)`{where} {message}",
         help=f"{_advice(misfit)}{hint}",
         related=[
             Related(callee.place.path, place, f"`{callee.name}` is defined here"),
@@ -177,6 +197,17 @@ def _advice(misfit: Misfit) -> str:
 
 
 INCORRECT = (
+    # whoever the optimizer is
+    """\
+# file: optimizer.py
+class Overlapped:
+    def gather_parameters(self, only_if_stepped=False):
+        return only_if_stepped
+# file: schedule.py
+def run(strategy, optimizer):
+    optimizer.gather_parameters(skip_if_not_stepped=True)  # error: MP121
+    optimizer.gather_parameters(only_if_stepped=True)
+""",
     """\
 # file: losses.py
 def policy_loss(log_probs, advantages, *, clip=0.2):

@@ -6,11 +6,11 @@ name of its own (a variable, an attribute, an import with another name), are fol
 
 from __future__ import annotations
 
-from validator.analysis.binding import misfit_of
+from validator.analysis.binding import Misfit, keeps_signature, misfit_of, parameters
 from validator.facts.model import Call, Param
 from validator.flow.constructors import Constructors
 from validator.flow.program import Flow
-from validator.models.members import of_libraries
+from validator.models.members import is_telling, of_libraries
 from validator.project import Method, Project
 
 
@@ -23,6 +23,9 @@ class Suspects:
         self._held = set(project.analysis(Flow).written) - of_libraries()  # those mostly are what libraries call so
         self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
         self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
+        self._methods: dict[str, list[Method]] = {}
+        for function in project.functions():
+            self._methods.setdefault(function.name, []).append(function)
 
     def may_refuse(self, function: Method, call: Call, partial: bool) -> bool:
         """Whether something that the call may reach refuses it, by the names alone."""
@@ -34,6 +37,29 @@ class Suspects:
             rows = self._signatures.get(name, ())
             self._known[key] = any(misfit_of(params, call, partial=partial) is not None for params in rows)
         return self._known[key]
+
+    def refused_by_name(self, function: Method, call: Call) -> tuple[Method, Misfit] | None:
+        """A method that lacks a keyword of the call, as all of its name do, but has another like it that the call does
+        not pass, whoever is asked for it: a name that no known library has, and that nothing but methods bears."""
+        methods = self._methods.get(call.method, [])
+        if not is_telling(call.method) or call.method in self._held or any(a.keyword in ("*", "**") for a in call.args):
+            return None
+        if function.name == call.method:
+            return None  # it hands the call on to what it wraps
+        if not all(method.cls is not None and keeps_signature(method) for method in methods):
+            return None
+        found = [(method, misfit_of(parameters(method), call)) for method in methods]
+        known = [(method, misfit) for method, misfit in found if misfit is not None]
+        alike = len(known) == len(methods) and all(_is_renamed(method, misfit, call) for method, misfit in known)
+        return known[0] if known and alike else None
+
+
+def _is_renamed(method: Method, misfit: Misfit, call: Call) -> bool:
+    """Whether a keyword that a method lacks is like a parameter of it that the call does not name."""
+    named = {argument.keyword for argument in call.args}
+    left = [each.name for each in parameters(method) if each.kind in ("any", "kw") and each.name not in named]
+    words = set(misfit.name.split("_"))
+    return misfit.kind == "unknown-keyword" and any(words & set(name.split("_")) for name in left)
 
 
 def _signatures(project: Project) -> dict[str, list[tuple[Param, ...]]]:
