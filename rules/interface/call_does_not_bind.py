@@ -6,8 +6,9 @@ What it does
     modules of networks that are called, tasks and actors of Ray, and `functools.partial`. Where several definitions
     may be reached, all must refuse the call. What comes from callers alone is a warning, for they may take another
     way; so is a keyword that no method of that name in the project takes, while each has another like it, where nothing
-    is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent
-    where a decorator may change the signature, a test expects TypeError, or the callee takes anything.
+    is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own
+    `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a test expects
+    TypeError, or the callee takes anything.
 
 Why is this bad
     It raises TypeError, on a path that nobody has run since the signature changed.

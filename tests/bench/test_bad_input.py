@@ -80,7 +80,7 @@ def test_choices_of_later_versions_are_shown(tmp_path: Path, capsys: pytest.Capt
     [
         (b"\xff\xfe", "--config "),
         (b"a = " + b"[" * 5000 + b"]" * 5000, "--config "),
-        (b"inputs = 5", "inputs = 5: not a text"),
+        (b"inputs = 5", "sweep.toml: inputs = 5: not a text"),
         (b"inputs = ['a']", "--inputs a: no such file or directory"),
         (b"tp = 99999999999999999999", "tp = 99999999999999999999: larger than"),
         (b"tp = [%s]\nring = [%s]" % ((b"1," * 200,) * 2), "the lists make 40000 rows"),
@@ -96,7 +96,8 @@ def test_files_of_settings_are_no_trap(
     flags = ["--config", str(tmp_path / "sweep.toml"), "--output", str(tmp_path / "out"), "--dry-run"]
     assert main(flags) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"bench run: {message}")
+    assert error.startswith("bench run: ")
+    assert message in error
     assert error.count("\n") == 1
 
 
