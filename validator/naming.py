@@ -99,9 +99,6 @@ class Finder:
             if root not in self.folders or os.path.dirname(root) == root:
                 break
             root = os.path.dirname(root)
-        # what stands in a package may be run as a script, too: then it finds the modules beside it
-        if self.is_module_file(candidate := os.path.join(folder, name)):
-            found[candidate] = None
         elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
         if found or len(elsewhere) == 1:
             found.update(dict.fromkeys(elsewhere))
@@ -116,6 +113,11 @@ class Finder:
                 return path
             folder = os.path.dirname(folder)
         return None
+
+    def in_folder(self, name: str, importer: str) -> str | None:
+        """The plain module of a name that lies beside a file: what a script finds first, in a package too."""
+        path = os.path.join(os.path.dirname(importer), name)
+        return path if self.is_module_file(path) and self.by_path[path] != importer else None
 
     @staticmethod
     def is_above(path: str, importer: str) -> bool:

@@ -165,6 +165,8 @@ class Project:
         tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
         if not any(self.finder.is_above(path, file) for path in tops):
             beside = self.finder.beside([top, *rest], file)
+            if not rest and b"__main__" in importer.source.data:
+                beside = self.finder.in_folder(top, file)
             modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
         for path in tops:
             path = "/".join([path, *rest])

@@ -163,5 +163,8 @@ def get_rank(strategy):
     return strategy.rank
 # file: examples/mine/train.py
 from utils import get_rank
+
+if __name__ == "__main__":
+    get_rank(None)
 """,
 )

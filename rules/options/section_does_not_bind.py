@@ -3,7 +3,8 @@
 What it does
     Sections in the manner of Hydra's `_target_` (torchtune's `_component_`, `class_path` with `init_args`) are calls:
     the keys beside the name are the arguments. Reported is a key that the function or class of the project has no
-    parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source.
+    parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source. So
+    are sections that a call unpacks (`Mask(**config.data.mask)`): a warning, for the file may be another program's.
     Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
     `_`, keys that some code takes out again (`pop`), and where most sections that make one thing do not fit it: there
     the program has a way of its own.
@@ -24,34 +25,38 @@ from validator.analysis.binding import keeps_signature, parameters, written
 from validator.analysis.named import Named, is_path
 from validator.definitions import Missing, Symbol
 from validator.errors import nearest
-from validator.facts.config_files import Settings
+from validator.facts.config_files import Setting, Settings
 from validator.facts.model import At, Param
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.arguments import literal_keys
 from validator.flow.aside import is_test
 from validator.flow.constructors import Constructors
+from validator.flow.objects import Callee, Objects
 from validator.flow.program import Unit
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule(
     "MP306", "section-does-not-bind", "error", stable_since="0.3.0",
-    languages=("yaml", "json", "toml", "python"), tokens=("_target_", "_component_", "class_path"),
+    languages=("yaml", "json", "toml", "python"), solves=True,
 )  # fmt: skip
+_LINKS = 2  # of the path of a section that what is unpacked must name
 
 
 class _Section(NamedTuple):
-    """What a section makes, where that is said, and its arguments by name."""
+    """What a section makes, where that is said, its arguments by name, and the key that it stands under."""
 
     path: str
     made: str
     at: At
     keys: tuple[tuple[str, At], ...]
+    under: str = ""
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     by_made: dict[str, list[_Section]] = {}
+    found: list[tuple[_Section, list[Finding]]] = []
     for section in _sections(project):
         by_made.setdefault(section.made, []).append(section)
     for made, sections in by_made.items():
@@ -61,9 +66,58 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield from (_missing(section, symbol) for section in sections)
             continue
         params = _parameters(project, symbol)
-        found = [list(_unknown(project, section, symbol, params)) for section in sections]
-        if len(sections) == 1 or sum(map(bool, found)) * 2 <= len(sections):  # else the program has a way of its own
-            yield from (finding for findings in found for finding in findings)
+        for section in sections:
+            found.append((section, list(_unknown(project, section, symbol, params))))
+    for section, findings in found:
+        if not any(_is_odd(section, found, by) for by in ("made", "under")):
+            yield from findings
+    for section, callees in _unpacked(project):
+        yield from _refused(project, section, callees)
+
+
+def _is_odd(section: _Section, found: list[tuple[_Section, list[Finding]]], by: str) -> bool:
+    """Whether most of what is made so, or stands under such a key, does not fit: there the program has its own way."""
+    rows = [findings for each, findings in found if getattr(each, by) == getattr(section, by)]
+    return len(rows) > 1 and sum(map(bool, rows)) * 2 > len(rows)
+
+
+def _unpacked(project: Project) -> Iterator[tuple[_Section, tuple[Callee, ...]]]:
+    """The sections of files that calls unpack (`**cfg.data.mask`), and all that these calls may reach."""
+    by_links: dict[tuple[str, ...], list[tuple[str, Setting]]] = {}
+    for source in project.files.values():
+        settings = source.facts.extra.get("settings")
+        for each in settings.settings if settings is not None and not is_test(source.path) else ():
+            by_links.setdefault(each.path[-1 - _LINKS : -1], []).append((source.path, each))
+    objects = project.analysis(Objects)
+    for function in project.functions() if by_links else ():
+        for call in function.facts.calls if not is_test(function.path) else ():
+            given = [each.value.split(".") for each in call.args if each.keyword == "**" and each.kind == "path"]
+            rows = [row for links in given if len(links) > _LINKS for row in by_links.get(tuple(links[-_LINKS:]), ())]
+            place = objects.call_at(function.module, call.at) if rows else None
+            reached = objects.reached_by(place.operand(0), place) if place is not None else None
+            if reached is not None and reached.complete:
+                for path in dict.fromkeys(path for path, _ in rows):
+                    keys = tuple((each.path[-1], each.at) for at, each in rows if at == path)
+                    yield _Section(path, call.target.removesuffix("[]"), call.at, keys), reached.callees
+
+
+def _refused(project: Project, section: _Section, callees: tuple[Callee, ...]) -> Iterator[Finding]:
+    """The keys of a section that nothing takes which a call may reach."""
+    names = {param.name for callee in callees for param in callee.params if param.kind in ("any", "kw")}
+    if any(param.kind == "**" for callee in callees for param in callee.params):
+        return
+    for key, at in section.keys:
+        if not key.startswith("_") and key not in names and not _is_taken_out(project, key):
+            first = callees[0]
+            yield RULE.finding(
+                section.path,
+                at,
+                f"`{written(first.name, first.params)}`, which gets this section by `**`, has no parameter `{key}`",
+                help=f"name a parameter that it has{nearest(key, sorted(names))}",
+                related=[Related(each.place.path, each.place.facts.name_at[0], f"`{each.name}`") for each in callees],
+                context=f"{section.made}:{key}",
+                severity="warning",
+            )
 
 
 def _parameters(project: Project, symbol: Symbol | None) -> tuple[Param, ...] | None:
@@ -133,7 +187,7 @@ def _of_file(path: str, settings: Settings, targets: dict[str, str]) -> Iterator
             inside = targets[each.path[-1]]
             below = settings.below(*each.path[:-1], *([inside] if inside else []))
             keys = tuple((row.path[-1], row.at) for row in below if row.path[-1] not in targets)
-            yield _Section(path, str(each.value), each.value_at, keys)
+            yield _Section(path, str(each.value), each.value_at, keys, each.path[-2] if len(each.path) > 1 else "")
 
 
 def _of_unit(unit: Unit, targets: dict[str, str]) -> Iterator[_Section]:
@@ -184,7 +238,26 @@ class Optimizer:
         self.warmup = warmup
 """
 
+_MASK = """\
+# file: rl/__init__.py
+# file: rl/masks.py
+class Mask:
+    def __init__(self, size, random_roll=False):
+        self.size, self.random_roll = size, random_roll
+# file: rl/train.py
+from rl.masks import Mask
+
+
+def main(strategy, cfg):
+    return strategy, Mask(**cfg.data.mask_kwargs)
+# file: conf.yaml
+data:
+  mask_kwargs:
+    size: 3
+"""
+
 INCORRECT = (
+    _MASK + "    roll: true  # error: MP306\n",
     _LOSS
     + """# file: conf.yaml
 loss:
@@ -210,6 +283,7 @@ RECIPE = {"loss": {"_target_": "rl.losses.KDLoss", "temperature": 1.0, "ignore":
 )
 
 CORRECT = (
+    _MASK + "    random_roll: true\n",
     _LOSS
     + """# file: conf.yaml
 loss:

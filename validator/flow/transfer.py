@@ -48,6 +48,7 @@ from validator.flow.values import (
     fetched,
     group_of,
     holds_alike,
+    is_dictionary,
     is_text,
     join,
     join2,
@@ -474,7 +475,8 @@ class Evaluation(Walk):
         result = join(found) if found or owner.of("dict") else UNKNOWN
         if result is NOT_YET:
             return result
-        v = combined(owner.v, key.v)
+        # by what its values vary they say themselves: that one of them does says nothing of the others
+        v = key.v if is_dictionary(owner) else combined(owner.v, key.v)
         if isinstance(constant, str) and constant in self.models.likely["columns"] and UNIFORM not in v | result.v:
             v |= data(sure=False)  # a column of a batch, whatever holds it
         n = result.n
@@ -560,8 +562,7 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
-            v = before.v if all(o[0] == "dict" for o in before.each) and before.objs else before.v | stored.v
-            return Val(frozenset(objs), v, before.n, before.p, before.state)
+            return Val(frozenset(objs), before.v | stored.v, before.n, before.p, before.state)
 
         self.after[number, 0] = change
         return BOTTOM
@@ -696,8 +697,10 @@ class Evaluation(Walk):
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
         rest: Val | None = None
+        v: Causes = NONE
         for key, number_of_value in zip(value.args[::2], value.args[1::2], strict=True):
             held = self.vals[number_of_value]
+            v |= held.v
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
                 for o in held.each:
@@ -711,8 +714,7 @@ class Evaluation(Walk):
                 rest = join2(rest or BOTTOM, held)
         if len(rows) > 24:
             rest, rows = join([*rows.values(), rest or BOTTOM]), {}
-        # by what its values vary they say themselves: that one of them does says nothing of the others
-        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}))
+        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}), v)
 
     def iter_(self, number: int, value: Instruction) -> Val:
         iterable: Val = self.vals[value.args[0]]
@@ -752,7 +754,7 @@ class Evaluation(Walk):
             n |= self.vals[each].n
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
-        v = frozenset().union(*(e.v for e in elts)) if kind != "dict" else NONE
+        v = frozenset().union(*(e.v for e in elts))
         over = [self.vals[each] for each in value.args[count : count + iterators]]
         order = frozenset().union(*(beside(each, "unordered") for each in over))
         if kind == "set":

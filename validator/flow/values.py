@@ -389,6 +389,11 @@ def elements(value: Val) -> Val:
     return join(found)
 
 
+def is_dictionary(value: Val) -> bool:
+    """Whether a value is a dictionary of which the values are known."""
+    return bool(value.objs) and all(o[0] == "dict" for o in value.objs)
+
+
 def picked(value: Val, key: int | str) -> Val:
     """The element of a list or a dictionary that a number or a text names, as far as the objects tell."""
     found = []
