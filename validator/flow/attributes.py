@@ -97,8 +97,6 @@ def _carried(owner: Val, result: Val) -> Causes:
     """How an attribute varies because its owner does: which method it is only where the owner may be several things."""
     if any(o[0] in ("bound", "unit") for o in result.each):
         return owner.v if len({o[1] for o in owner.each if o[0] in _MEMBERED}) > 1 else NONE
-    if any(o[0] == "dict" for o in owner.objs):
-        return NONE  # by what one of its values varies
     carried = only(owner.v, "data", "param", "uniform")
     return frozenset(c._replace(facet="a") if c.kind == "param" and c.facet == "v" else c for c in carried)
 

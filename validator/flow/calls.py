@@ -60,7 +60,6 @@ from validator.flow.values import (
     elements,
     fetched,
     group_of,
-    is_dictionary,
     is_text,
     join,
     join2,
@@ -1008,8 +1007,7 @@ class Calling:
 
     def _derived(self, arguments: Arguments) -> Causes:
         """What an unknown function may carry over from its arguments: data, never who the process is."""
-        told = (value.v for _, value in arguments if not is_dictionary(value))  # one of its values says little
-        return combined(*(unsure(only(each, "data", "param", "uniform")) for each in told))
+        return combined(*(unsure(only(value.v, "data", "param", "uniform")) for _, value in arguments))
 
     def _on_state(self, number: int, value: Instruction, name: str, callee: Val, receiver: Val) -> None:
         """Models whose parameters are sharded issue collectives where they run."""

@@ -54,6 +54,7 @@ from validator.flow.values import (
     join2,
     join_ways,
     obj,
+    picked,
     sequence,
     tuple_of,
     unordered,
@@ -467,16 +468,16 @@ class Evaluation(Walk):
                 found.append(Val(frozenset({("seq", elements(owner))})) if sliced else elements(owner))
             elif kind == "param":
                 passed: Val = self.flow.get("argument", self.unit, o[1])
-                found += [self.mesh_part(mesh, key) for mesh in passed.of("mesh")] or [
-                    NOT_YET if passed is NOT_YET else UNKNOWN
-                ]
+                meshes = [self.mesh_part(mesh, key) for mesh in passed.of("mesh")]
+                found += meshes or [NOT_YET if passed is NOT_YET else UNKNOWN]
+                if isinstance(constant, str) and is_dictionary(passed):
+                    found.append(picked(passed, constant))
             elif kind in ("top", "more"):
                 found.append(UNKNOWN if kind == "top" else ANYTHING)
         result = join(found) if found or owner.of("dict") else UNKNOWN
         if result is NOT_YET:
             return result
-        # by what its values vary they say themselves: that one of them does says nothing of the others
-        v = key.v if is_dictionary(owner) else combined(owner.v, key.v)
+        v = combined(owner.v, key.v)
         if isinstance(constant, str) and constant in self.models.likely["columns"] and UNIFORM not in v | result.v:
             v |= data(sure=False)  # a column of a batch, whatever holds it
         n = result.n
@@ -562,7 +563,8 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
-            return Val(frozenset(objs), before.v | stored.v, before.n, before.p, before.state)
+            v = before.v if is_dictionary(before) else before.v | stored.v
+            return Val(frozenset(objs), v, before.n, before.p, before.state)
 
         self.after[number, 0] = change
         return BOTTOM
@@ -697,10 +699,8 @@ class Evaluation(Walk):
     def dict_(self, number: int, value: Instruction) -> Val:
         rows: dict[object, Val] = {}
         rest: Val | None = None
-        v: Causes = NONE
         for key, number_of_value in zip(value.args[::2], value.args[1::2], strict=True):
             held = self.vals[number_of_value]
-            v |= held.v
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
                 for o in held.each:
@@ -714,7 +714,8 @@ class Evaluation(Walk):
                 rest = join2(rest or BOTTOM, held)
         if len(rows) > 24:
             rest, rows = join([*rows.values(), rest or BOTTOM]), {}
-        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}), v)
+        # by what its values vary they say themselves: that one of them does says nothing of the others
+        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}))
 
     def iter_(self, number: int, value: Instruction) -> Val:
         iterable: Val = self.vals[value.args[0]]
@@ -754,7 +755,7 @@ class Evaluation(Walk):
             n |= self.vals[each].n
         for each in value.args[count + iterators :]:
             n |= self.truth(self.vals[each])
-        v = frozenset().union(*(e.v for e in elts))
+        v = frozenset().union(*(e.v for e in elts)) if kind != "dict" else NONE
         over = [self.vals[each] for each in value.args[count : count + iterators]]
         order = frozenset().union(*(beside(each, "unordered") for each in over))
         if kind == "set":
