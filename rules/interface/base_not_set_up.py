@@ -58,11 +58,11 @@ def _worst(project: Project, cls: ClassDef, missing: set[str]) -> _Read | None:
     """The most certain of the reads of some attributes."""
     reads = list(_reads(project, cls, missing))
     run = _run(project, cls) if reads else set()
-    ranked = sorted(reads, key=lambda read: read[0] not in run)
-    asked = None if ranked and ranked[0][0] in run else next(_asked(project, cls, missing), None)
-    if asked is not None or not ranked:
+    first = min(reads, key=lambda read: read[0] not in run, default=None)
+    asked = next(_asked(project, cls, missing), None) if first is None or first[0] not in run else None
+    if asked is not None or first is None:
         return asked
-    method, ref, name = ranked[0]
+    method, ref, name = first
     severity: Severity = "error" if method.cls is cls else "warning" if method in run else "note"
     return _Read(name, method.path, ref.at, method.qualname, severity)
 

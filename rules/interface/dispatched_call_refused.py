@@ -5,8 +5,8 @@ What it does
     through however many functions that hand both on. Reported is a call that every object which may come there
     refuses; where the objects are not all known, every method of that name in the project. Where other objects take
     the call, a method of a relative of theirs is reported that refuses each call of that name in the project, as a
-    warning. Silent about
-    methods whose decorators may change the signature, and about arguments that are not spelled out.
+    warning. Silent about methods whose decorators may change the signature, and about arguments that are not spelled
+    out.
 
 Why is this bad
     It raises TypeError in another process, at the first call. No search for calls finds it, and no type checker.

@@ -3,8 +3,8 @@
 What it does
     Finds the class that a section of a YAML, TOML or JSON file sets the fields of (a data class, a model of pydantic, a
     class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of which
-    must be fields, or by the key that it stands under, where all sections of that name are of one class (then the key
-    must be a name that the code does not have at all). Reports a key that the class has no field for, once for each
+    must be fields, or by the path of keys that it stands under, where all sections there are of one class (then the
+    key must be a name that the code does not have at all). Reports a key that the class has no field for, once for each
     class and key. Silent about keys that the code spells as a text (an alias, an old name that is still read), asks
     the section for (`config.training.strategy`), or that begin with what it takes off a name (`removeprefix("fsdp_")`);
     about sections of which most is strange to the class; about keys that other values take over (`${key}`), where a

@@ -18,7 +18,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from validator.analysis.binding import keeps_signature, parameters, written
@@ -68,17 +68,20 @@ def check_project(project: Project) -> Iterator[Finding]:
         params = _parameters(project, symbol)
         for section in sections:
             found.append((section, list(_unknown(project, section, symbol, params))))
+    odd = {by: _odd(found, by) for by in ("made", "under")}
     for section, findings in found:
-        if not any(_is_odd(section, found, by) for by in ("made", "under")):
+        if section.made not in odd["made"] and section.under not in odd["under"]:
             yield from findings
     for section, callees in _unpacked(project):
         yield from _refused(project, section, callees)
 
 
-def _is_odd(section: _Section, found: list[tuple[_Section, list[Finding]]], by: str) -> bool:
-    """Whether most of what is made so, or stands under such a key, does not fit: there the program has its own way."""
-    rows = [findings for each, findings in found if getattr(each, by) == getattr(section, by)]
-    return len(rows) > 1 and sum(map(bool, rows)) * 2 > len(rows)
+def _odd(found: list[tuple[_Section, list[Finding]]], by: str) -> set[str]:
+    """What is made, or the keys above, where most sections do not fit: there the program has a way of its own."""
+    rows: dict[str, list[bool]] = {}
+    for section, findings in found:
+        rows.setdefault(getattr(section, by), []).append(bool(findings))
+    return {name for name, misfits in rows.items() if len(misfits) > 1 and sum(misfits) * 2 > len(misfits)}
 
 
 def _unpacked(project: Project) -> Iterator[tuple[_Section, tuple[Callee, ...]]]:
@@ -106,18 +109,24 @@ def _refused(project: Project, section: _Section, callees: tuple[Callee, ...]) -
     names = {param.name for callee in callees for param in callee.params if param.kind in ("any", "kw")}
     if any(param.kind == "**" for callee in callees for param in callee.params):
         return
+    first = callees[0]
+    for key, at in _strangers(project, section, names):
+        yield RULE.finding(
+            section.path,
+            at,
+            f"`{written(first.name, first.params)}`, which gets this section by `**`, has no parameter `{key}`",
+            help=f"name a parameter that it has{nearest(key, sorted(names))}",
+            related=[Related(each.place.path, each.place.facts.name_at[0], f"`{each.name}`") for each in callees],
+            context=f"{section.made}:{key}",
+            severity="warning",
+        )
+
+
+def _strangers(project: Project, section: _Section, names: Collection[str]) -> Iterator[tuple[str, At]]:
+    """The keys of a section that are no parameters, and that no code takes out again."""
     for key, at in section.keys:
         if not key.startswith("_") and key not in names and not _is_taken_out(project, key):
-            first = callees[0]
-            yield RULE.finding(
-                section.path,
-                at,
-                f"`{written(first.name, first.params)}`, which gets this section by `**`, has no parameter `{key}`",
-                help=f"name a parameter that it has{nearest(key, sorted(names))}",
-                related=[Related(each.place.path, each.place.facts.name_at[0], f"`{each.name}`") for each in callees],
-                context=f"{section.made}:{key}",
-                severity="warning",
-            )
+            yield key, at
 
 
 def _parameters(project: Project, symbol: Symbol | None) -> tuple[Param, ...] | None:
@@ -136,9 +145,7 @@ def _unknown(
     if params is None or not isinstance(symbol, Method | ClassDef):
         return
     names = [param.name for param in params if param.kind in ("any", "kw")]
-    for key, at in section.keys:
-        if key.startswith("_") or key in names or _is_taken_out(project, key):
-            continue
+    for key, at in _strangers(project, section, names):
         shown = symbol.name if isinstance(symbol, ClassDef) else symbol.qualname
         yield RULE.finding(
             section.path,

@@ -107,14 +107,18 @@ def test_the_command_measures_the_same_configuration(changes: dict[str, Any]) ->
         assert [asdict(c) for c in run.expand(run._settings(options), gpus)] == [asdict(configuration)]
 
 
+class _Sweep:
+    """In place of a sweep: its rows are computed from their settings."""
+
+    def __init__(self, configurations: Sequence[Configuration], output: Path, **options: Any) -> None:
+        self.configurations = configurations
+
+
 def test_the_command_line_searches_and_prints_the_fastest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Rows:
-        """In place of a sweep: checkpointing is slow, larger batches are fast."""
-
-        def __init__(self, configurations: Sequence[Configuration], output: Path, **options: Any) -> None:
-            self.configurations = configurations
+    class Rows(_Sweep):
+        """Checkpointing is slow, larger batches are fast."""
 
         def run(self) -> list[dict[str, Any]]:
             speeds = {False: 100.0, True: 50.0}
@@ -139,10 +143,7 @@ def test_an_interrupted_search_shows_every_row_that_it_measured(
 ) -> None:
     """The second of two batch sizes is interrupted: the first was measured, and is the fastest so far."""
 
-    class Rows:
-        def __init__(self, configurations: Sequence[Configuration], output: Path, **options: Any) -> None:
-            self.configurations = configurations
-
+    class Rows(_Sweep):
         def run(self) -> list[dict[str, Any]]:
             if any(c.micro_batch_size == 8 for c in self.configurations):
                 raise sweep.Interrupted([])

@@ -429,7 +429,7 @@ class _Reader:
             if child.type in ("string_content", "heredoc_content", '"', "$"):
                 continue  # plain text: covered with what lies around it
             begin = child.start_byte
-            if child.type in _EXPANDED:  # the grammar counts a line that goes on (`\\` at its end) to what follows it
+            if child.type in _EXPANDED:  # the grammar counts a line that goes on (`\` at its end) to what follows it
                 begin += max(self.data[begin : child.end_byte].find(b"$"), 0)
             if begin > start:
                 yield from self._text(start, begin, quoted, unescape)

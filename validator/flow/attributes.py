@@ -217,9 +217,7 @@ def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
         if body is not None:
             rows = at.flow.part(("unit", body), ("class_names", method.name))
             held = join(rows) if rows is not None else NOT_YET
-            if held is NOT_YET:
-                return held
-            if held.objs:
+            if held is NOT_YET or held.objs:
                 return _with_receiver(held, receiver)
     return obj("bound", unit, receiver)
 
@@ -234,8 +232,10 @@ def _is_of_body(cls: ClassDef, name: str) -> bool:
 
 def _with_receiver(held: Val, receiver: Val) -> Val:
     """What was stored under a method's name, bound to an object."""
+    if held is NOT_YET:
+        return held
     objs = frozenset(("bound", o[1], receiver) if o[0] == "unit" else o for o in held.each)
-    return Val(objs, held.v, held.n, held.p)
+    return Val(objs, held.v, held.n, held.p, held.state)
 
 
 def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> Val:

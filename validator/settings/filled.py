@@ -24,8 +24,8 @@ _SHARE = 4  # and of so many keys one may be a stranger
 class Fill(NamedTuple):
     """A section that sets fields of a class: of `schema`, or of another one of those `among` which it was found.
 
-    `declared`: by the annotation of the field that it stands under. `alike`: only because all sections under such a key
-    that are known fill that class.
+    `declared`: by the annotation of the field that it stands under. `alike`: only because all sections under such a
+    path that are known fill that class, and a key of it is a field.
     """
 
     section: Section
@@ -83,10 +83,8 @@ class Filled:
         """The sections of a file, too small to tell by their keys, whose like are all of one class."""
         for section in self._unknown.get(path, ()):
             classes = known.get(section.dotted, set())
-            if len(classes) == 1:
-                (schema,) = classes
-                if not schema.fields.keys() & section.keys.keys():
-                    continue
+            schema = next(iter(classes)) if len(classes) == 1 else None
+            if schema is not None and schema.fields.keys() & section.keys.keys():
                 yield Fill(section, schema, (schema,), declared=False, alike=True)
 
     def is_taken_over(self, key: Setting) -> bool:
