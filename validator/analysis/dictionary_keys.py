@@ -137,7 +137,7 @@ def _read(values: list[Value], value: Value) -> tuple[int, ...]:
 def _forms(unit: Unit) -> Iterator[tuple[str, str]]:
     values = unit.code.values
     for value in values:
-        if value.op == "join" or value.op == "binary" and value.data in ("Add", "Mod"):
+        if value.args and (value.op == "join" or value.op == "binary" and value.data in ("Add", "Mod")):
             start, end = _text(values[value.args[0]]), _text(values[value.args[-1]])
             if start or end:
                 yield start, end

@@ -78,9 +78,10 @@ def place_of(path: str, at: At) -> str:
 
 def _contents(call: Place, row: Row) -> Place | None:
     """What a rank gives to a reduction or a gather of all; None of a collective in which one rank tells the others."""
-    if row.root is not None or not (row.equal is not None or row.result == "uniform"):
+    given = row.reads or row.alike or row.equal
+    if given is None or row.root is not None or not (row.equal is not None or row.result == "uniform"):
         return None
-    return call.argument(*(row.reads or row.alike or row.equal or ("tensor", 0)))
+    return call.argument(*given)
 
 
 def _made_of(place: Place, single: bool = False) -> Iterator[tuple[Key, bool]]:

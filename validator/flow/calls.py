@@ -740,6 +740,8 @@ class Calling:
             return self._job_rank(word, row, arguments)
         if word == "size":
             return obj("size", group_of(self._axes(row, arguments)) if row.axes else group) if row.counts else Val()
+        if word == "several":
+            return obj("several", True)
         if word == "group":
             return self._made_group(number, row, arguments)
         if word == "mesh":

@@ -38,6 +38,7 @@ from validator.flow.values import (
     COUNTED,
     NONE_OBJ,
     NOT_YET,
+    NOTHING,
     UNKNOWN,
     Obj,
     Val,
@@ -79,6 +80,10 @@ _PERHAPS_NONE = frozenset({"top", "more", "param", "part", "ext", "made"})
 _THINGS = frozenset({"inst", "class", "unit", "module"})
 _OPPOSITES = ({"Eq", "NotEq"}, {"Is", "IsNot"}, {"In", "NotIn"}, {"Lt", "GtE"}, {"Gt", "LtE"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
+# Comparisons of a number of processes that tell whether there is one, and on which way.
+_OF_ONE = {
+    ("Eq", 1): True, ("LtE", 1): True, ("Lt", 2): True, ("NotEq", 1): False, ("Gt", 1): False, ("GtE", 2): False
+}  # fmt: skip
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
     "abstractmethod", "override", "typing.override", "torch.no_grad()", "torch.inference_mode()", "torch.no_grad",
@@ -110,6 +115,7 @@ class Evaluation(Walk):
         self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, dict[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
+        self._reached: dict[frozenset[tuple[int, int]], frozenset[int]] = {}
         self._late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
         self.calling = Calling(self)
 
@@ -143,8 +149,10 @@ class Evaluation(Walk):
         class_rows: dict[str, tuple[Val, ...]] = {}
         stores = []
         placings, placed = self._placed_in_place()
+        unshared = self._unshared(self._edges_alone)
         for block, number in self._returns:
-            returned.append(self._under(block, self.known(number, block), here))
+            back = self._under(block, self.known(number, block), here)
+            returned.append(_alone(back) if block in unshared else back)
         for number in self._leaving:
             value = self.code.values[number]
             if value.op == "yield":
@@ -164,7 +172,7 @@ class Evaluation(Walk):
         sites = dict(sorted(self.sites.items()))
         return Result(
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns()), join(yielded),
-            dict(self._outs()), sites, global_rows, class_rows,
+            dict(self._outs(unshared)), sites, global_rows, class_rows,
             _together(row for made in self.made.values() for row in made.items()),
             _together(self.switched.values()), _passed(sites),
             _together((name, (owner, kept)) for owner, name, kept in stores),
@@ -196,11 +204,14 @@ class Evaluation(Walk):
 
     @cached_property
     def _changed_parameters(self) -> list[tuple[int, list[int]]]:
-        """Parameters that calls change in place, with what is left of them at the ends; to bind the name anew changes
-        nothing for callers."""
+        return self._changed(frozenset())
+
+    def _changed(self, unshared: frozenset[int]) -> list[tuple[int, list[int]]]:
+        """Parameters that calls change in place, with what is left of them at the ends but some; to bind the name anew
+        changes nothing for callers."""
         found = []
         for position, (name, _) in enumerate(self.code.params):
-            ends = self._forms(position, [kept[name] for _, kept in self.code.exits])
+            ends = self._forms(position, [kept[name] for block, kept in self.code.exits if block not in unshared])
             if any(self.code.values[number].op == "mut" for number in ends):
                 found.append((position, ends))
         return found
@@ -235,9 +246,10 @@ class Evaluation(Walk):
     def _plain_returns(self) -> list[Val]:
         return [self.vals[number] for _, number in self._returns]
 
-    def _outs(self) -> list[tuple[int, Val]]:
-        """What parameters that calls have changed in place are at the end."""
-        return [(position, join(self.vals[n] for n in ends)) for position, ends in self._changed_parameters]
+    def _outs(self, unshared: frozenset[int]) -> list[tuple[int, Val]]:
+        """What parameters that calls have changed in place are at the end, where several processes get there."""
+        changed = self._changed(unshared) if unshared else self._changed_parameters
+        return [(position, join(self.vals[n] for n in ends)) for position, ends in changed]
 
     def _forms(self, position: int, ends: list[int]) -> list[int]:
         """What is left of the object that was passed, where the variable still holds it: as passed, or changed."""
@@ -611,7 +623,7 @@ class Evaluation(Walk):
     def unary(self, number: int, value: Instruction) -> Val:
         operand = self.vals[value.args[0]]
         if value.data == "Not":
-            return Val(v=self.truth(operand))
+            return Val(frozenset(("several", not o[1]) for o in operand.each if o[0] == "several"), self.truth(operand))
         constant = operand.constant()
         if value.data == "USub" and isinstance(constant, int | float):
             return const(-constant)
@@ -636,7 +648,7 @@ class Evaluation(Walk):
             if self.code.values[value.args[0]].op == "const":
                 return Val()  # a table that is not there has no keys to ask for
             return Val(v=combined(member(left.v), right.v))
-        return Val(v=combined(left.v, right.v))
+        return Val(_several(value.data, left, right), combined(left.v, right.v))
 
     def _made_late(self, test: int, number: int) -> bool:
         """Whether an attribute is only ever stored where this test finds that it is not there yet."""
@@ -805,6 +817,7 @@ class Evaluation(Walk):
             return NOT_YET
         alone = self._of_one_rank(value)
         ways = {each: self.vals[each] for each in operands if self.code.values[each].op != "undefined"}
+        ways |= {each: ways[each].alone() for each in self._alone(value, ways)}
         result = join_ways(way.without_lengths() if each in alone else way for each, way in ways.items())
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
@@ -829,6 +842,52 @@ class Evaluation(Walk):
         if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
             n = causes
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
+
+    def _alone(self, value: Instruction, ways: dict[int, Val]) -> list[int]:
+        """The operands of a phi that come on ways which only a job of one process takes (`world_size == 1`)."""
+        edges = self._edges_alone if any(each.v or each.n or each.p for each in ways.values()) else None
+        if not edges:
+            return []
+        unshared, rows = self._unshared(edges), zip(value.args, self.code.blocks[value.block].preds, strict=True)
+        return [e for e, (pred, _) in rows if e in ways and (pred in unshared or (pred, value.block) in edges)]
+
+    def _unshared(self, edges: frozenset[tuple[int, int]]) -> frozenset[int]:
+        """The blocks that only a job of one process reaches, which alone takes these ways."""
+        if edges and edges not in self._reached:
+            seen, stack = {0}, [0]
+            while stack:
+                at = stack.pop()
+                for target in (*self.code.blocks[at].successors(), *self.code.blocks[at].handlers):
+                    if target not in seen and (at, target) not in edges:
+                        seen.add(target)
+                        stack.append(target)
+            self._reached[edges] = frozenset(self.order.blocks) - seen
+        return self._reached.get(edges, frozenset())
+
+    @property
+    def _edges_alone(self) -> frozenset[tuple[int, int]]:
+        """The ways out of branches that only a job of one process takes."""
+        return frozenset(
+            (block, way)
+            for block, test, then, otherwise in self._branches
+            for way, holds in ((then, True), (otherwise, False))
+            if self.vals[test] is NOT_YET or self.vals[test].is_only_alone(holds)
+        )
+
+    @cached_property
+    def _branches(self) -> list[tuple[int, int, int, int]]:
+        """(block, test, way where it holds, way where it does not) of branches that may tell a job of one process."""
+        ends = ((block, self.code.blocks[block].end) for block in self.order.blocks)
+        return [
+            (block, *end[1:4])
+            for block, end in ends
+            if end[0] == "branch" and end[2] != end[3] and self._may_tell_one(self.code.values[end[1]])
+        ]
+
+    def _may_tell_one(self, test: Instruction) -> bool:
+        """Whether a test is no comparison, or one with the number that tells a job of one process."""
+        numbers = {number for _, number in _OF_ONE}
+        return test.op != "compare" or self.code.values[test.args[1]].data in numbers
 
     def _of_one_rank(self, value: Instruction) -> set[int]:
         """The operands of a phi that only the rank brings which a test compares with its own (`if rank == src`): by
@@ -1034,6 +1093,23 @@ def truth_of(value: Val) -> Causes:
     return causes | frozenset(
         c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
     )
+
+
+def _several(operator: str, left: Val, right: Val) -> frozenset[Obj]:
+    """Whether a comparison of the number of processes tells a job of one process."""
+    most = right.constant()
+    if not left.of("size") or not isinstance(most, int):
+        return NOTHING
+    if any(o[0] != "const" and o != ("size", group_of(WHOLE)) for o in left.each):
+        return NOTHING
+    holds = _OF_ONE.get((operator, most))
+    return NOTHING if holds is None else frozenset({("several", not holds)})
+
+
+def _alone(value: Val) -> Val:
+    """What is returned where there is one process: nothing differs there, and what is false is so only there."""
+    constant = value.constant()
+    return obj("several", True) if constant is False else value.alone()
 
 
 def _lengths_differ(values: list[Val], causes: Causes) -> Causes:

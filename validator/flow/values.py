@@ -14,6 +14,7 @@ Objects are tuples whose first element says what they are:
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
 | `("beyond", group, k)` | `k` more than a group has ranks (k is not 0); `("miscounted", group, k)`: a list so long |
+| `("several", True)` | a test that fails in a job of one process; False: that holds there, and only there |
 | `("as long", number)` | beside a list: it has as many elements as a caller says (a value) |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
 | `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
@@ -148,6 +149,17 @@ class Val:
         if v <= self.v and n <= self.n and p <= self.p or self is NOT_YET:
             return self
         return Val(self.objs, decided_by(self.v, v), decided_by(self.n, n), decided_by(self.p, p), self.state)
+
+    def alone(self) -> Val:
+        """The same in a job of one process, where nothing differs between ranks."""
+        if not (self.v or self.n or self.p):
+            return self
+        return Val(self.objs, only(self.v, UNIFORM.kind), only(self.n, UNIFORM.kind), state=self.state)
+
+    def is_only_alone(self, holds: bool) -> bool:
+        """Whether a test, holding or not, is met by a job of one process alone."""
+        rows = [o for o in self.each if o[0] != "const" or bool(o[2]) is holds]
+        return bool(rows) and all(o == ("several", not holds) for o in rows)
 
     def without_lengths(self) -> Val:
         """The same, with nothing that its length or layout depends on."""
@@ -286,7 +298,7 @@ def join(values: Iterable[Val]) -> Val:
     return result if result is not None else BOTTOM
 
 
-_EXACT = frozenset({"ordinal", "tensor", *_COUNTING})
+_EXACT = frozenset({"ordinal", "tensor", "several", *_COUNTING})
 
 
 def join_ways(values: Iterable[Val]) -> Val:

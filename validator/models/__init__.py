@@ -9,14 +9,16 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   ranks). `collective = true`: over all ranks. `world = true`: every rank of the job must come, whatever is passed.
 - `equal = [parameter, position]`: that argument holds the same on all ranks of the group afterwards.
 - `result`: what is returned. `uniform`: the same on all ranks of the group; `rank`: the caller's rank in the group;
-  `size`; `same`: a function of the arguments; `first`: its first argument; `decorated`: the same, of a call
-  without one (`@remote(num_gpus=1)`) what it is called with next; `own`: another value on each rank; `data`: data of
-  each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list: a tuple of these.
+  `size`; `several`: False in a job of one process; `same`: a function of the arguments; `first`: its first argument;
+  `decorated`: the same, of a call without one (`@remote(num_gpus=1)`) what it is called with next; `own`: another value
+  on each rank; `data`: data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list:
+  a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
 - `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`;
   `default_root`: the one that is taken where none is passed.
 - `handle = parameter`: with it, the result is a handle that must be waited for; `starts = true`: it always is. Until
-  then the tensor in `writes` (or `equal`) is written, that in `reads` read. `waits = true`: waits for all of them.
+  then the tensor in `writes` (or `equal`) is written, that in `reads` (what a rank gives) read. `waits = true`: waits
+  for all of them.
   `staged`: the attribute of the result that is done once all that is saved has been copied.
 - `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
   result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from.
