@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.axes import UNKNOWN, WHOLE
+from validator.domains.spmd import varying
 from validator.finding import Finding
-from validator.flow.queries import Place, Queries, apart, because, varying
+from validator.flow.queries import Place, Queries, apart, because
 from validator.flow.values import Obj
 from validator.project import Project
 from validator.rule import Rule

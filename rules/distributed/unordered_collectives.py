@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.spmd import varying
 from validator.finding import Finding, Related
 from validator.flow.program import Operation, Unit
-from validator.flow.queries import Place, Queries, blocks_of, varying
+from validator.flow.queries import Place, Queries, blocks_of
 from validator.flow.values import Val
 from validator.project import Project
 from validator.rule import Rule

@@ -19,7 +19,8 @@ class Cause(NamedTuple):
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
     (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
     does: `facet` is then v, n or p, f behind arithmetic, a of an attribute, t of the truth), `uniform` (it is known to
-    be the same, on some way). `sure`: certain, not likely.
+    be the same, on some way). `sure`: certain, not likely. `some`: only on some of several ways, and which of them is
+    taken is not known: on the others nothing says that ranks differ.
     """
 
     kind: str
@@ -27,10 +28,12 @@ class Cause(NamedTuple):
     sure: bool = True
     facet: str = ""
     position: int = -1
+    some: bool = False
 
 
 Causes = frozenset[Cause]
 NONE: Causes = frozenset()
+_OF_RANKS = ("rank", "member", "data")
 UNIFORM = Cause("uniform", "")
 
 
@@ -56,6 +59,13 @@ def folded(causes: Causes) -> Causes:
     )  # fmt: skip
 
 
+def placed_along(causes: Causes, axes: Axes) -> Causes:
+    """What a name that speaks of axes tells of a rank of which nobody knows along which it counts."""
+    told = [Cause("rank", axis, False) for axis in sorted(axes)]
+    lost = frozenset(c for c in causes if c.kind == "rank" and c.axis in (WORLD, UNKNOWN)) if told else NONE
+    return (causes - lost) | frozenset(told) if lost else causes
+
+
 def held(causes: Causes) -> Causes:
     """What each rank has for itself by who it is: random numbers from a seed that tells the rank."""
     return frozenset(c._replace(kind="data") if c.kind in ("rank", "member") else c for c in causes)
@@ -63,6 +73,22 @@ def held(causes: Causes) -> Causes:
 
 def unsure(causes: Causes) -> Causes:
     return frozenset(c if c == UNIFORM else c._replace(sure=False) for c in causes)
+
+
+def on_some_ways(causes: Causes) -> Causes:
+    return frozenset(c if c == UNIFORM else c._replace(some=True) for c in causes)
+
+
+def on_ways(joined: Causes, ways: Iterable[Causes]) -> Causes:
+    """The joined causes of what comes on several ways; they are causes on some only if a way has none."""
+    if not joined or all(any(not c.some and c != UNIFORM for c in way) for way in ways):
+        return joined
+    return on_some_ways(joined)
+
+
+def varying(causes: Causes) -> Causes:
+    """The causes that make ranks differ; none where a value is known to be the same on some way."""
+    return NONE if UNIFORM in causes else frozenset(c for c in causes if c.kind in _OF_RANKS and not c.some)
 
 
 def combined(*parts: Causes) -> Causes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from validator.domains.axes import REDUCED, UNKNOWN, WORLD, axes_of, meets
-from validator.domains.spmd import UNIFORM, Causes, only
+from validator.domains.spmd import Causes, varying
 from validator.effects.keys import Assumed, Key, assume, holding
 from validator.effects.once import is_cached
 from validator.effects.reduced import place_of
@@ -46,11 +46,6 @@ class Around(NamedTuple):
     body: Trace
     after: Trace
     endless: bool = False  # `while True` that nothing leaves: who goes round again comes to the same place
-
-
-def varying(causes: Causes) -> Causes:
-    """The causes that make ranks differ; none where the value is known to be the same on some way."""
-    return frozenset() if UNIFORM in causes else only(causes, "rank", "member", "data")
 
 
 def sees(op: Issued, causes: Causes) -> bool:
@@ -151,7 +146,7 @@ class Comparison:
                 inner = self._entered(trace, frame)
                 trace, frame = inner if inner is not None else (trace.rest, frame)
             elif isinstance(trace, Handed):
-                if any(self._matters((self.traces.of(unit), self._alone(unit))) for unit in trace.units):
+                if self._may_run(trace):
                     return trace, frame
                 trace = trace.rest
             elif isinstance(trace, Repeat):
@@ -191,17 +186,18 @@ class Comparison:
         if known is None:
             self._silent[key] = True  # recursion adds nothing
             known = True
-            for part in parts(cursor[0]):
-                if isinstance(part, Op) and sees(self.traces.issued(part, cursor[1]), self.causes):
-                    known = False
-                    break
-                if isinstance(part, Call) and not cursor[1].enters(part.target.unit):
-                    inner = self.traces.frame(cursor[1], part)
-                    if self._matters((self.traces.of(part.target.unit), inner)):
-                        known = False
-                        break
-            self._silent[key] = known
+            known = self._silent[key] = not any(self._is_seen(part, cursor[1]) for part in parts(cursor[0]))
         return not known
+
+    def _is_seen(self, part: Trace, frame: Frame) -> bool:
+        if isinstance(part, Op):
+            return sees(self.traces.issued(part, frame), self.causes)
+        if isinstance(part, Call) and not frame.enters(part.target.unit):
+            return self._matters((self.traces.of(part.target.unit), self.traces.frame(frame, part)))
+        return isinstance(part, Handed) and self._may_run(part)
+
+    def _may_run(self, handed: Handed) -> bool:
+        return any(self._matters((self.traces.of(unit), self._alone(unit))) for unit in handed.units)
 
     def _decided(self, fork: Fork, frame: Frame, assumed: Assumed) -> Trace | None:
         if fork.made is not None and frame.caller is not None:
@@ -350,4 +346,4 @@ def _alike(a: Issued, b: Issued) -> bool:
     return a.axes == b.axes and UNKNOWN not in a.axes or a.group == b.group
 
 
-__all__ = ["BREAK", "Around", "Comparison", "Difference", "sees", "varying"]
+__all__ = ["BREAK", "Around", "Comparison", "Difference", "sees"]

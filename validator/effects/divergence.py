@@ -12,8 +12,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from validator.domains.axes import WORLD
-from validator.domains.spmd import UNIFORM, Cause, Causes, only
-from validator.effects.compare import Around, Comparison, sees, varying
+from validator.domains.spmd import UNIFORM, Cause, Causes, only, varying
+from validator.effects.compare import Around, Comparison, sees
 from validator.effects.exceptions import FAILURE
 from validator.effects.keys import Key, assume
 from validator.effects.reduced import reduced

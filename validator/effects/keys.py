@@ -18,6 +18,8 @@ from validator.ir.model import Value as Instruction
 Key = tuple[Any, ...]
 Assumed = dict[Key, bool]
 _LARGE = 24  # parts of a key beyond which a value is only itself; long expressions are no tests that are repeated
+# Comparisons of a rank that tell the first one, and what they say of it: no rank is less than 0.
+_OF_FIRST = {("Gt", 0): "NotEq", ("GtE", 1): "NotEq", ("Lt", 1): "Eq", ("LtE", 0): "Eq"}
 _NEGATED = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In", "GtE": "Lt", "Gt": "LtE"}
 
 
@@ -90,6 +92,9 @@ class Keys:
         if op == "compare":
             left, right = value.args
             absent = value.data in ("Is", "IsNot", "Eq", "NotEq") and self.unit.code.values[right].data is None
+            first = _OF_FIRST.get((value.data, self.unit.code.values[right].data))
+            if first is not None and self.flow.result(self.unit).vals[left].of("ordinal"):
+                return _compared(first, self.of(left), ("const", "int", 0))
             return _compared(value.data, self.of(self._there(left) if absent else left), self.of(right))
         made = computed(self.flow, self.unit, number) if op == "call" else None
         if made is not None:
@@ -124,7 +129,7 @@ class Keys:
             if o[0] == "ext":
                 row = self.flow.models.call(o[1])
                 named = self.flow.models.named(o[1])
-                if row is not None and row.result in ("rank", "size") or named in self.flow.models.same:
+                if row is not None and row.result in ("rank", "size", "several") or named in self.flow.models.same:
                     continue
                 return False
             if o[0] == "bound" or o[0] == "unit":

@@ -18,8 +18,9 @@ from validator.effects.once import made_already
 from validator.facts.model import At
 from validator.flow.calls import axes_in
 from validator.flow.given import computed, origin
-from validator.flow.program import Flow, Operation, Result, Site, Target, Unit
+from validator.flow.program import Flow, Operation, Result, Target, Unit
 from validator.flow.queries import Place
+from validator.flow.reach import given_away
 from validator.flow.substitution import instantiated, instantiated_causes
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, Val
@@ -85,7 +86,6 @@ class End(NamedTuple):
 
 
 Trace = Op | Call | Handed | Fork | Choice | Repeat | End
-_UNFOLLOWED = frozenset({"ext", "top", "param", "made"})
 RETURN, NEXT, BREAK, RAISE = End("return"), End("next"), End("break"), End("raise")
 
 
@@ -469,7 +469,7 @@ class _Tracer:
         trace = after
         for number in reversed(self.code.blocks[block].values):
             site = self.result.sites.get(number)
-            handed = self._handed(number, site)
+            handed = tuple(unit for unit in given_away(self.unit, self.result, number) if unit in self.traces.effectful)
             trace = Handed(handed, number, trace) if handed else trace
             if site is None or site.away:
                 continue
@@ -486,20 +486,6 @@ class _Tracer:
             for operation in site.operations:
                 trace = Op(operation, number, trace)
         return trace
-
-    def _handed(self, number: int, site: Site | None) -> tuple[Unit, ...]:
-        """The units with collectives that a call gets which is not followed: of a library, or of unknown objects."""
-        value, vals = self.code.values[number], self.result.vals
-        if value.op != "call" or value.data.names == ("@",):
-            return ()
-        if (
-            site is not None
-            and (site.away or site.targets)
-            or not all(o[0] in _UNFOLLOWED for o in vals[value.args[0]].each)
-        ):
-            return ()
-        given = (o[1] for argument in value.args[1:] for o in vals[argument].each if o[0] in ("unit", "bound"))
-        return tuple(dict.fromkeys(unit for unit in given if unit in self.traces.effectful))
 
 
 def _ending(trace: Trace, following: Trace, after: Trace, known: dict[int, Trace]) -> Trace:

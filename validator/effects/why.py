@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.axes import WORLD
-from validator.domains.spmd import Causes
-from validator.effects.compare import varying
+from validator.domains.spmd import Causes, varying
 from validator.effects.divergence import Divergence, Divergences, report
 from validator.effects.trace import (
     RETURN,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
-from validator.domains.spmd import NONE, Causes, only, rank
+from validator.domains.spmd import NONE, Causes, only, placed_along, rank
 from validator.flow.annotations import objects_of
 from validator.flow.values import (
     ANYTHING,
@@ -65,6 +65,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
+    if known and any(c.kind == "rank" for c in result.v) and not result.of("ordinal"):
+        result = Val(result.objs, placed_along(result.v, axes_of(name)), result.n, result.p, result.state)
     carried = _carried(owner, result)
     placed = owner.state
     if name == "module":  # what DDP wraps knows nothing of it

@@ -23,7 +23,7 @@ from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_ways
+from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_origins
 from validator.flow.walk import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
@@ -688,7 +688,7 @@ class Flow:
                 if passed.away:
                     value = self._per_process(caller, passed.site, value, unit, position)
                 found.append(value)
-        return join_ways(found)
+        return join_origins(found)
 
     def only_call(self, unit: Unit) -> tuple[Unit, int] | None:
         """The one call in the project that runs a function in its process: (caller, call); None of several."""
@@ -849,7 +849,7 @@ class Flow:
                 found += rows if rows is not None else (NOT_YET,)
         if any(each.fields_are_parameters for each in cls.mro):
             found += self._constructed(cls, name, exact)
-        return _there_if_any(found, join_ways(found))
+        return _there_if_any(found, join_origins(found))
 
     def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val, bool]]:
         """What functions of the project store in an attribute of objects of a class, or of a family of it: in which
@@ -1006,7 +1006,7 @@ class Flow:
                     _on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))
                 ]
         found += self.filled(module, name) if stored else ()
-        return join_ways(found) if stored else UNKNOWN
+        return join_origins(found) if stored else UNKNOWN
 
     def filled(self, module: Module, name: str) -> list[Val]:
         """What functions put into the container that a variable of a module is."""

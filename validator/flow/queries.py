@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WHOLE, Axes, axes_of, meets
-from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
+from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
 from validator.facts.model import At
 from validator.flow.aside import is_test
 from validator.flow.calls import axes_in
@@ -509,11 +509,6 @@ def spanned(group: Val, hint: str) -> tuple[Axes, bool]:
     if UNKNOWN_AXIS not in axes:
         return axes, True
     return axes_of(hint) or axes, False
-
-
-def varying(causes: Causes) -> Causes:
-    """The causes that make ranks differ; none where a value is known to be the same on some way."""
-    return NONE if UNIFORM in causes else only(causes, "rank", "member", "data")
 
 
 def apart(causes: Causes, group: Axes) -> Causes:

@@ -17,7 +17,7 @@ from validator.flow.callers import is_taken
 from validator.flow.values import Obj, Val, parts_of
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program import Flow, Result, Unit
 
 # What the language runs of an object without naming it.
 _IMPLICIT = frozenset({
@@ -27,6 +27,8 @@ _IMPLICIT = frozenset({
 _ON_WRAPPED = ("backward", "state_dict", "full_state_dict")  # methods that are collectives of a wrapped model
 _RUNNING = frozenset({*_ON_WRAPPED, "forward", "module", "remote", "options"})
 _WRAPPED = "wrapped"  # a model whose forward is a collective
+
+_UNFOLLOWED = frozenset({"ext", "top", "param", "made"})
 
 Thing = Any  # a `Unit`, a `ClassDef` whose objects run something, or `_WRAPPED`
 Goal = tuple[str, Any]  # ("name", attribute or variable), ("callers", unit) or ("unit", unit): who gets a value
@@ -97,6 +99,17 @@ def _thing(o: Obj) -> Iterator[Thing]:
         yield from (o[1], *o[1].descendants())
 
 
+def given_away(unit: Unit, result: Result, number: int) -> tuple[Unit, ...]:
+    """The functions that a call gets which is not followed, of a library or of unknown objects: it may run them."""
+    value, site = unit.code.values[number], result.sites.get(number)
+    if value.op != "call" or value.data.names == ("@",) or (site is not None and (site.away or site.targets)):
+        return ()
+    if not all(o[0] in _UNFOLLOWED for o in result.vals[value.args[0]].each):
+        return ()
+    given = (o[1] for argument in value.args[1:] for o in result.vals[argument].each if o[0] in ("unit", "bound"))
+    return tuple(dict.fromkeys(given))
+
+
 class Reach:
     """The units that issue collectives, themselves or through what they call."""
 
@@ -152,6 +165,10 @@ class Reach:
                     found[unit] = None
                 for target in site.targets:
                     callers.setdefault(target.unit, []).append(unit)
+            result = self.flow.solver.final["unit", unit]
+            for number, value in enumerate(unit.code.values):
+                for given in given_away(unit, result, number) if value.op == "call" else ():
+                    callers.setdefault(given, []).append(unit)
         queue = list(found)
         while queue:
             for caller in callers.get(queue.pop(), ()):
@@ -174,7 +191,7 @@ class Reach:
         if isinstance(thing, ClassDef):
             goals.append(("name", thing.name))
         elif thing != _WRAPPED:
-            goals.append(("callers", thing))
+            goals += [("callers", thing), ("name", thing.name)]
         for kind, which in goals:
             if (kind, which) in self._met:
                 continue

@@ -38,7 +38,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from validator.domains.placement import UNPLACED, parameters
-from validator.domains.spmd import NONE, UNIFORM, Causes, decided_by, only
+from validator.domains.spmd import NONE, UNIFORM, Causes, decided_by, on_ways, only
 
 Obj = tuple[Any, ...]
 _COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
@@ -312,6 +312,19 @@ def join_ways(values: Iterable[Val]) -> Val:
         kept = frozenset(o for o in result.objs if o[0] not in _EXACT)
         return Val(kept, result.v, result.n, result.p, result.state)
     return result
+
+
+def join_origins(values: Iterable[Val]) -> Val:
+    """The join of what all stores, or all callers, bring: it may be that of another object, or of another call.
+
+    Where some of them do not vary, nobody knows whether this object or this call is one of those. A constant is what
+    stands there until something else is stored.
+    """
+    several = list(values)
+    result = join_ways(several)
+    told = [each.v for each in several if not each.objs or any(o[0] != "const" for o in each.objs)]
+    v = on_ways(result.v, told)
+    return result if v is result.v else Val(result.objs, v, result.n, result.p, result.state)
 
 
 def join2(a: Val, b: Val) -> Val:
