@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from bench.configuration import has_weights, presets
-from bench.parallel import flash_attention_4, one_pass
+from bench.parallel import flash_attention_4
 from bench.parallel.ring_attention import ATTENTION_NAME
 from bench.parallel.vocabulary import LocalScores, VocabularyShard, combine, local_scores
 from bench.pickles import one_line
@@ -165,18 +165,9 @@ class Actor(nn.Module):
     def _head(
         self, hidden: torch.Tensor, targets: torch.Tensor, return_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._takes_one_pass(hidden, return_entropy):
-            scores = one_pass.log_probs(self.model.lm_head, hidden, targets)
-            return scores, torch.zeros_like(scores)
         # The module is called, not its weight used: sharding backends gather parameters in module hooks. Not `[0]`:
         # its backward pass would copy the logits' gradient into zeros.
         return self._score_logits(self.model.lm_head(hidden[None]).squeeze(0), targets, return_entropy)
-
-    def _takes_one_pass(self, hidden: torch.Tensor, return_entropy: bool) -> bool:
-        plain = self.temperature == 1.0 and getattr(self.config, "final_logit_softcapping", None) is None
-        if self.head != "compiled" or return_entropy or not plain or self.vocabulary is not None:
-            return False
-        return not torch.compiler.is_compiling() and one_pass.fits(self.model.lm_head, hidden)
 
     def _score_logits(
         self, logits: torch.Tensor, targets: torch.Tensor, return_entropy: bool

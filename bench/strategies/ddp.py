@@ -53,8 +53,8 @@ class DDPStrategy(PlainStrategy):
         return model, optimizer, scheduler
 
     def _skips_zeros(self) -> bool:
-        """Whether the embedding's gradient is the rows of the tokens that were there, not the zeros of all others: these
-        are written once, in the copies. No other rank must add to it, and no graph hold it."""
+        """Whether the embedding's gradient is the rows of the tokens that were there, without the zeros of all others,
+        which are then written once, in the copies. No other rank must add to it, and no graph hold it."""
         return self.world_size == 1 and self.config.compile != "full"
 
     def _must_synchronise(self, micro_step: int) -> bool:

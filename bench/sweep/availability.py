@@ -30,8 +30,8 @@ COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
 def installed(name: str) -> bool:
-    """Whether a module is there, or a distribution, whose name has a hyphen."""
-    if "-" in name:
+    """Whether a module is there, or one of `DISTRIBUTIONS`."""
+    if name in DISTRIBUTIONS.values():
         return any(True for _ in metadata.distributions(name=name))
     return importlib.util.find_spec(name) is not None
 

@@ -2,8 +2,9 @@
 
     python changes.py CELLS.jsonl OUT.jsonl VARIANT [VARIANT ...]
 
-A variant is `NAME+NAME` of what is taken back: `head` (the head in one pass), `rows` (rows of the embedding's gradient
-alone), `cast` (gradients cast by `_foreach_copy_`), or `none`. Milliseconds are means of 40 steps, the host ahead.
+A variant is `NAME+NAME` of what is taken back: `rows` (rows of the embedding's gradient alone), `cast` (gradients cast
+by `_foreach_copy_`), or `none`. Milliseconds are means of 40 steps, the host ahead. In run 28 there was `head` as well,
+of code that did not pay and is gone.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from many import forget
 from bench.configuration import parse
 from bench.measure.model import attention_context
 from bench.measure.worker import Run
-from bench.parallel import one_pass
 from bench.process.heartbeat import Heartbeat
 from bench.strategies import master_weights
 from bench.strategies.ddp import DDPStrategy
 
-FITS, SKIPS, ADD = one_pass.fits, DDPStrategy._skips_zeros, master_weights._add
+SKIPS, ADD = DDPStrategy._skips_zeros, master_weights._add
 
 
 def _add_by_copies(master: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -39,7 +39,6 @@ def _add_by_copies(master: torch.Tensor, gradient: torch.Tensor) -> None:
 
 
 def apply(taken_back: set[str]) -> None:
-    one_pass.fits = (lambda *_: False) if "head" in taken_back else FITS
     DDPStrategy._skips_zeros = (lambda *_: False) if "rows" in taken_back else SKIPS  # type: ignore[method-assign]
     master_weights._add = _add_by_copies if "cast" in taken_back else ADD
 
@@ -70,7 +69,11 @@ def main(cells: Path, target: Path, variants: list[str]) -> None:
                 row = measured(json.loads(line), variant, heartbeat)
             except Exception as error:
                 traceback.print_exc()
-                row = {"variant": variant, "settings": json.loads(line), "error": f"{type(error).__name__}: {error}"[:600]}
+                row = {
+                    "variant": variant,
+                    "settings": json.loads(line),
+                    "error": f"{type(error).__name__}: {error}"[:600],
+                }
             forget()
             with target.open("a") as file:
                 file.write(json.dumps(row) + "\n")

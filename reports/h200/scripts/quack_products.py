@@ -11,6 +11,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,21 +43,25 @@ def measured(left: torch.Tensor, right: torch.Tensor, work: Callable[[], Any]) -
     return found | {"tflops": flops / found["milliseconds"] / 1e9}
 
 
+def rows_of(left: torch.Tensor, right: torch.Tensor) -> dict[str, dict[str, Any]]:
+    expected = left @ right
+    rows = {"cuBLAS": measured(left, right, lambda: left @ right)}
+    for name, config in CONFIGS.items():
+        work = partial(gemm_tuned.fn, left, right, out := torch.empty_like(expected), config=config)
+        try:
+            work()
+            error = float((out - expected).float().norm() / expected.float().norm())
+            rows[f"quack {name}"] = measured(left, right, work) | {"error": error}
+        except Exception as problem:
+            traceback.print_exc()
+            rows[f"quack {name}"] = {"error": f"{type(problem).__name__}: {problem}"[:300]}
+    return rows
+
+
 def main(target: str) -> None:
-    for kind, (left, right) in kinds().items():
-        expected = left @ right
-        rows = {"cuBLAS": measured(left, right, lambda: left @ right)}
-        for name, config in CONFIGS.items():
-            out = torch.empty_like(expected)
-            try:
-                gemm_tuned.fn(left, right, out, config=config)
-                error = float((out - expected).float().norm() / expected.float().norm())
-                rows[f"quack {name}"] = measured(left, right, lambda: gemm_tuned.fn(left, right, out, config=config)) | {"error": error}
-            except Exception as problem:
-                traceback.print_exc()
-                rows[f"quack {name}"] = {"error": f"{type(problem).__name__}: {problem}"[:300]}
-        with open(target, "a") as file:
-            for name, row in rows.items():
+    with open(target, "a") as file:
+        for kind, (left, right) in kinds().items():
+            for name, row in rows_of(left, right).items():
                 print(kind, name, json.dumps(row), flush=True)
                 file.write(json.dumps({"product": kind, "kernel": name, **row}) + "\n")
 
