@@ -346,12 +346,12 @@ def model_facts(model: str, num_layers: int | None) -> ModelFacts:
 def _resolved(model: str) -> ModelFacts:
     try:
         return resolve(model)
-    except ModelError:
+    except ModelError as error:
         if hub.is_name(model):
             return load(_from_hub(model))
         hint = nearest(model, presets())
         if not hint:
-            raise
+            raise ModelError(f"{error}; names on a hub are OWNER/NAME, here are {', '.join(presets())}") from None
         raise ModelError(f"no model {model!r}{hint}") from None
 
 

@@ -27,7 +27,8 @@ SUFFIXES = {".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html", 
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench report`."""
     p = Parser(prog="bench report", description=__doc__)
-    p.add_argument("paths", nargs="+", type=Path, metavar="DIR", help="results, logs, a matrix: directories, files")
+    p.add_argument("paths", nargs="*", default=[Path("results")], type=Path, metavar="DIR",
+                   help="results, logs, a matrix: directories, files; default ./results")  # fmt: skip
     p.add_argument("--format", choices=FORMATS, help="default: by the name of --output, else text")
     p.add_argument("--output", type=Path, metavar="FILE", help="write there and not to standard output")
     p.add_argument("--plots", type=Path, metavar="DIR", help="write each chart there as PNG and SVG")

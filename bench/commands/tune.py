@@ -12,7 +12,7 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.commands.plan import memory_size
-from bench.configuration import SETTINGS, Configuration, parse
+from bench.configuration import SETTINGS, Configuration, model_facts, parse
 from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.problems import in_one_line
 from bench.results import environment
@@ -104,6 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     gpus = environment.gpus()
     start = _start(options, len(gpus))
+    model_facts(start.model, start.num_layers)
     options.output.mkdir(parents=True, exist_ok=True)
 
     def measure(configuration: Configuration) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -321,16 +321,22 @@ def check_for_ring(config: Any, model: str) -> None:
     kinds = getattr(config, "layer_types", None)
     if windowed and (kinds is None or "sliding_attention" in kinds):
         raise ModelError(f"--model {model}: its layers attend to a window, which ring attention does not: use --ring 1")
+    if getattr(config, "attention_dropout", 0) or getattr(config, "attn_pdrop", 0):
+        raise ModelError(f"--model {model}: its attention drops scores at random, which a ring does not: use --ring 1")
     if getattr(config, "attn_logit_softcapping", None):
         raise ModelError(f"--model {model}: it caps attention scores, which ring attention does not: use --ring 1")
 
 
 def layers_of(network: nn.Module) -> nn.ModuleList:
-    """The decoder layers of a causal language model; raises `ModelError` where they are not found."""
-    layers = getattr(getattr(network, "base_model", None), "layers", None)
-    if not isinstance(layers, nn.ModuleList):
-        raise ModelError(f"{type(network).__name__} holds no list of layers at base_model.layers")
-    return layers
+    """The decoder layers of a causal language model, which its body holds in one list; raises `ModelError` where they
+    are not found."""
+    body: Any = getattr(network, "base_model", None)
+    count = getattr(getattr(network, "config", None), "num_hidden_layers", 0)
+    lists = [child for child in body.children() if isinstance(child, nn.ModuleList)] if body is not None else []
+    found = [child for child in lists if len(child) == count]
+    if len(found) != 1:
+        raise ModelError(f"{type(network).__name__} holds no list of its {count} layers in its base_model")
+    return found[0]
 
 
 def network_of(model: nn.Module) -> nn.Module:
@@ -343,14 +349,3 @@ def network_of(model: nn.Module) -> nn.Module:
 def count_parameters(network: nn.Module) -> int:
     """Parameters, shared ones once, before any sharding."""
     return sum(parameter.numel() for parameter in network.parameters())
-
-
-def describe(config: Any) -> Mapping[str, int]:
-    """The sizes that constraints speak of, by their names there."""
-    heads = int(config.num_attention_heads)
-    return {
-        "layers": int(config.num_hidden_layers), "hidden": int(config.hidden_size), "heads": heads,
-        "mlp": int(config.intermediate_size), "vocab": int(config.vocab_size),
-        "kv_heads": int(getattr(config, "num_key_value_heads", None) or heads),
-        "head_dim": int(getattr(config, "head_dim", None) or config.hidden_size // heads),
-    }  # fmt: skip

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from bench.configuration import Configuration
 from bench.measure.clock import DTYPES
+from bench.measure.model import network_of
 from bench.strategies.base import PlainStrategy
 from bench.strategies.compilation import apply_compile
 from bench.strategies.master_weights import MasterWeights
@@ -40,6 +41,8 @@ class DDPStrategy(PlainStrategy):
         masters = None
         if self.config.dtype != "fp32":
             masters = MasterWeights(model, optimizer, DTYPES[self.config.dtype])
+            if self._skips_zeros():
+                _keep_rows_only(network_of(model))
         apply_compile(model, self.config.compile)
         if self.world_size > 1 and optimizer is not None:
             ids = [self.device.index] if self.device.type == "cuda" else None
@@ -48,6 +51,11 @@ class DDPStrategy(PlainStrategy):
         if masters is not None:
             self._masters[model] = masters
         return model, optimizer, scheduler
+
+    def _skips_zeros(self) -> bool:
+        """Whether the embedding's gradient is the rows of the tokens that were there, without the zeros of all others,
+        which are then written once, in the copies. No other rank must add to it, and no graph hold it."""
+        return self.world_size == 1 and self.config.compile != "full"
 
     def _must_synchronise(self, micro_step: int) -> bool:
         """Whether the backward pass after `micro_step` others must reduce gradients.
@@ -80,3 +88,12 @@ class DDPStrategy(PlainStrategy):
         super()._write_parameter(model, name, parameter, value)
         if model in self._masters:
             self._masters[model].masters[f"model.{name}"].copy_(value)
+
+
+def _keep_rows_only(network: nn.Module) -> None:
+    if not hasattr(network, "get_input_embeddings"):
+        return
+    embedding, head = network.get_input_embeddings(), network.get_output_embeddings()
+    tied = head is not None and head.weight is embedding.weight  # the head's gradient has all rows
+    if isinstance(embedding, nn.Embedding) and not tied:
+        embedding.sparse = True

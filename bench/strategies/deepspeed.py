@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from bench.checkpoints import deepspeed_state as state
 from bench.measure.clock import DTYPES
-from bench.measure.model import Actor, describe, layers_of, network_of
+from bench.measure.model import Actor, layers_of, network_of
 from bench.strategies import limits, processes
 from bench.strategies.base import Strategy
 from bench.strategies.compilation import compile_blocks
@@ -96,7 +96,7 @@ class DeepspeedStrategy(Strategy):
         import deepspeed
 
         if self.config.tp > 1:
-            limits.require(self.config, self.device.type, describe(network_of(model).config))
+            limits.require(self.config, self.device.type, network_of(model).config)
             # The dtype can be given here only: DeepSpeed prints its configuration as JSON, which holds no dtypes.
             deepspeed.tp_model_init(model, tp_size=self.config.tp, dtype=DTYPES[self.config.dtype])
         if self.config.compile == "blocks":

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from bench.configuration import Configuration
 from bench.measure.clock import DTYPES
-from bench.measure.model import Actor, describe, network_of
+from bench.measure.model import Actor, network_of
 from bench.parallel.tensor_parallel import (
     apply_tensor_parallel,
     choose_plan,
@@ -64,7 +64,7 @@ class FSDP2Strategy(PlainStrategy):
 
     def _split_layers(self, model: nn.Module, network: nn.Module, mesh: DeviceMesh) -> None:
         """Tensor parallelism. An actor takes logits that are split over the vocabulary; other models get whole ones."""
-        limits.require(self.config, self.device.type, describe(network.config))
+        limits.require(self.config, self.device.type, network.config)
         plan, self.tp_plan_source = choose_plan(network, self.config.tp_plan, self.config.sequence_parallel)
         split = split_head(network, plan) if isinstance(model, Actor) and model.head != "liger" else None
         apply_tensor_parallel(network, mesh, split or plan)

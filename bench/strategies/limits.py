@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from bench.configuration import Configuration
 from bench.predict.sizes import refusal
+from rules.models import from_config
 
 
 class UnsupportedError(ValueError):
@@ -17,9 +17,9 @@ class UnsupportedError(ValueError):
         self.constraint = constraint
 
 
-def require(config: Configuration, device: str, model: Mapping[str, Any] | None = None) -> None:
-    """Raise `UnsupportedError` for a configuration that cannot work; `model` as in `sizes.quantities`."""
-    refused = refusal(config, device, model)
+def require(config: Configuration, device: str, model: Any = None) -> None:
+    """Raise `UnsupportedError` for a configuration that cannot work; `model` is its transformers configuration."""
+    refused = refusal(config, device, from_config(model.to_dict()).quantities() if model is not None else None)
     if refused is not None:
         constraint, message, help_ = refused
         raise UnsupportedError(constraint, f"{message}{'; ' + help_ if help_ else ''}")

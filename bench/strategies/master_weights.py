@@ -29,15 +29,24 @@ class MasterWeights:
     def collect(self) -> None:
         """Add the model's gradients to the copies' in fp32 and clear the model's."""
         for parameter, master in self.pairs:
-            if parameter.grad is None:
-                continue
-            if master.grad is None:
-                master.grad = parameter.grad.float()
-            else:
-                master.grad.add_(parameter.grad)
+            if parameter.grad is not None:
+                _add(master, parameter.grad)
             parameter.grad = None
 
     @torch.no_grad()
     def publish(self) -> None:
         """Write the copies' values into the model."""
         torch._foreach_copy_([p for p, _ in self.pairs], [m for _, m in self.pairs])
+
+
+def _add(master: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Add a gradient in 16 bits to the one in fp32."""
+    if gradient.is_sparse:
+        master.grad = torch.zeros_like(master) if master.grad is None else master.grad
+        # Not `coalesce`, which waits for the device to say how many rows there are.
+        master.grad.index_add_(0, gradient._indices()[0], gradient._values().float())
+    elif master.grad is None:
+        master.grad = torch.empty_like(master)
+        torch._foreach_copy_([master.grad], [gradient])  # twice as fast on an H200 as `gradient.float()`
+    else:
+        master.grad.add_(gradient)

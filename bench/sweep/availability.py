@@ -9,6 +9,7 @@ from importlib import metadata
 
 from bench import backends
 from bench.configuration import Configuration, compiles
+from rules.models import ModelFacts
 
 INSTALL = {
     "torch": "pip install 'meshproof[bench]'",
@@ -57,6 +58,19 @@ def loss_problem(name: str) -> str | None:
     if not installed(package):
         return f"--loss {name}: {package} is not found: set PYTHONPATH to the folder it lies in"
     return None
+
+
+def without_plan(configuration: Configuration, facts: ModelFacts) -> str:
+    """Why a model cannot be split over tensor-parallel ranks, "" where it can or nobody knows. Models whose parameters
+    can be counted are shaped like Llama, for which there are plans; transformers is asked for others."""
+    if configuration.tp == 1 or facts.countable or not backends.find(configuration.backend).splits_vocabulary:
+        return ""
+    from transformers import CONFIG_MAPPING
+
+    kind = facts.model_type
+    if kind not in CONFIG_MAPPING or getattr(CONFIG_MAPPING[kind], "base_model_tp_plan", None):
+        return ""
+    return f"transformers has no tensor-parallel plan for models of type {kind}: use --tp 1"
 
 
 def _overlaps(configuration: Configuration) -> bool:

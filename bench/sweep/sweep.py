@@ -23,7 +23,7 @@ from bench.results import environment, identity, results
 from bench.results.table import problem
 from bench.sweep import attempts, resuming
 from bench.sweep.agreement import mismatches
-from bench.sweep.availability import lacking
+from bench.sweep.availability import lacking, without_plan
 from bench.sweep.labels import labels
 from bench.trackers import Tracker
 from rules.models import ModelError
@@ -53,7 +53,7 @@ def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple
     missing = lacking(configuration, gpus)
     if missing is not None:
         return missing, ""
-    reason = impossible(configuration, facts, on_gpu, here)
+    reason = without_plan(configuration, facts) or impossible(configuration, facts, on_gpu, here)
     return (reason, "") if reason else None
 
 

@@ -33,7 +33,12 @@ class Parser(argparse.ArgumentParser):
         if rest:
             name = rest[0].partition("=")[0]
             kind = "flag" if name.startswith("-") else "argument"
-            hint = nearest(name, self._option_string_actions) or f"; {self.prog} --help shows what there is"
+            said = [flag for flag in self._option_string_actions if flag == "-" + flag[1:].replace("_", "-")]
+            hint = (
+                nearest(name, said)
+                or nearest(name, self._option_string_actions)
+                or f"; {self.prog} --help shows what there is"
+            )
             self.error(f"no such {kind}: {name}{hint}")
         return options
 

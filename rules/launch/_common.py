@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rules.launch._dictionaries import is_passed
 from validator.analysis.command_line import CommandLines, Given
 from validator.analysis.fields import Field
 from validator.finding import Related
@@ -16,7 +17,7 @@ TOKENS = ("torchrun", "torch.distributed", "deepspeed", "accelerate", "colossala
 
 def starts_or_configures(project: Project) -> bool:
     """Whether there is a launch or a configuration file: what reads them is imported only then."""
-    if any("settings" in source.facts.extra for source in project.files.values()):
+    if any("settings" in source.facts.extra or is_passed(source) for source in project.files.values()):
         return True
     return bool(project.analysis(CommandLines).all)
 

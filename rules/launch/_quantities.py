@@ -11,6 +11,7 @@ from rules.constraints import CHOICES
 from rules.launch import _meaning, _offers, _own
 from rules.launch._common import origin
 from rules.launch._configuration import Configuration, Said
+from rules.launch._dictionaries import dictionaries
 from rules.launch._files import Files
 from rules.launch._frameworks import Framework, frameworks, named
 from rules.launch._own_values import Values
@@ -42,7 +43,7 @@ def configurations(project: Project) -> Iterator[Configuration]:
     for launch, line in project.analysis(CommandLines).all:
         yield from _launched(project, files, launch, line)
     yield from _recipes(project, files)
-    for path, settings in files.settings.items():
+    for path, settings in (*files.settings.items(), *dictionaries(project)):
         yield from _standing_alone(path, settings)
 
 

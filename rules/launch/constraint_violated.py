@@ -2,11 +2,12 @@
 
 What it does
     Reads what a launch script (with the launcher's processes and nodes, the program's options, the configuration
-    files that it names) or a configuration file says of parallel sizes, batches and settings, adds the shape of a
-    known model, and reports each constraint of the table that does not hold, with the nearest values that would do.
-    A program of the project that no table lists is read too: its own options, or the keys of its configuration, mean
-    what their names can only mean (`tp_size`, `global_batch_size`), and what the program refuses by a test of its
-    own (`if batch % dp: raise`) is reported too. What is not known is never guessed.
+    files that it names), a configuration file or a dictionary for `deepspeed.initialize` says of parallel sizes,
+    batches and settings, adds the shape of a known model, and reports each constraint of the table that does not
+    hold, with the nearest values that would do. A program of the project that no table lists is read too: its own
+    options, or the keys of its configuration, mean what their names can only mean (`tp_size`, `global_batch_size`),
+    and what the program refuses by a test of its own (`if batch % dp: raise`) is reported too. What is not known is
+    never guessed.
 
 Why is this bad
     The job fails after it was queued and the model was loaded, or trains something else than it says.
@@ -199,6 +200,27 @@ print(deepspeed.initialize(config=parser.parse_args().ds_config))
 # file: run.sh
 deepspeed --num_gpus 8 train.py
 """,
+    """# file: train.py
+import deepspeed
+
+CONFIG = {
+    "train_batch_size": 100,  # error: MP705
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 3,
+}
+print(CONFIG["train_batch_size"])
+
+
+def engines(model):
+    both = {"enabled": True}
+    return deepspeed.initialize(model=model, config=CONFIG), deepspeed.initialize(
+        model=model,
+        config_params={
+            "zero_optimization": {"stage": 4},  # error: MP705
+            "fp16": both,
+        },
+    )
+""",
     _programs.OWN
     + """# file: run.sh
 torchrun --nnodes 2 --nproc_per_node 8 -m mine.train --model_name_or_path Qwen/Qwen2.5-7B \\
@@ -294,6 +316,30 @@ torchrun --nproc_per_node 4 train.py
 )
 
 CORRECT = (
+    """# file: train.py
+import deepspeed
+
+from mine import fitted
+
+CHANGED = {"train_batch_size": 100, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}
+CHANGED["train_batch_size"] = 96
+HANDED = {"train_batch_size": 100, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}
+fitted(HANDED)
+
+
+def engines(model, steps, config={"zero_optimization": {"stage": 4}}, **more):
+    counted = {"train_batch_size": 100, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": steps}
+    unpacked = {"zero_optimization": {"stage": 4}, **more}
+    for each in (CHANGED, HANDED, unpacked):
+        print(each)
+    return [
+        deepspeed.initialize(model=model, config=CHANGED),
+        deepspeed.initialize(model=model, config=HANDED),
+        deepspeed.initialize(model=model, config=counted),
+        deepspeed.initialize(model=model, config=unpacked),
+        deepspeed.initialize(model=model, config=config),
+    ]
+""",
     """# file: train.sh
 torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \\
     --backend fsdp2 --pretrain meta-llama/Meta-Llama-3-8B \\

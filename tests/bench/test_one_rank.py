@@ -184,6 +184,38 @@ def losses_of(settings: dict[str, Any], copied: bool = False, weights: Path | No
     return run.losses
 
 
+def test_rows_of_the_embedding_s_gradient_are_its_whole_gradient() -> None:
+    """Alone, DDP in 16 bits writes no zeros for the tokens that were not there; what is stepped is the same."""
+    found = []
+    for sparse in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Embedding(50, 8, sparse=sparse)
+        masters = MasterWeights(model, None, torch.bfloat16)
+        for _ in range(2):  # micro-batches
+            (model(torch.tensor([[3, 7, 3], [49, 0, 3]])).float() ** 2).sum().backward()
+            masters.collect()
+        assert model.weight.grad is None
+        found.append(masters.masters["weight"].grad)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-2, atol=1e-6)  # three of a row are added in fp32, or in bf16
+
+
+def test_only_where_nothing_else_adds_to_it_or_compiles_it_is_the_embedding_sparse() -> None:
+    from bench.configuration import parse
+    from bench.measure.model import build_actor
+    from bench.strategies import get_strategy
+
+    settings = {"model": "llama-tiny", "device": "cpu", "backend": "ddp", "num_layers": 1}
+    whole: list[dict[str, str]] = [{"dtype": "fp32"}, {"dtype": "bf16", "compile": "full"}]
+    for change, sparse in [({"dtype": "bf16"}, True), *((each, False) for each in whole)]:
+        strategy = get_strategy(parse({**settings, **change}))
+        strategy.setup_distributed()
+        actor = build_actor(model="llama-tiny", num_layers=1, attn="sdpa", device=strategy.device)
+        tied = actor.model.config.tie_word_embeddings
+        strategy.prepare((actor, strategy.create_optimizer(actor), None))
+        assert actor.get_input_embeddings().sparse == (sparse and not tied)
+        assert not tied
+
+
 def followed(backends: list[dict[str, Any]]) -> tuple[list[list[float]], list[float], list[float]]:
     exact = {"backend": "ddp", "dtype": "fp32"}
     return [losses_of({**b, "dtype": "bf16"}) for b in backends], losses_of(exact, copied=True), losses_of(exact)

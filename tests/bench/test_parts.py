@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rules.models
-from bench.configuration import model_facts
+from bench.configuration import model_facts, parse
 from bench.losses import find_loss, ppo
 from bench.measure.clock import graph_report, is_steady
 from bench.measure.model import (
@@ -23,6 +24,7 @@ from bench.measure.model import (
     _score_at_once,
     build_actor,
     check_for_ring,
+    layers_of,
     model_config,
 )
 from bench.measure.profiler import _covered
@@ -32,6 +34,7 @@ from bench.strategies.data import ShardedSampler, build_loader
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, get_grad_norm
 from bench.strategies.master_weights import MasterWeights
 from bench.strategies.optimizers import build_optimizer, decay_groups, move_to_new_parameters, names_by_parameter
+from bench.sweep.sweep import refusal
 from tests.bench import jobs
 
 
@@ -243,6 +246,29 @@ def test_a_ring_is_refused_for_attention_that_it_has_not(model: str, layers: int
     if getattr(config, "attn_logit_softcapping", None):
         with pytest.raises(ModelError, match="caps attention scores"):
             check_for_ring(config, model)
+
+
+def gpt2(folder: Path) -> str:
+    file = folder / "config.json"
+    sizes = {"model_type": "gpt2", "n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 64, "vocab_size": 100}
+    file.write_text(json.dumps(sizes))
+    return str(file)
+
+
+def test_layers_are_found_by_their_number_whatever_their_list_is_called(tmp_path: Path) -> None:
+    actor = build_actor(model=gpt2(tmp_path), num_layers=None, attn="sdpa", device=torch.device("cpu"))
+    assert layers_of(actor.model) is actor.model.transformer.h
+    with pytest.raises(ModelError, match="drops scores at random"):
+        check_for_ring(actor.config, "gpt2")
+
+
+def test_what_no_plan_splits_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    split = {"backend": "fsdp2", "num_gpus": 2, "tp": 2, "device": "cpu", "dtype": "fp32"}
+    refused = refusal(parse({**split, "model": gpt2(tmp_path)}), 0)
+    assert refused is not None
+    assert "no tensor-parallel plan for models of type gpt2" in refused[0]
+    assert refusal(parse({**split, "model": "llama-tiny"}), 0) is None
+    assert refusal(parse({**split, "model": gpt2(tmp_path), "tp": 1}), 0) is None
 
 
 def test_short_names_of_published_models_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:

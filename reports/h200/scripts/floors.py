@@ -52,31 +52,32 @@ LEAD_IN_SECONDS = 0.03
 
 
 class Plain:
-    def __init__(self, c: Configuration, device: torch.device) -> None:
+    def __init__(self, c: Configuration, inputs: Any, device: torch.device) -> None:
         self.actor = build_actor(
             model=c.model, num_layers=c.num_layers, attn=c.attn, device=device, dtype=BF16, head=c.head
         ).to(BF16)
         apply_compile(self.actor, c.compile)
         self.device = device
+        self.inputs = inputs.to(device)
         self.passes = 0
 
-    def step(self, inputs: Any) -> Clock:
+    def step(self) -> Clock:
         clock = Clock(self.device)
         with clock.phase("forward"):
-            loss = forward_loss(self.actor, inputs, sft, False)
+            loss = forward_loss(self.actor, self.inputs, sft, False)
         with clock.phase("backward"):
-            (loss / inputs.loss_mask.sum()).backward()
+            (loss / self.inputs.loss_mask.sum()).backward()
         for parameter in self.actor.parameters():
             parameter.grad = None
         return clock
 
-    def lead_in(self, inputs: Any, waits: bool) -> None:
+    def lead_in(self, waits: bool) -> None:
         """What goes before every timed step: a plain step, then memory traffic as of an optimizer.
 
         A GPU runs matrix products at a higher clock after memory-bound work, so a step's time depends on what went
         before it, by up to 4%: both sides must follow the same.
         """
-        self.step(inputs)
+        self.step()
         low = [p.detach() for p in self.actor.parameters()]
         self.passes = self.passes or _passes(low)
         for _ in range(self.passes):
@@ -97,7 +98,10 @@ def _passes(tensors: list[torch.Tensor]) -> int:
 
 
 class Backend:
-    def __init__(self, c: Configuration) -> None:
+    """Its inputs lie on the host, as in training: the number of their tokens is read there, without waiting."""
+
+    def __init__(self, c: Configuration, inputs: Any) -> None:
+        self.inputs = inputs
         self.strategy = get_strategy(c)
         self.strategy.setup_distributed()
         self.device = self.strategy.device
@@ -107,9 +111,9 @@ class Backend:
         optimizer = self.strategy.create_optimizer(actor)
         self.actor, self.optimizer, _ = self.strategy.prepare((actor, optimizer, None))
 
-    def step(self, inputs: Any) -> Clock:
+    def step(self) -> Clock:
         clock = Clock(self.device)
-        train_step(self.strategy, self.actor, self.optimizer, None, [inputs], sft, phase=clock.phase)
+        train_step(self.strategy, self.actor, self.optimizer, None, [self.inputs], sft, phase=clock.phase)
         return clock
 
     def allow_reductions(self, under_way: int) -> None:
@@ -117,7 +121,7 @@ class Backend:
         self.actor.optimizer.max_param_reduce_events = under_way
 
 
-def in_turns(plain: Plain, backend: Backend, inputs: Any, steps: int, waits: bool) -> list[list[dict[str, float]]]:
+def in_turns(plain: Plain, backend: Backend, steps: int, waits: bool) -> list[list[dict[str, float]]]:
     """The times of the plain loop's steps and of the backend's, one after the other.
 
     Before each lies a whole step of the backend: its optimizer is a rest for the GPU, of which the step after it has
@@ -126,9 +130,9 @@ def in_turns(plain: Plain, backend: Backend, inputs: Any, steps: int, waits: boo
     clocks: list[list[Clock]] = [[], []]
     for _ in range(steps):
         for side, found in zip((plain, backend), clocks, strict=True):
-            backend.step(inputs)
-            plain.lead_in(inputs, waits)
-            found.append(side.step(inputs))
+            backend.step()
+            plain.lead_in(waits)
+            found.append(side.step())
             if waits:
                 torch.cuda.synchronize()
     return [[clock.take() for clock in found] for found in clocks]
@@ -227,21 +231,21 @@ def waiting(plain: list[dict[str, float]], backend: list[dict[str, float]]) -> d
 def against(
     plain: Plain, c: Configuration, inputs: Any, peak: float, options: argparse.Namespace, under_way: int | None
 ) -> dict[str, Any]:
-    backend = Backend(c)
+    backend = Backend(c, inputs)
     if under_way is not None:
         backend.allow_reductions(under_way)
     for _ in range(4):
-        plain.step(inputs), backend.step(inputs)
-    waited = in_turns(plain, backend, inputs, options.steps, waits=True)
-    plain_times, times = in_turns(plain, backend, inputs, options.steps, waits=False)
+        plain.step(), backend.step()
+    waited = in_turns(plain, backend, options.steps, waits=True)
+    plain_times, times = in_turns(plain, backend, options.steps, waits=False)
     torch.cuda.reset_peak_memory_stats()
-    backend.step(inputs)
+    backend.step()
     theirs, ours = entry(c, times, peak, torch.cuda.max_memory_allocated()), core(plain_times)
     return {
         **theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"],
         "plain_forward": statistics.median(s["forward"] for s in plain_times), "waiting": waiting(*waited),
-        "cast_seconds": profile_step(lambda: backend.step(inputs), backend.device).cast_seconds,
-        "graphs": graph_report(), "kernels": kernels(lambda: backend.step(inputs)),
+        "cast_seconds": profile_step(backend.step, backend.device).cast_seconds,
+        "graphs": graph_report(), "kernels": kernels(backend.step),
     }  # fmt: skip
 
 
@@ -268,19 +272,19 @@ def main() -> None:
     peak = matmul_peak(device, BF16)
     c = configure(options, "ddp", {})
     batch = next(InputSource(c, 128256, 0).micro_batches(1))[0]
-    inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1).to(device)
+    inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1)
     found: dict[str, Any] = {"options": vars(options), "matmul_flops": peak}
     with attention_context(options.attn):
-        plain = Plain(c, device)
+        plain = Plain(c, inputs, device)
         for _ in range(5):
-            plain.step(inputs)
+            plain.step()
         torch.cuda.reset_peak_memory_stats()
-        clocks = [plain.step(inputs) for _ in range(options.steps)]
+        clocks = [plain.step() for _ in range(options.steps)]
         found["plain"] = entry(c, [clock.take() for clock in clocks], peak, torch.cuda.max_memory_allocated())
         print("plain", json.dumps(found["plain"]), flush=True)
         if options.backends:
             found["casts"] = casts(plain, device)
-            found["plain"]["kernels"] = kernels(lambda: plain.step(inputs))
+            found["plain"]["kernels"] = kernels(plain.step)
         for name in filter(None, options.backends.split(",")):
             try:
                 short, _, text = name.partition("@")

@@ -53,12 +53,12 @@ def loop(variant: dict[str, str]) -> dict[str, Any]:
     })  # fmt: skip
     batch = next(InputSource(c, 128256, 0).micro_batches(1))[0]
     device = torch.device("cuda", 0)
-    inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1).to(device)
+    inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1)
     with attention_context(c.attn):
-        plain = Plain(c, device)
+        plain = Plain(c, inputs, device)
         for _ in range(4):
-            plain.step(inputs).take()
-        found = metered(lambda: plain.step(inputs))
+            plain.step().take()
+        found = metered(plain.step)
     flops = per_token(model_facts(c.model, c.num_layers), c.seq_len).model * c.seq_len
     return found | {"tflops": flops / found["milliseconds"] / 1e9, "graphs": graph_report()}
 
