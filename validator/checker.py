@@ -235,7 +235,8 @@ def _examined(
         else:
             pickled[entry.path] = (content, known)
             records[entry.path] = record
-    for path, content, data, record in _made(missing, run, cache is not None, {each.path: each for each in sources}):
+    keep = cache is not None and cache.usable
+    for path, content, data, record in _made(missing, run, keep, {each.path: each for each in sources}):
         records[path] = record
         if data and not record.errors:
             pickled[path] = (content, data)
