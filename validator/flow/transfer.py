@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
+_plain = list.__getitem__
 _LEAVING = frozenset({"yield", "yield from", "store_attr", "store_global", "store_class"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", *COUNTED})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
@@ -127,9 +128,8 @@ class Evaluation(Walk):
     def evaluate(self, number: int, value: Instruction) -> Val:
         wanted = _WANTED.get(value.op, 0)
         for each in value.args[:wanted] if wanted else ():
-            known: Val = self.vals[each]
-            if known is NOT_YET:
-                return known
+            if _plain(self.vals, each) is NOT_YET:
+                return NOT_YET
         return _TRANSFER[value.op](self, number, value)
 
     def forget(self, number: int) -> None:
