@@ -497,7 +497,7 @@ class Flow:
             return EMPTY if kind == "unit" else _NO_MAKERS if kind == "makers" else NOT_YET
 
         self._evaluations: dict[Unit, Evaluation] = {}
-        self.solver = Solver(self._equation, _joined, bottom, part_of, _grounded, self._evaluations.clear)
+        self.solver = Solver(self._equation, _joined, bottom, part_of, _grounded, self._let_go)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
@@ -592,6 +592,12 @@ class Flow:
 
             known = self._evaluations[unit] = Evaluation(self, unit)
         return known
+
+    def _let_go(self) -> None:
+        """Drop the evaluations. What one holds refers back to it, and nothing collects circles here."""
+        for evaluation in self._evaluations.values():
+            vars(evaluation).clear()
+        self._evaluations.clear()
 
     def _answer(self, key: Hashable) -> Any:
         assert isinstance(key, tuple)
