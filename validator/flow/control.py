@@ -43,8 +43,7 @@ class Control:
             after[block] = kept or after[block]
         return order, after, leave
 
-    @cached_property
-    def immediate(self) -> dict[int, int]:
+    def _immediate(self) -> dict[int, int]:
         """The immediate postdominator of each block that can reach the exit."""
         order, after, leave = self._graph
         # postorder of the reversed graph: walk from the exit
@@ -101,7 +100,7 @@ class Control:
         """For each block the branches on which it depends directly, each with the way that leads to the block."""
         order, after, _ = self._graph
         found: dict[int, dict[tuple[int, int], None]] = {}
-        immediate = self.immediate
+        immediate = self._immediate()
         for block in order:
             if self.code.blocks[block].end[0] != "branch" or len(after[block]) < 2 or block not in immediate:
                 continue
@@ -118,16 +117,17 @@ class Control:
 
     def deciding(self, block: int) -> frozenset[int]:
         """The branches that decide, directly or through others, whether a block runs."""
-        known = self._deciding.get(block)
+        branches = self.direct.get(block, ())
+        known = self._deciding.get(branches)
         if known is None:
-            seen: set[int] = set()
-            stack = [block]
+            seen = set(branches)
+            stack = list(branches)
             while stack:
                 for branch in self.direct.get(stack.pop(), ()):
                     if branch not in seen:
                         seen.add(branch)
                         stack.append(branch)
-            known = self._deciding[block] = frozenset(seen)
+            known = self._deciding[branches] = frozenset(seen)
         return known
 
     def settled(self, block: int) -> tuple[tuple[int, int], ...]:
@@ -171,7 +171,7 @@ class Control:
         return {}
 
     @cached_property
-    def _deciding(self) -> dict[int, frozenset[int]]:
+    def _deciding(self) -> dict[tuple[int, ...], frozenset[int]]:
         return {}
 
     def choosing(self, block: int) -> frozenset[int]:

@@ -64,6 +64,7 @@ class Val:
 
     __slots__ = ("_each", "depth", "holes", "n", "number", "objs", "p", "state", "v")
     _all: ClassVar[dict[tuple[Any, ...], Val]] = {}
+    _sets: ClassVar[dict[frozenset[Any], frozenset[Any]]] = {}  # one for equal ones: values differ in few of theirs
     objs: frozenset[Obj]
     v: Causes
     n: Causes
@@ -85,6 +86,7 @@ class Val:
             if any(part.depth >= _DEEP for part in parts):
                 known = cls._all[key] = cls(_cut(objs), v, n, p, state)
                 return known
+            key = tuple([cls._sets.setdefault(each, each) for each in key])
             known = cls._all[key] = object.__new__(cls)
             known.objs, known.v, known.n, known.p, known.state = key
             known.number, known._each = next(_numbers), None
@@ -284,6 +286,7 @@ substitutions: dict[tuple[int, ...], Val] = {}  # by the numbers of a value and 
 def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
+    Val._sets.clear()
     _joins.clear()
     substitutions.clear()
     for value in (BOTTOM, UNKNOWN, ANYTHING, STRING):
