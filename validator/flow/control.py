@@ -138,33 +138,30 @@ class Control:
         known = self._settled.get(block)
         if known is None:
             rows = ((branch, way) for branch in sorted(self.deciding(block)) for way in self._graph[1][branch])
-            known = self._settled[block] = tuple(row for row in rows if self._needs(block, *row))
+            known = self._settled[block] = tuple(row for row in rows if self.leads(block, *row))
         return known
 
     def leads(self, block: int, branch: int, way: int) -> bool:
         """Whether a block only runs where a branch went one way just before."""
-        key = (block, branch, way)
-        known = self._leads.get(key)
-        if known is None:
-            known = self._leads[key] = self._needs(*key)
-        return known
+        other = self._other_ways.get((branch, way))
+        if other is None:
+            other = self._other_ways[branch, way] = self._without(branch, way)
+        return block not in other
 
     @cached_property
-    def _leads(self) -> dict[tuple[int, int, int], bool]:
+    def _other_ways(self) -> dict[tuple[int, int], set[int]]:
         return {}
 
-    def _needs(self, block: int, branch: int, way: int) -> bool:
-        """Whether every way to a block goes from a branch straight to one of its targets."""
+    def _without(self, branch: int, way: int) -> set[int]:
+        """The blocks to which a way leads that does not go from a branch straight to one of its targets."""
         seen, stack = {0}, [0]
         while stack:
             at = stack.pop()
-            if at == block:
-                return False
             for target in (*self.code.blocks[at].successors(), *self.code.blocks[at].handlers):
                 if target not in seen and (at, target) != (branch, way):
                     seen.add(target)
                     stack.append(target)
-        return True
+        return seen
 
     @cached_property
     def _settled(self) -> dict[int, tuple[tuple[int, int], ...]]:
