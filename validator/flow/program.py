@@ -502,6 +502,7 @@ class Flow:
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
         self._remote: dict[ClassDef, bool] = {}
+        self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name) -> an attribute of what is no code here
         self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
         self.not_lowered = 0
 
