@@ -431,7 +431,7 @@ def _joined(old: Any, new: Any) -> Any:
         returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
         sites=_by_key(old.sites, new.sites, Site.merged),
-        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},  # type: ignore[arg-type]
+        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
     )  # fmt: skip
 
 
@@ -502,7 +502,7 @@ class Flow:
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
         self._remote: dict[ClassDef, bool] = {}
-        self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name) -> an attribute of what is no code here
+        self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
         self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
         self.not_lowered = 0
 

@@ -80,7 +80,7 @@ class Val:
         cls, objs: frozenset[Obj] = NOTHING, v: Causes = NONE, n: Causes = NONE, p: Causes = NONE,
         state: frozenset[str] = NOTHING,
     ) -> Val:  # fmt: skip
-        key = (objs, v, n, p, state)
+        key: tuple[Any, ...] = (objs, v, n, p, state)
         known = cls._all.get(key)
         if known is None:
             parts = [part for o in objs for part in parts_of(o)]
