@@ -56,6 +56,12 @@ def _status() -> int:
         return INTERRUPTED
 
 
+# CPython takes the frames of functions from chunks of 16 KB and gives a chunk back when its first frame returns: a
+# loop deep in a recursion that calls across the end of a chunk maps and unmaps memory in each round. A function that
+# seems to want a large stack gets one large chunk, for all that is called below it; what is not used is never touched.
+_status.__code__ = _status.__code__.replace(co_stacksize=1 << 17)
+
+
 def _end(*_: object) -> NoReturn:
     os._exit(INTERRUPTED)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ _ORDER = {  # families, so that two processes that begin at the two ends share l
 }
 _SOLVING = ("compilation", "distributed")  # families whose rules ask the solver: one process solves for all of them
 _FEW = 10  # files
+_WORD = re.compile(rb"\w+")
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
 
@@ -155,7 +157,9 @@ def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[Loa
         except Exception as error:
             errors.append(f"internal error: the facts of {source.path} could not be extracted: {told(error)}")
             source.facts = FileFacts(language=language(source.path))
-    tokens = frozenset(token for token in all_tokens(rules) if token.encode() in data)
+    words = b" ".join(set(_WORD.findall(data)))  # a word is in a file where it is in one of its words
+    within = ((token, token.encode()) for token in all_tokens(rules))
+    tokens = frozenset(token for token, it in within if it in (words if _WORD.fullmatch(it) else data))
     findings = list(_file_findings(source, rules, tokens, errors))
     comments = () if problem is not None else comments_of(data, source)
     return Record(source.facts, tuple(findings), comments, tokens, tuple(errors))
@@ -235,7 +239,8 @@ def _examined(
         else:
             pickled[entry.path] = (content, known)
             records[entry.path] = record
-    for path, content, data, record in _made(missing, run, cache is not None, {each.path: each for each in sources}):
+    keep = cache is not None and cache.usable
+    for path, content, data, record in _made(missing, run, keep, {each.path: each for each in sources}):
         records[path] = record
         if data and not record.errors:
             pickled[path] = (content, data)

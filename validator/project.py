@@ -46,6 +46,7 @@ class Project:
         self._members: dict[tuple[Module, str], Symbol] = {}
         self._lookups: dict[tuple[Method, str], Symbol] = {}
         self._analyses: dict[type, Any] = {}
+        self._imported: dict[tuple[Module, str], list[Module | Unknown | Missing]] = {}
         for cls in self.classes():
             for base in cls.bases:
                 if isinstance(base, ClassDef):
@@ -157,6 +158,12 @@ class Project:
 
     def _modules_of(self, importer: Module, name: str) -> list[Module | Unknown | Missing]:
         """What `name` may mean, the likeliest first. Empty: it lies outside the project."""
+        known = self._imported.get((importer, name))
+        if known is None:
+            known = self._imported[importer, name] = self._found_as(importer, name)
+        return known
+
+    def _found_as(self, importer: Module, name: str) -> list[Module | Unknown | Missing]:
         top, *rest = name.split(".")
         modules: list[Module | Unknown | Missing] = []
         others: list[Module | Unknown | Missing] = []

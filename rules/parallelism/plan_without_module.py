@@ -36,6 +36,7 @@ RULE = Rule("MP421", "plan-without-module", "error", "0.1.0", tokens=TOKENS)
 
 _BESIDE = 3  # entries below one module, which make it plain which class is meant
 _ATTRIBUTE = re.compile(r"^\s+self\.(\w+)(?::[^=\n]+)?\s*=[^=]", re.MULTILINE)
+_OWN = re.compile(r"\bself\.(?=(\w+))")  # looked at, not taken: `self.self.x` names two
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -100,8 +101,15 @@ def _submodules(project: Project) -> frozenset[str]:
 
 def _given(project: Project, name: str) -> bool:
     """Whether a class of the project has an attribute of this name: then it has models of its own."""
-    pattern = re.compile(rf"\bself\.{name}\b")
-    return any(pattern.search(module.source.text) for module in project.modules.values())
+    return name in project.analysis(_OwnNames).names
+
+
+class _OwnNames:
+    """What the code of a project reads or stores as `self.name`."""
+
+    def __init__(self, project: Project) -> None:
+        texts = (module.source.text for module in project.modules.values())
+        self.names = frozenset(name for text in texts for name in _OWN.findall(text))
 
 
 def _is_name(part: str) -> bool:

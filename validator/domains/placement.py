@@ -21,6 +21,7 @@ FSDP2 has sharded since. A value has a set of placements, one for each way that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 Placements = frozenset[str]
 NOWHERE: Placements = frozenset()
@@ -83,12 +84,14 @@ def substituted(placements: Placements, argument: Callable[[int], Placements]) -
     return frozenset(found) if len(found) <= _MANY else UNPLACED
 
 
+@cache
 def steps_since(placements: Placements, position: int) -> tuple[str, ...]:
     """The steps that a unit takes with its parameter."""
     mine = (each.split("+") for each in placements)
     return tuple(dict.fromkeys(step for first, *rest in sorted(mine) if first == f"${position}" for step in rest))
 
 
+@cache
 def inherited(own: Placements, owner: Placements) -> Placements:
     """The placement of a part: what is known of itself, else that of the whole, which was placed later."""
     if not owner or owner <= UNPLACED | PLAIN:
@@ -96,11 +99,13 @@ def inherited(own: Placements, owner: Placements) -> Placements:
     return owner if own <= UNPLACED | PLAIN else own | owner
 
 
+@cache  # there are some hundred placements, and every call asks this of its receiver
 def may(placements: Placements, *steps: str) -> bool:
     """Whether some way leads through one of the steps."""
     return any(not steps_of(each).isdisjoint(steps) for each in placements)
 
 
+@cache
 def certainly(placements: Placements, *steps: str) -> bool:
     """Whether every way leads through one of the steps."""
     return bool(placements) and all(not steps_of(each).isdisjoint(steps) for each in placements)

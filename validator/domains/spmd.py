@@ -72,6 +72,8 @@ def held(causes: Causes) -> Causes:
 
 
 def unsure(causes: Causes) -> Causes:
+    if not any(c.sure and c != UNIFORM for c in causes):
+        return causes
     return frozenset(c if c == UNIFORM else c._replace(sure=False) for c in causes)
 
 
@@ -96,6 +98,8 @@ def combined(*parts: Causes) -> Causes:
 
     A part that is known to be equal makes none of the others equal, nor does it make the whole differ.
     """
+    if not any(parts):
+        return NONE
     differing = frozenset().union(*(part for part in parts if UNIFORM not in part))
     return differing or frozenset().union(*parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from validator.facts.model import At
+from validator.integers import same
 
 _LONGEST = 160
 
@@ -21,6 +22,7 @@ class Text:
         line, column, end_line, end_column = (
             node.lineno, node.col_offset, node.end_lineno, node.end_col_offset,  # type: ignore[attr-defined]
         )  # fmt: skip
+        line, end_line = same(line, line), same(end_line, end_line)
         if self.ascii:
             return (line, column + 1, end_line, end_column + 1)
         return (line, self.column(line, column), end_line, self.column(end_line, end_column))

@@ -39,11 +39,21 @@ _LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no
 _OF_JOB = frozenset({"process_index", "global_rank", "world_rank"})
 _VIEWS = frozenset({"data", "grad", "values", "indices"})
 _MEMBERED = frozenset({"inst", "self", "class", "module", "ext", "unit", "mesh"})
+_FOREIGN = frozenset({"ext", "made", "const", "str", "tensor", "tuple", "seq", "dict", "size", "top", "more"})
 _GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
 
 def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
-    """The attribute `name` of a value."""
+    """The attribute `name` of a value; of what is not the project's it is the same everywhere."""
+    known = at.flow.foreign.get((owner.number, name))
+    if known is None:
+        known = _attribute(at, number, owner, name)
+        if all(o[0] in _FOREIGN and (o[0] != "ext" or f"{o[1]}.{name}" not in at.models.states) for o in owner.objs):
+            at.flow.foreign[owner.number, name] = known
+    return known
+
+
+def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     found = [_of(at, number, o, name, owner) for o in owner.each]
     result = join(found) if found else UNKNOWN
     if result is NOT_YET:

@@ -97,6 +97,7 @@ _NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
 _SETS = frozenset({"set", "frozenset"})
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
+_UNTOLD = frozenset({"top", "param", "part"})  # what says nothing of what is called
 # Builtins that make containers of what they are given; methods that give parts of what they are called on.
 _CONTAINING = _SETS | {
     "list", "tuple", "sorted", "reversed", "iter", "enumerate", "zip", "map", "filter", "dict",
@@ -168,28 +169,30 @@ class Calling:
         receiver = self.at.known(instruction.args[0], value.block) if instruction.op == "attr" else BOTTOM
         self._receiver = receiver
         objs = callee.each
-        self._certain = not any(o[0] == "top" for o in objs)
+        kinds = {o[0] for o in objs}
+        self._certain = "top" not in kinds
         found = _alternatives([self.apply(number, o, arguments, name) for o in objs])
         self._certain = True
         self._chosen(number, callee)
-        unknown = not objs or any(o[0] in ("top", "param", "part") for o in objs)
-        if unknown:
+        if not objs or not kinds.isdisjoint(_UNTOLD):
             found.append(self._unknown(number, value, name, receiver, arguments))
         if instruction.op == "attr":
             self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver)
         result = join([*found, ANYTHING] if MORE in callee.objs else found)
-        if self._decorates(number) and all(o[0] in _OUTSIDE for o in callee.each):
+        if shape == ("@",) and kinds <= _OUTSIDE:
             return arguments[0][1]  # `@torch.no_grad()`: a decorator of a library leaves the function what it is
         return self._placed(number, value, name, receiver, arguments, result)
 
     def _chosen(self, number: int, callee: Val) -> None:
         """Ranks may choose differently whom they call."""
         site = self.at.sites.get(number)
+        if site is None or not callee.v:
+            return
         causes = only(callee.v, "rank", "data", "param", "member")
         causes = frozenset(c for c in causes if c.sure or c.kind != "data")  # a table is looked into alike, mostly
         others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.each)
-        if site is not None and causes and len(site.targets) + others > 1:
+        if causes and len(site.targets) + others > 1:
             self.at.sites[number] = site._replace(chosen=site.chosen | causes, others=others)
 
     # -- by what is called ---------------------------------------------------------------------------------

@@ -43,8 +43,7 @@ class Control:
             after[block] = kept or after[block]
         return order, after, leave
 
-    @cached_property
-    def immediate(self) -> dict[int, int]:
+    def _immediate(self) -> dict[int, int]:
         """The immediate postdominator of each block that can reach the exit."""
         order, after, leave = self._graph
         # postorder of the reversed graph: walk from the exit
@@ -101,7 +100,7 @@ class Control:
         """For each block the branches on which it depends directly, each with the way that leads to the block."""
         order, after, _ = self._graph
         found: dict[int, dict[tuple[int, int], None]] = {}
-        immediate = self.immediate
+        immediate = self._immediate()
         for block in order:
             if self.code.blocks[block].end[0] != "branch" or len(after[block]) < 2 or block not in immediate:
                 continue
@@ -118,16 +117,17 @@ class Control:
 
     def deciding(self, block: int) -> frozenset[int]:
         """The branches that decide, directly or through others, whether a block runs."""
-        known = self._deciding.get(block)
+        branches = self.direct.get(block, ())
+        known = self._deciding.get(branches)
         if known is None:
-            seen: set[int] = set()
-            stack = [block]
+            seen = set(branches)
+            stack = list(branches)
             while stack:
                 for branch in self.direct.get(stack.pop(), ()):
                     if branch not in seen:
                         seen.add(branch)
                         stack.append(branch)
-            known = self._deciding[block] = frozenset(seen)
+            known = self._deciding[branches] = frozenset(seen)
         return known
 
     def settled(self, block: int) -> tuple[tuple[int, int], ...]:
@@ -138,40 +138,37 @@ class Control:
         known = self._settled.get(block)
         if known is None:
             rows = ((branch, way) for branch in sorted(self.deciding(block)) for way in self._graph[1][branch])
-            known = self._settled[block] = tuple(row for row in rows if self._needs(block, *row))
+            known = self._settled[block] = tuple(row for row in rows if self.leads(block, *row))
         return known
 
     def leads(self, block: int, branch: int, way: int) -> bool:
         """Whether a block only runs where a branch went one way just before."""
-        key = (block, branch, way)
-        known = self._leads.get(key)
-        if known is None:
-            known = self._leads[key] = self._needs(*key)
-        return known
+        other = self._other_ways.get((branch, way))
+        if other is None:
+            other = self._other_ways[branch, way] = self._without(branch, way)
+        return block not in other
 
     @cached_property
-    def _leads(self) -> dict[tuple[int, int, int], bool]:
+    def _other_ways(self) -> dict[tuple[int, int], set[int]]:
         return {}
 
-    def _needs(self, block: int, branch: int, way: int) -> bool:
-        """Whether every way to a block goes from a branch straight to one of its targets."""
+    def _without(self, branch: int, way: int) -> set[int]:
+        """The blocks to which a way leads that does not go from a branch straight to one of its targets."""
         seen, stack = {0}, [0]
         while stack:
             at = stack.pop()
-            if at == block:
-                return False
             for target in (*self.code.blocks[at].successors(), *self.code.blocks[at].handlers):
                 if target not in seen and (at, target) != (branch, way):
                     seen.add(target)
                     stack.append(target)
-        return True
+        return seen
 
     @cached_property
     def _settled(self) -> dict[int, tuple[tuple[int, int], ...]]:
         return {}
 
     @cached_property
-    def _deciding(self) -> dict[int, frozenset[int]]:
+    def _deciding(self) -> dict[tuple[int, ...], frozenset[int]]:
         return {}
 
     def choosing(self, block: int) -> frozenset[int]:

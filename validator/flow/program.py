@@ -370,7 +370,14 @@ class Passed(NamedTuple):
         return next((value for index, value in self.bindings if index == position), None)
 
 
+class Makers(NamedTuple):
+    """The units that make objects of the data classes of one name."""
+
+    units: dict[ClassDef, tuple[Unit, ...]]
+
+
 EMPTY = Result((), NOT_YET, NOT_YET, {}, {}, {}, {}, {}, {})
+_NO_MAKERS = Makers({})
 
 
 def _grounded(answer: Any) -> Any:
@@ -396,7 +403,7 @@ def part_of(answer: Any, part: Any) -> Any:
         return None
     if name == "vals":
         return tuple(answer.vals[n] for n in which if n < len(answer.vals))
-    return getattr(answer, name).get(which, None if answer.waiting and name in _OF_CALLS else ())
+    return getattr(answer, name).get(which, None if name in _OF_CALLS and answer.waiting else ())
 
 
 class Answer:
@@ -415,8 +422,8 @@ class Answer:
 def _joined(old: Any, new: Any) -> Any:
     if isinstance(new, Val):
         return join2(old, new)
-    if not isinstance(new, Result):  # makers
-        return tuple(dict.fromkeys((*old, *new)))
+    if isinstance(new, Makers):
+        return Makers(_by_key(old.units, new.units, _united))
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(
@@ -424,7 +431,7 @@ def _joined(old: Any, new: Any) -> Any:
         returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
         sites=_by_key(old.sites, new.sites, Site.merged),
-        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},  # type: ignore[arg-type]
+        **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
     )  # fmt: skip
 
 
@@ -461,7 +468,8 @@ def _both(old: Any, new: Any) -> Any:
 
 def _by_key(old: dict[K, T], new: dict[K, T], both: Callable[[T, T], T]) -> dict[K, T]:
     """The rows of two tables; where both have a row, what `both` makes of the two."""
-    return {key: both(old[key], new[key]) if key in old and key in new else (old | new)[key] for key in old | new}
+    again = ((key, old[key], value) for key, value in new.items() if key in old)
+    return old | new | {key: both(row, value) for key, row, value in again if row is not value}
 
 
 class Flow:
@@ -471,8 +479,8 @@ class Flow:
     `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
     `("placed", class, name)` (as objects: the steps by which an attribute is placed otherwise where it is),
     `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the random numbers of a
-    library differ between ranks) a `Val` in closed form, that is without parameters; `("makers", class)` the units that
-    make objects of a data class.
+    library differ between ranks) a `Val` in closed form, that is without parameters; `("makers", name)` the `Makers` of
+    the data classes of that name: of all at once, for where one is called `Config` all others are.
     """
 
     def __init__(self, project: Project) -> None:
@@ -486,14 +494,15 @@ class Flow:
 
         def bottom(key: Hashable) -> Any:
             kind = key[0]  # type: ignore[index]
-            return EMPTY if kind == "unit" else () if kind == "makers" else NOT_YET
+            return EMPTY if kind == "unit" else _NO_MAKERS if kind == "makers" else NOT_YET
 
         self._evaluations: dict[Unit, Evaluation] = {}
-        self.solver = Solver(self._equation, _joined, bottom, part_of, _grounded, self._evaluations.clear)
+        self.solver = Solver(self._equation, _joined, bottom, part_of, _grounded, self._let_go)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
         self._remote: dict[ClassDef, bool] = {}
+        self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
         self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
         self.not_lowered = 0
 
@@ -584,6 +593,12 @@ class Flow:
 
             known = self._evaluations[unit] = Evaluation(self, unit)
         return known
+
+    def _let_go(self) -> None:
+        """Drop the evaluations. What one holds refers back to it, and nothing collects circles here."""
+        for evaluation in self._evaluations.values():
+            vars(evaluation).clear()
+        self._evaluations.clear()
 
     def _answer(self, key: Hashable) -> Any:
         assert isinstance(key, tuple)
@@ -979,7 +994,7 @@ class Flow:
             said = self.declared_field(cls, name)
             yield said if objects_of(said) else UNKNOWN
         for each in family:
-            for unit in self.part(("makers", each), None):
+            for unit in self.part(("makers", each.name), ("units", each)):
                 made = self.part(("unit", unit), ("made", each))
                 if made is None:
                     yield NOT_YET
@@ -991,9 +1006,14 @@ class Flow:
         units = self.mentions.naming(cls.name)
         return any(unit.is_used(number) for unit in units for number in unit.named.get(cls.name, ()))
 
-    def _makers(self, cls: ClassDef) -> tuple[Unit, ...]:
-        """The units that make objects of a data class."""
-        return tuple(unit for unit in self.mentions.naming(cls.name) if cls in self.part(("unit", unit), "makes"))
+    def _makers(self, name: str) -> Makers:
+        """The units that make objects of the data classes of a name."""
+        found: dict[ClassDef, tuple[Unit, ...]] = {}
+        for unit in self.mentions.naming(name):
+            for cls in self.part(("unit", unit), "makes"):
+                if cls.name == name:
+                    found[cls] = (*found.get(cls, ()), unit)
+        return Makers(found)
 
     def _global(self, module: Module, name: str) -> Val:
         """What a variable of a module holds, in closed form; BOTTOM while no store of it is known."""

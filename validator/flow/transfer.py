@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
+_plain = list.__getitem__
 _LEAVING = frozenset({"yield", "yield from", "store_attr", "store_global", "store_class"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", *COUNTED})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
@@ -127,9 +128,8 @@ class Evaluation(Walk):
     def evaluate(self, number: int, value: Instruction) -> Val:
         wanted = _WANTED.get(value.op, 0)
         for each in value.args[:wanted] if wanted else ():
-            known: Val = self.vals[each]
-            if known is NOT_YET:
-                return known
+            if _plain(self.vals, each) is NOT_YET:
+                return NOT_YET
         return _TRANSFER[value.op](self, number, value)
 
     def forget(self, number: int) -> None:
@@ -144,13 +144,14 @@ class Evaluation(Walk):
 
     def _result(self) -> Result:
         returned, yielded = [], []
-        here = self._always_there()
+        several = len(self._returns) > 1
+        here = self._always_there() if several else NOTHING
         global_rows: dict[str, tuple[Val, ...]] = {}
         class_rows: dict[str, tuple[Val, ...]] = {}
         stores = []
         placings, placed = self._placed_in_place()
         unshared = self._unshared(self._edges_alone)
-        for block, number in self._returns:
+        for block, number in self._returns if several else ():
             back = self._under(block, self.known(number, block), here)
             returned.append(_alone(back) if block in unshared else back)
         for number in self._leaving:
@@ -168,7 +169,6 @@ class Evaluation(Walk):
                 _also(global_rows, value.data, self._stored(value.block, self.vals[value.args[0]], filling))
             elif value.op == "store_class":
                 _also(class_rows, value.data, self.vals[value.args[0]])
-        several = len(returned) > 1
         sites = dict(sorted(self.sites.items()))
         return Result(
             tuple(self.vals), join_ways(returned) if several else join(self._plain_returns()), join(yielded),

@@ -58,12 +58,14 @@ class Val:
     """An abstract value. `v`, `n`, `p`: by which causes the value, its length, its presence vary between ranks.
 
     `state`: how a model, a parameter or a tensor may be placed, in the words of `validator.domains.placement`.
+    `each`: the objects in an order that is the same in every run: what is asked first may matter to what is answered.
     `depth`: how deep it nests; `holes`: the parameters that stand in it; `number`: in the order in which values were
     made. There is one object for equal values.
     """
 
-    __slots__ = ("_each", "depth", "holes", "n", "number", "objs", "p", "state", "v")
+    __slots__ = ("depth", "each", "holes", "n", "number", "objs", "p", "state", "v")
     _all: ClassVar[dict[tuple[Any, ...], Val]] = {}
+    _sets: ClassVar[dict[frozenset[Any], frozenset[Any]]] = {}  # one for equal ones: values differ in few of theirs
     objs: frozenset[Obj]
     v: Causes
     n: Causes
@@ -72,22 +74,24 @@ class Val:
     depth: int
     holes: tuple[int, ...]
     number: int
-    _each: tuple[Obj, ...] | None
+    each: tuple[Obj, ...]
 
     def __new__(
         cls, objs: frozenset[Obj] = NOTHING, v: Causes = NONE, n: Causes = NONE, p: Causes = NONE,
         state: frozenset[str] = NOTHING,
     ) -> Val:  # fmt: skip
-        key = (objs, v, n, p, state)
+        key: tuple[Any, ...] = (objs, v, n, p, state)
         known = cls._all.get(key)
         if known is None:
             parts = [part for o in objs for part in parts_of(o)]
             if any(part.depth >= _DEEP for part in parts):
                 known = cls._all[key] = cls(_cut(objs), v, n, p, state)
                 return known
+            key = tuple([cls._sets.setdefault(each, each) for each in key])
             known = cls._all[key] = object.__new__(cls)
             known.objs, known.v, known.n, known.p, known.state = key
-            known.number, known._each = next(_numbers), None
+            known.number = next(_numbers)
+            known.each = tuple(objs) if len(objs) < 2 else tuple(sorted(objs, key=_place))
             known.depth = max((1 + part.depth for part in parts), default=0)
             holes = {o[1] for o in objs if o[0] in _SYMBOLIC}.union(*(part.holes for part in parts if part.holes))
             holes.update(c.position for causes in (v, n, p) for c in causes if c.kind == "param")
@@ -107,13 +111,6 @@ class Val:
     def placed(self, state: frozenset[str]) -> Val:
         """The same value, placed otherwise."""
         return self if self is NOT_YET else Val(self.objs, self.v, self.n, self.p, state)
-
-    @property
-    def each(self) -> tuple[Obj, ...]:
-        """The objects in an order that is the same in every run: what is asked first may matter to what is answered."""
-        if self._each is None:
-            self._each = tuple(self.objs) if len(self.objs) < 2 else tuple(sorted(self.objs, key=_place))
-        return self._each
 
     @property
     def placements(self) -> frozenset[str]:
@@ -239,7 +236,7 @@ def bare(value: Val) -> Val:
 BOTTOM = Val()
 NOT_YET = object.__new__(Val)  # below all values: nothing has come here yet
 NOT_YET.objs, NOT_YET.v, NOT_YET.n, NOT_YET.p, NOT_YET.state = NOTHING, NONE, NONE, NONE, NOTHING
-NOT_YET.depth, NOT_YET.holes, NOT_YET.number, NOT_YET._each = 0, (), next(_numbers), ()
+NOT_YET.depth, NOT_YET.holes, NOT_YET.number, NOT_YET.each = 0, (), next(_numbers), ()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
 
@@ -284,6 +281,7 @@ substitutions: dict[tuple[int, ...], Val] = {}  # by the numbers of a value and 
 def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
+    Val._sets.clear()
     _joins.clear()
     substitutions.clear()
     for value in (BOTTOM, UNKNOWN, ANYTHING, STRING):

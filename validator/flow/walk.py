@@ -6,11 +6,12 @@ instruction reads beside its operands, and what of other units and fields, is no
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
-from validator.flow.values import BOTTOM, NOT_YET, Val, const, join2
+from validator.flow.values import BOTTOM, NOT_YET, NOTHING, Val, const, join2
 from validator.ir.model import Code
 from validator.ir.model import Value as Instruction
 
@@ -31,11 +32,11 @@ class Order:
         self.blocks = code.in_order(bodies_first=True)
         self.numbers = [n for b in self.blocks for n in code.blocks[b].values if evaluated(values[n].op)]
         self.constants = [n for n in self.numbers if values[n].op == "const"]  # known before anything is evaluated
-        self.place = [-1] * len(values)  # by number, of what is evaluated at all
+        self.place = array("i", [-1]) * len(values)  # by number, of what is evaluated at all
         for place, number in enumerate(self.numbers):
             self.place[number] = place
-        self.end: dict[int, int] = {}  # by place in a loop: where the innermost loop around ends
-        self.first: dict[int, int] = {}  # by place in a loop: where the outermost loop around begins
+        self.end = array("i", [-1]) * len(self.numbers)  # by place in a loop: where the innermost loop around ends
+        self.first = self.end[:]  # by place in a loop: where the outermost loop around begins
         self.last: dict[int, int] = {}  # by the first place of an outermost loop: its last
         self.tests: dict[int, list[int]] = {}  # by condition: the blocks whose branch it decides
         for block in self.blocks:
@@ -54,7 +55,7 @@ class Order:
                 header = code.blocks[code.loops[header].after].loop
         ranges = [(places[0], places[-1]) for places in inside.values()]
         for first, last in sorted(ranges, key=lambda row: row[0] - row[1]):  # inner ones have the last word
-            outermost = first not in self.first
+            outermost = self.first[first] < 0
             if outermost:
                 self.last[first] = last
             for place in range(first, last + 1):
@@ -111,7 +112,7 @@ class Walk:
             self.vals[number] = const(self.code.values[number].data)
             self._dirty[self.order.place[number]] = 0
         self._read_by: dict[int, dict[int, None]] = {}  # value -> instructions that read it beside their operands
-        self._asked: dict[int, set[int]] = {}  # instruction -> blocks whose conditions it asked for
+        self._asked: dict[int, frozenset[int]] = {}  # instruction -> blocks whose conditions it asked for
         self._asked_of: dict[int, set[int]] = {}  # block -> instructions that have asked for its condition
         self._outside: dict[Read, int | set[int]] = {}  # what else is read -> the instruction that does, or those
         self._now = -1  # the instruction that is evaluated
@@ -148,8 +149,9 @@ class Walk:
     def conditions(self, blocks: frozenset[int]) -> Causes:
         """What the branches at the end of some blocks depend on."""
         if self._now >= 0 and blocks:
-            self._asked.setdefault(self._now, set()).update(blocks)
-            for block in blocks:
+            known = self._asked.get(self._now, NOTHING)
+            self._asked[self._now] = known | blocks if known else blocks
+            for block in blocks - known:
                 self._asked_of.setdefault(block, set()).add(self._now)
         found: Causes = NONE
         for block, causes in self.branches.items():
@@ -178,14 +180,14 @@ class Walk:
             following = dirty.find(1, place)
             if self._started:  # what is left of the walk would meet values that are not there yet, and keep that
                 self._started, self._back, following = False, -1, dirty.find(1)
-            if (back := self._back) >= 0 and (following < 0 or following > self.order.end.get(back, back)):
+            if (back := self._back) >= 0 and (following < 0 or following > max(back, self.order.end[back])):
                 # a loop is walked until nothing in it changes before what follows it
                 self._back, following = -1, dirty.find(1, back)
             place = following
         self._now = -1
 
     def _step(self, place: int, number: int, value: Instruction, count: int) -> None:
-        vals, first = self.vals, self.order.first.get(place, -1)
+        vals, first = self.vals, self.order.first[place]
         told = False
         if self._again or count > 1:
             self._asked.pop(number, None)
@@ -224,8 +226,8 @@ class Walk:
             place = places[user]
             if place < 0 or not (changed or values[user].op == "mut"):
                 continue
-            first = loops.get(place, -1)
-            if taken_back and first >= 0 and first not in self._anew and first != loops.get(places[number], -1):
+            first = loops[place]
+            if taken_back and first >= 0 and first not in self._anew and first != loops[places[number]]:
                 self._start_anew(first)
             elif not self._dirty[place]:
                 self._mark(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from validator.integers import same
 from validator.ir.model import CallShape, Code, Loop, RawAt, Test, Unsupported
 from validator.ir.scopes import Names
 from validator.ir.ssa import Builder
@@ -19,7 +20,8 @@ _UNCHANGED = frozenset({"import", "const", "closure"})  # what no call changes
 
 
 def place(node: ast.AST) -> RawAt:
-    return (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+    first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+    return (same(first, first), node.col_offset, same(last, last), node.end_col_offset)  # type: ignore[attr-defined]
 
 
 class Expressions(Builder):
