@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from validator.ir import Code, Value
+from validator.ir.model import Loop
 
 
 class Control:
@@ -172,7 +173,20 @@ class Control:
         return {}
 
     def choosing(self, block: int) -> frozenset[int]:
-        """The branches that decide over which way a block is entered: what its phis depend on."""
+        """The branches that decide over which way a block is entered: what its phis depend on.
+
+        Of a loop's header none by which the loop is broken off: who comes round again has made as many rounds.
+        """
+        known = self._choosing.get(block)
+        if known is None:
+            known = self._choosing[block] = self._chosen(block)
+        return known
+
+    @cached_property
+    def _choosing(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _chosen(self, block: int) -> frozenset[int]:
         here = self.deciding(block)
         found: set[int] = set()
         for pred, raised in self.code.blocks[block].preds:
@@ -181,12 +195,22 @@ class Control:
             if self.code.blocks[pred].end[0] == "branch":
                 found.add(pred)
             found |= self.deciding(pred)
-        return frozenset(found - here) if block not in here else frozenset(found)
+        if block not in here:
+            return frozenset(found - here)
+        loop = self.code.loops.get(block)
+        return frozenset(found if loop is None else (b for b in found if b == block or not self._breaks_off(b, loop)))
+
+    def _breaks_off(self, branch: int, loop: Loop) -> bool:
+        """Whether one of the ways of a branch inside a loop never comes round to its header again."""
+        return not all(
+            way == loop.header or loop.header in reachable(self.code, but=loop.after, start=way)
+            for way in self._graph[1][branch]
+        )
 
 
-def reachable(code: Code, but: int) -> set[int]:
+def reachable(code: Code, but: int, start: int = 0) -> set[int]:
     """The blocks to which a way leads that does not go through one block."""
-    seen = {0} - {but}
+    seen = {start} - {but}
     stack = list(seen)
     while stack:
         block = code.blocks[stack.pop()]
