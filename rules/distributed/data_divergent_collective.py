@@ -247,6 +247,21 @@ class Trainer:
             return
         dist.all_reduce(stats)
 """,
+    # told once, where ranks stop at different times: who comes round again has made as many rounds
+    """
+import time
+import torch.distributed as dist
+
+def fit(model, batches, seconds, interval):
+    start, step = time.perf_counter(), 0
+    while step < 100:
+        if time.perf_counter() - start > seconds:  # error: MP502
+            break
+        model(next(batches))
+        step += 1
+        if step % interval == 0:
+            dist.barrier()
+""",
 ]
 
 CORRECT = [
@@ -503,6 +518,40 @@ class Trainer:
             if self.strategy.broadcast(batch["mask"].sum()).item() == 0:
                 continue
             dist.all_reduce(stats)
+""",
+    # what one process alone gives differs on no rank
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def is_parallel():
+    return dist.is_available() and dist.is_initialized()
+
+def mean(value):
+    if not is_parallel():
+        return value
+    parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, value)
+    return sum(parts) / len(parts)
+
+def fit(model, data):
+    for batch in DataLoader(data, sampler=DistributedSampler(data)):
+        if mean(model(batch.cuda()).sum()).item() > 10:
+            dist.barrier()
+            break
+""",
+    # an option of the call, and no tensor that it reduces
+    """
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def fit(model, batches, args):
+    model = FSDP(model)
+    for batch in batches:
+        model(batch).sum().backward()
+        if args.max_norm > 0:
+            model.clip_grad_norm_(args.max_norm)
 """,
 ]
 

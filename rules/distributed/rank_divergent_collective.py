@@ -939,6 +939,91 @@ def build(paths):
         print(path)
         dist.barrier()
 """,
+    # each rank asks for the group of its own ranks for the first time when the others do
+    """
+import torch.distributed as dist
+
+_groups = {}
+
+def group_of(name, ranks):
+    if (name, tuple(ranks)) not in _groups:
+        _groups[name, tuple(ranks)] = dist.new_subgroups(len(ranks))[0]
+    return _groups[name, tuple(ranks)]
+
+def main():
+    first = dist.get_rank() // 2 * 2
+    return group_of("pair", [first, first + 1])
+""",
+    # the leader goes first, told by `>`
+    """
+import os
+import torch.distributed as dist
+
+def prepare(data):
+    rank = int(os.environ.get("RANK", -1))
+    if rank > 0:
+        dist.barrier()
+    data.prepare()
+    if rank == 0:
+        dist.barrier()
+""",
+    # nobody knows along which axis this counts, but its name: the group is of another one
+    """
+import torch.distributed as dist
+
+class Manager:
+    def __init__(self, grid, stages):
+        self.rank = dist.get_rank()
+        self.dp_rank, self.pp_rank = (grid == self.rank).nonzero().flatten().tolist()
+        self.dp_group = dist.new_subgroups_by_enumeration(grid.tolist())[0]
+        self.is_last_stage = self.pp_rank == stages - 1
+
+    def average(self, loss):
+        if self.is_last_stage:
+            dist.all_reduce(loss, group=self.dp_group)
+""",
+    # the first rank answers from a page, which calls what it is given
+    """
+import torch.distributed as dist
+from pages import Button, Page
+
+def answer(question):
+    dist.barrier()
+    dist.broadcast_object_list([question])
+    return question
+
+def page():
+    with Page() as made:
+        Button("Ask").click(fn=answer)
+    return made
+
+def serve():
+    while True:
+        dist.barrier()
+        dist.broadcast_object_list([None])
+
+def main():
+    if dist.get_rank() == 0:
+        page().launch()
+    else:
+        serve()
+""",
+    # of several objects one may hold what differs, and nobody knows whether it is this one
+    """
+import torch.distributed as dist
+
+class Option:
+    def __init__(self, value):
+        self.value = value
+
+def main(given):
+    options = [Option(dist.get_rank()), Option(given.enabled)]
+    return options
+
+def save(option: Option):
+    if option.value:
+        dist.barrier()
+""",
 ]
 
 

@@ -85,6 +85,7 @@ _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _OF_ONE = {
     ("Eq", 1): True, ("LtE", 1): True, ("Lt", 2): True, ("NotEq", 1): False, ("Gt", 1): False, ("GtE", 2): False
 }  # fmt: skip
+_REMAKING = frozenset(("ext", name) for name in ("tuple", "frozenset", "sorted", "str", "int"))
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
     "abstractmethod", "override", "typing.override", "torch.no_grad()", "torch.inference_mode()", "torch.no_grad",
@@ -647,6 +648,8 @@ class Evaluation(Walk):
                 return Val()
             if self.code.values[value.args[0]].op == "const":
                 return Val()  # a table that is not there has no keys to ask for
+            if self._is_remembered(number, *value.args):
+                return Val()  # each rank asks for its own key for the first time when the others do
             return Val(v=combined(member(left.v), right.v))
         return Val(_several(value.data, left, right), combined(left.v, right.v))
 
@@ -657,6 +660,16 @@ class Evaluation(Walk):
             held = self.code.values[self.root(number)]
             known = self._late[test] = held.op == "attr" and self._is_made_under(test, held.data)
         return known
+
+    def _is_remembered(self, test: int, key: int, table: int) -> bool:
+        """Whether what a table does not hold yet is put there under just this key, where the test finds so."""
+        return any(
+            each.op == "store_item"
+            and self._is_same(each.args[0], table)
+            and self._is_same(each.args[1], key)
+            and test in self._tests_around(each.block)
+            for each in self.code.values
+        )
 
     def _is_made_under(self, test: int, name: str) -> bool:
         found = False
@@ -991,17 +1004,23 @@ class Evaluation(Walk):
         return holds is also and all(map(self._is_same, a.args, b.args))
 
     def _is_same(self, one: int, other: int) -> bool:
-        """Whether two values are equal: one value, one constant, one rank asked for twice, one attribute of these."""
+        """Whether two values are equal: one value, one constant, one rank asked for twice, what is made of these."""
         one, other = self.root(one), self.root(other)
         a, b = self.code.values[one], self.code.values[other]
         if one == other:
             return True
         if a.op == b.op == "const":
             return bool(a.data == b.data)
-        if a.op == b.op == "attr" and a.data == b.data:
-            return self._is_same(a.args[0], b.args[0])
+        if a.op == b.op and a.data == b.data and len(a.args) == len(b.args) and self._is_repeatable(a):
+            return all(map(self._is_same, a.args, b.args))
         told = self.vals[one]
         return told is self.vals[other] and bool(told.of("ordinal")) and len(told.objs) == 1
+
+    def _is_repeatable(self, value: Instruction) -> bool:
+        """Whether an instruction with equal operands gives what is equal."""
+        if value.op == "call":
+            return any(o in _REMAKING for o in self.vals[value.args[0]].objs)
+        return value.op in ("attr", "name", "tuple", "list")
 
     def _is_closed(self, block: int, following: int) -> bool:
         """Whether no call of the unit comes from a block to the next one."""
