@@ -16,6 +16,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import CoroutineType
 
 from validator.finding import Finding, Related
 from validator.flow.objects import Callee, Objects, is_passed
@@ -28,7 +29,7 @@ _USED = {
     "binary": "computed with", "unary": "computed with", "compare": "compared", "item": "indexed",
     "attr": "asked for an attribute", "unpack": "taken apart", "iter": "iterated over",
 }  # fmt: skip
-_OF_COROUTINES = frozenset({"send", "throw", "close"})
+_OF_COROUTINES = frozenset(dir(CoroutineType))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -130,6 +131,15 @@ class Engine:
 
     def later(self, strategy, prompt):
         return self.generate(strategy, prompt)
+""",
+    # an object that is awaited as its coroutine is
+    """\
+class Result:
+    async def wait(self, strategy):
+        return self
+
+    def __await__(self):
+        return self.wait(None).__await__()
 """,
     # one of two is no coroutine; an actor's methods are called elsewhere
     """\

@@ -5,8 +5,8 @@ What it does
     through however many functions that hand both on. Reported is a call that every object which may come there
     refuses; where the objects are not all known, every method of that name in the project. Where other objects take
     the call, a method of a relative of theirs is reported that refuses each call of that name in the project, as a
-    warning. Silent about methods whose decorators may change the signature, and about arguments that are not spelled
-    out.
+    warning. Silent about methods whose decorators may change the signature, about arguments that are not spelled out,
+    and where the text reaches another place that calls the method otherwise.
 
 Why is this bad
     It raises TypeError in another process, at the first call. No search for calls finds it, and no type checker.
@@ -35,15 +35,17 @@ RULE = Rule("MP136", "dispatched-call-refused", "error", stable_since="0.3.0", s
 def check_project(project: Project) -> Iterator[Finding]:
     by_name: dict[str, list[Dispatched]] = {}
     for each in dispatched(project.analysis(Queries)):
-        if each.sent is not None:
-            by_name.setdefault(each.name, []).append(each)
-    for calls in by_name.values():
+        by_name.setdefault(each.name, []).append(each)
+    for found in by_name.values():
+        calls = [each for each in found if each.sent is not None]
         refusing: dict[Method, None] = {}
         taking: set[ClassDef] = set()
         for each in calls:
             methods, complete = _methods(project, each)
             refused = {method: misfit for method in methods if (misfit := _misfit(method, each)) is not None}
             if methods and len(refused) == len(methods):
+                if _is_sent_otherwise(project, each, found):
+                    continue
                 yield _report(each, *next(iter(refused.items())), RULE.severity if complete else "warning")
             else:
                 refusing.update(dict.fromkeys(refused))
@@ -52,6 +54,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             of_family = method.cls is not None and not taking.isdisjoint(method.cls.relatives)
             if (
                 of_family
+                and len(calls) == len(found)
                 and all(_misfit(method, each) is not None for each in calls)
                 and not _is_called_otherwise(project, method)
             ):
@@ -65,6 +68,16 @@ def _methods(project: Project, each: Dispatched) -> tuple[list[Method], bool]:
     defined = _defined(project, each.name)
     methods = [method for method in defined if method in known] if held.complete else defined
     return (methods, held.complete) if all(map(_is_plain, methods)) else ([], False)
+
+
+def _is_sent_otherwise(project: Project, each: Dispatched, found: list[Dispatched]) -> bool:
+    """Whether the same text reaches another place that calls the method as it is, or as nobody can see: which of the
+    places a caller comes to may be decided by what else it passes."""
+    others = [other for other in found if other.text == each.text and other.asking != each.asking]
+    return any(
+        other.sent is None or any(_misfit(method, other) is None for method in _methods(project, other)[0])
+        for other in others
+    )
 
 
 def _misfit(method: Method, each: Dispatched) -> Misfit | None:
@@ -190,6 +203,35 @@ def main(strategy, batch):
 
 CORRECT = (
     _GROUP.format(name="metric_value", mark=""),
+    # the other argument decides in which of two places the method is called
+    """\
+class Worker:
+    def node(self):
+        return 0
+
+    def update(self, batch):
+        return batch
+
+
+class Chunks:
+    @classmethod
+    def dispatch(cls, strategy, method, *args):
+        return [getattr(worker, method)(args[0]) for worker in strategy.workers]
+
+
+class Plain:
+    @classmethod
+    def dispatch(cls, strategy, method, *args):
+        return [getattr(worker, method)(*args) for worker in strategy.workers]
+
+
+KINDS = {"chunks": Chunks, "plain": Plain}
+
+
+def main(strategy, batch):
+    KINDS[strategy.kind].dispatch(strategy, "update", batch)
+    KINDS[strategy.other].dispatch(strategy, "node")
+""",
     # each group calls the method as its own class has it; what is not spelled out
     """\
 class Policy:

@@ -2,8 +2,8 @@
 
 What it does
     Finds calls of the project's models of pydantic with a keyword that is no field of the model. Silent where the model
-    keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator looks at what is
-    given before the fields are, or a base is not known.
+    keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an `__init__` of
+    its own looks at what is given before the fields are, or a base is not known.
 
 Why is this bad
     pydantic ignores what it has no field for, unless it is told otherwise: the value is lost without a word, and the
@@ -32,7 +32,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     constructors = project.analysis(Constructors)
     for cls in project.classes():
         params = constructors.of(cls) if not PYDANTIC.isdisjoint(cls.external_bases) else None
-        if not params or params[-1].kind != "**":
+        if not params or params[-1].kind != "**" or cls.find("__init__") is not None:
             continue
         fields = [param.name for param in params[:-1]]
         for function, call in project.calls(cls.name):
@@ -76,5 +76,12 @@ INCORRECT = (_CONFIG.format(more="", body="", mark="  # error: MP140"),)
 CORRECT = (
     _CONFIG.format(more=", ConfigDict", body='    model_config = ConfigDict(extra="allow")\n\n', mark=""),
     _CONFIG.replace("worker_timeout=", "worker_timeout_seconds=").format(more="", body="", mark=""),
+    # an `__init__` that hands all of it on: the fields are what they are
+    _CONFIG.replace("class CodeConfig(EnvConfig):", "{init}class CodeConfig(EnvConfig):").format(
+        more="",
+        body="    worker_timeout: int = 1\n",
+        init="    def __init__(self, **data):\n        super().__init__(**data)\n\n\n",
+        mark="",
+    ),
     _CONFIG.format(more=", Field", body='    other: int = Field(1, alias="worker_timeout")\n', mark=""),
 )

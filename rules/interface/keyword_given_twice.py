@@ -2,9 +2,10 @@
 
 What it does
     Reports calls `f(step=x, **kwargs)` where the `**kwargs` of the function around holds `step` as well: because a
-    caller passes it and the function has no parameter of that name, or because the method overrides one that has it
-    (then as a warning). Also `f(step=x, **options)` where `options` is a dictionary that is known to hold the key.
-    Silent where the key is taken out before (`pop`, `del`), or the dictionary may be another one.
+    caller passes it and the function has no parameter of that name. Where nobody passes it, but the method overrides
+    one that takes it, a note: whether somebody ever does is not in the source, and to fix the value may be what the
+    override is for. Also `f(step=x, **options)` where `options` is a dictionary that is known to hold the key.
+    Silent where the key is taken out before (`pop`, `del`; a decorator may do it), or the dictionary may be another one.
 
 Why is this bad
     It raises TypeError: got multiple values for keyword argument. A renamed parameter is enough: what was bound to it
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.binding import keeps_signature
 from validator.finding import Finding, Related, Severity
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
@@ -44,6 +46,8 @@ def _given_twice(queries: Queries, call: Place, spread: Place, named: list[str])
     root = spread.root
     position = root.value.data[0] if root.value.op == "param" else -1
     if position >= 0 and call.unit.code.params[position][1] == "**":
+        if call.unit.method is not None and not keeps_signature(call.unit.method):
+            return  # what a decorator takes out of the keywords does not arrive
         own = {name for name, _ in call.unit.code.params}
         for name in named:
             if name not in own and not _is_taken_out(call.unit, root.number, name):
@@ -63,7 +67,7 @@ def _of_callers(queries: Queries, call: Place, name: str) -> Iterator[Finding]:
         yield _report(call, name, "callers pass it, and it falls into `**kwargs`", at, RULE.severity)
     elif (base := _base_with(call.unit.method, name)) is not None:
         at = [Related(base.path, base.facts.name_at[0], f"`{base.qualname}` is defined here")]
-        yield _report(call, name, f"who calls it as `{base.qualname}` passes it, into `**kwargs`", at, "warning")
+        yield _report(call, name, f"who calls it as `{base.qualname}` passes it, into `**kwargs`", at, "note")
 
 
 def _base_with(method: Method | None, name: str) -> Method | None:
@@ -145,13 +149,22 @@ def ask(strategy, agent_name):
 CORRECT = (
     _TRACKERS.format(step="step", mark=""),
     """\
+from transformers.utils import can_return_tuple
+
+
 def build(strategy, **kwargs):
     kwargs.pop("dtype", None)
     return strategy.make(dtype="bf16", **kwargs)
 
 
+@can_return_tuple
+def encode(strategy, **kwargs):
+    return strategy.tower(return_dict=True, **kwargs)
+
+
 def main(strategy, options):
     build(strategy, dtype="fp32")
+    encode(strategy, return_dict=False)
     return strategy.make(dtype="bf16", **options)
 """,
 )

@@ -1,10 +1,11 @@
-"""A method that callers use on every kind of a base class, and that the base class does not declare.
+"""A method that callers use on a base class, and that the base class does not declare.
 
 What it does
-    Where a value is certain to be *some* subclass of an abstract class of the project (it is annotated with the base
-    class), a call of a method is looked for in the base class. Reported, at the base class, is one that it does not
-    declare and that a concrete class below it lacks. Silent behind `hasattr`, `isinstance` or
-    `except AttributeError`.
+    Where a value is *some* subclass of an abstract class of the project (it is annotated with the base class), a call
+    of a method is looked for in the base class. Reported, at the base class, is one that it does not declare and that
+    a concrete class below it lacks. A note: which of the classes ever come to the call, an annotation does not say,
+    and often one caller is made for one kind alone. Where objects that lack the method are known to come there, MP120
+    and MP133 report them. Silent behind `hasattr`, `isinstance` or `except AttributeError`.
 
 Why is this bad
     Every new subclass is free to forget it, and AttributeError comes only with the subclasses that do.
@@ -25,7 +26,7 @@ from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP126", "undeclared-in-base", "error", stable_since="0.1.0", solves=True)
+RULE = Rule("MP126", "undeclared-in-base", "note", stable_since="0.1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -60,7 +61,7 @@ def _check(project: Project, cls: ClassDef, function: Method, call: Call) -> Ite
     yield RULE.finding(
         cls.path,
         cls.facts.name_at,
-        f"`{cls.name}` declares no method `{call.method}`, which `{function.qualname}` calls on every kind of it; "
+        f"`{cls.name}` declares no method `{call.method}`, which `{function.qualname}` calls on some kind of it; "
         f"{names} {'lacks' if len(lacking) == 1 else 'lack'} it",
         help=f"declare `{call.method}` in `{cls.name}`, abstract or raising, and implement it below",
         related=[Related(function.path, call.at[0], f"`{call.target}` is called here")],

@@ -4,8 +4,9 @@ What it does
     Reads dotted paths in texts (`"pkg.rollout.generate"`, also `"pkg.rollout:generate"`): constants of the source,
     values of YAML, JSON and TOML files, words of launch scripts. Reported is a path that leads to a module below a
     package of the project and ends in a name that the module does not define. Silent in tests, about names of
-    loggers and of modules that may have been there once (unless most texts beside it name functions or classes), and
-    where the module defines names in ways of its own (`__getattr__`, `globals()`).
+    loggers and of modules that may have been there once (unless most texts beside it name functions or classes),
+    about texts in the very module that they name (labels of what it does: for a profiler, a counter), in what Sphinx
+    is configured with, and where the module defines names in ways of its own (`__getattr__`, `globals()`).
 
 Why is this bad
     Who imports by the text (a registry, Hydra, a flag such as `--reward-fn pkg.rewards.score`) gets AttributeError or
@@ -17,6 +18,7 @@ References
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from validator.analysis.named import Named, is_path
@@ -29,7 +31,7 @@ from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
-from validator.project import ClassDef, Method, Project
+from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
 
 RULE = Rule(
@@ -51,6 +53,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         symbol = named.of(dotted)
         if not isinstance(symbol, Missing) or symbol.owner is None or "." not in symbol.owner.name:
+            continue
+        if symbol.owner.path == path:
             continue
         if symbol.owner.is_package and str(symbol.name).islower() and (path, at) not in beside:
             continue  # what a package lacks may be the former name of a module
@@ -103,12 +107,17 @@ def _texts(project: Project) -> Iterator[tuple[str, At, str]]:
             yield source.path, word.at, text.rpartition("=")[2].strip("'\"")
     for module in project.modules.values():
         spelled = (f"{quote}{top}." in module.source.text for top in tops for quote in "'\"")
-        if not is_test(module.path) and any(spelled):
+        if not is_test(module.path) and any(spelled) and not _is_of_sphinx(module):
             for unit in project.analysis(Flow).units_of(module).values():
                 for number, value in enumerate(unit.code.values):
                     said = value.data if value.op == "const" else None
                     if isinstance(said, str) and said.partition(".")[0] in tops and not _is_name_only(unit, number):
                         yield unit.path, unit.at(value.at), said
+
+
+def _is_of_sphinx(module: Module) -> bool:
+    """Whether a module is the configuration of Sphinx: its texts name what it is to leave out, or to pretend."""
+    return posixpath.basename(module.path) == "conf.py" and "extensions" in module.facts.names
 
 
 def _is_name_only(unit: Unit, number: int) -> bool:
@@ -157,6 +166,16 @@ WORKER = "rl.rollout.Worker"
 METHOD = "rl.rollout.Worker.start"
 OTHER = "torch.nn.Linear"
 FILE = "rl.rollout"
+# file: docs/conf.py
+extensions = ["sphinx.ext.autodoc"]
+nitpick_ignore = [("py:class", "rl.rollout.RolloutBase")]
+# file: rl/spans.py
+from torch.profiler import record_function
+
+
+def step(strategy):
+    with record_function("rl.spans:forward_pass"):
+        return strategy.step()
 """,
     """# file: rl/__init__.py
 # file: rl/lazy.py

@@ -6,8 +6,8 @@ What it does
     parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source. So
     are sections that a call unpacks (`Mask(**config.data.mask)`): a warning, for the file may be another program's.
     Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
-    `_`, keys that some code takes out again (`pop`), and where most sections that make one thing do not fit it: there
-    the program has a way of its own.
+    `_`, keys that some code takes out again (`pop`) or that the module of what is made spells (it looks them up in the
+    section itself), and where most sections that make one thing do not fit it: there the program has a way of its own.
 
 Why is this bad
     It raises TypeError when the section is reached: after the models were loaded, or at the first evaluation.
@@ -66,7 +66,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield from (_missing(section, symbol) for section in sections)
             continue
         params = _parameters(project, symbol)
-        for section in sections:
+        for section in sections if params is not None else ():
             found.append((section, list(_unknown(project, section, symbol, params))))
     odd = {by: _odd(found, by) for by in ("made", "under")}
     for section, findings in found:
@@ -140,12 +140,14 @@ def _parameters(project: Project, symbol: Symbol | None) -> tuple[Param, ...] | 
 
 
 def _unknown(
-    project: Project, section: _Section, symbol: Symbol | None, params: tuple[Param, ...] | None
+    project: Project, section: _Section, symbol: Symbol | None, params: tuple[Param, ...]
 ) -> Iterator[Finding]:
-    if params is None or not isinstance(symbol, Method | ClassDef):
+    if not isinstance(symbol, Method | ClassDef):
         return
     names = [param.name for param in params if param.kind in ("any", "kw")]
     for key, at in _strangers(project, section, names):
+        if _looks_up(symbol, key):
+            continue
         shown = symbol.name if isinstance(symbol, ClassDef) else symbol.qualname
         yield RULE.finding(
             section.path,
@@ -174,6 +176,12 @@ def _is_taken_out(project: Project, key: str) -> bool:
     """Whether some code takes a key out of what it is given."""
     spelled = {f"'{key}'", f'"{key}"'}
     return any(call.args and call.args[0].value in spelled for _, call in project.calls("pop"))
+
+
+def _looks_up(symbol: Method | ClassDef, key: str) -> bool:
+    """Whether the code of what is made, or of a class above it, spells a key: it is given the section as a whole."""
+    modules = {each.module for each in symbol.mro} if isinstance(symbol, ClassDef) else {symbol.module}
+    return any(f"{quote}{key}{quote}" in module.source.text for module in modules for quote in "'\"")
 
 
 def _sections(project: Project) -> Iterator[_Section]:

@@ -5,9 +5,10 @@ What it does
     that the annotation of the field allows (`Literal[…]`, an enumeration), whichever class of several the section may
     be for; and the name of a class under a key that elsewhere names classes which a decorator registers
     (`@OptimizerConfig.register_subclass("adam")`, `type: adam`), where no class below that of the field has the name.
-    Also reported is a value that no code spells under a key whose values in other files are entries of one table of
-    functions or classes (a dictionary, a decorator). Upper and lower case are one. A note where the code spells the
-    value as a text and nothing holds data classes to their annotations: the annotation may be what is behind. Silent
+    As a note also a value that no code spells under a key whose values in other files are entries of one table of
+    functions or classes (a dictionary, a decorator): that the table is what this file's value is looked up in, and by
+    which program, the source does not say. Upper and lower case are one. A note, too, where the code spells the value
+    as a text and nothing holds data classes to their annotations: the annotation may be what is behind. Silent
     about computed values (`${…}`), and about fields that allow anything else too.
 
 Why is this bad
@@ -125,6 +126,7 @@ def _of_table(key: str, path: str, setting: Setting, table: Registry) -> Finding
         help=f"name an entry of the table{nearest(str(setting.value), names)}",
         related=[Related(table.path, table.line, "the table that most values of this key are looked up in")],
         context=f"{key}={setting.value}",
+        severity="note",
     )
 
 
