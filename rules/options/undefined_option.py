@@ -7,7 +7,8 @@ What it does
     entry point's own parser lacks it (not where a condition on anything but options decides). Known: groups,
     subparsers, `parents=`, helpers that add options, loops over literal names, `dest=`, `set_defaults`,
     `args.x = …` and `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code
-    outside the project adds to, places behind `hasattr`, `"x" in args` or `except AttributeError`, reads by
+    outside the project adds to, namespaces that take in the keys of a configuration file, code that only a value of an
+    option leads to which the parser does not know (neither a choice nor the default), places behind `hasattr`, `"x" in args` or `except AttributeError`, reads by
     `getattr` with a default.
 
 Why is this bad
@@ -57,7 +58,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             sure = leads
         else:
             continue
-        if sure and not any(h.parser.open for h in read.held):
+        if sure and not any(h.parser.open or h.parser in namespaces.filled for h in read.held):
             seen.add(key)
             yield _report(read, sure, everywhere)
 
@@ -271,6 +272,53 @@ def main():
     parser = options()
     args = parser.parse_args()
     return args.anything
+""",
+    # the keys of a configuration file
+    """import argparse
+import json
+
+
+def load(args):
+    values = vars(args)
+    values.update(json.load(open(args.config)))
+    return argparse.Namespace(**values)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+args = load(parser.parse_args())
+print(args.layers)
+""",
+    # what only another program's value of an option leads to
+    """# file: rl/__init__.py
+# file: rl/data.py
+def make(args):
+    if args.dataset == "pairs":
+        return pairs(args)
+    return args.path
+
+
+def pairs(args):
+    return args.margin
+# file: rl/train_pairs.py
+import argparse
+
+from rl.data import make
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--dataset", default="pairs")
+parser.add_argument("--margin", type=float)
+parser.add_argument("--path")
+make(parser.parse_args())
+# file: rl/train.py
+import argparse
+
+from rl.data import make
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--dataset", default="rows")
+parser.add_argument("--path")
+make(parser.parse_args())
 """,
     """import argparse
 

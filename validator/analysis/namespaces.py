@@ -7,12 +7,14 @@ to an entry point only where the calls that start there provably lead to the fun
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
+from validator.analysis.option_calls import UNKNOWN
 from validator.analysis.options import Options, Parser
 from validator.analysis.places import within
 from validator.facts.model import Argument, Assign, At, Call, Guard
@@ -67,6 +69,24 @@ def _exists(function: Method, made: set[ClassDef]) -> bool:
         and f"super().{function.name}" in {c.target for m in cls.every_method() for c in m.facts.calls}
         for cls in made
     )
+
+
+def _is_foreign(parser: Parser, call: Call) -> bool:
+    """Whether a call asks for a value of an option that its parser does not name: `args.dataset == "t2i"`."""
+    for guard in call.guards:
+        if guard.kind != "if" or guard.negated or "==" not in guard.text:
+            continue
+        try:
+            test = ast.parse(guard.text, mode="eval").body
+        except SyntaxError:
+            continue
+        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and isinstance(test.ops[0], ast.Eq):
+            wanted, option = test.comparators[0], parser.option(test.left.attr)
+            if isinstance(wanted, ast.Constant) and isinstance(wanted.value, str) and option is not None:
+                named = option.choices if isinstance(option.choices, list | tuple | set) else ()
+                if option.choices is not UNKNOWN and wanted.value not in (*named, option.default):
+                    return True
+    return False
 
 
 def _users(parser: Parser, function: Method, caller: Method) -> set[Method]:
@@ -275,7 +295,8 @@ class Namespaces:
     def reached(self, parser: Parser) -> frozenset[Method]:
         """The functions that the entry points of a parser lead to.
 
-        A method counts only where the way there makes, or hands on, a class whose objects have that method.
+        A method counts only where the way there makes, or hands on, a class whose objects have that method; a call only
+        where, in code that programs share, no option must have a value that the parser does not know: others are meant.
         """
         if parser not in self._reached:
             waiting = [site.function for site in parser.sites] + [parser.function]
@@ -293,7 +314,9 @@ class Namespaces:
                     postponed.append(function)
                     continue
                 seen.add(function)
-                waiting += [target for target, _ in self._graph.get(function, ())]
+                own = function.module in (parser.module, *(site.function.module for site in parser.sites))
+                edges = self._graph.get(function, ())
+                waiting += [target for target, call in edges if own or not _is_foreign(parser, call)]
                 if new := self._classes_named(function) - made:
                     made |= new
                     waiting += postponed
@@ -372,6 +395,24 @@ class Namespaces:
             if call.receiver.endswith((".__dict__", "vars()")) and self._looks_like_one(function, owner):
                 found.add("*")
         return frozenset(found)
+
+    @cached_property
+    def filled(self) -> frozenset[Parser]:
+        """The parsers to whose namespaces code adds whatever it finds, in a configuration file say:
+        `args.__setattr__(key, value)`, `vars(args).update(found)`."""
+        found: set[Parser] = set()
+        for function, call in self.project.calls("__setattr__", "update"):
+            if call.method == "update":
+                found.update(h.parser for h in self.of(function, self._shown_by(function, call.receiver)))
+            elif len(call.args) == 2 and call.args[0].kind != "const":
+                found.update(h.parser for h in self.of(function, call.receiver))
+        return frozenset(found)
+
+    def _shown_by(self, function: Method, path: str) -> str:
+        """The namespace of which a variable is the dictionary: `values = vars(args)`."""
+        rows = [row for row in function.facts.assigns if row.target == path and (row.kind, row.value) == ("call", "vars")]
+        calls = (call for row in rows for call in function.facts.calls if call.target == "vars" and within(call.at, row.at))
+        return next((call.args[0].value for call in calls if call.args and call.args[0].kind == "path"), "")
 
     @cached_property
     def _holders(self) -> frozenset[str]:
