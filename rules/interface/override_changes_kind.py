@@ -5,7 +5,8 @@ What it does
     Reported is a method in the place of a property that somebody reads without a call, a property in the place of a
     method that somebody calls, a plain method in the place of a coroutine that somebody awaits (of `__call__` always),
     and a coroutine in the place of a plain method that nobody awaits. Silent about methods that hand on what another
-    call gives (it may be awaitable), that only raise, and in tests.
+    call gives (it may be awaitable), that only raise, and in tests. What a method calls on its own object counts where
+    objects of the overriding class run that method; what is called of an actor (`.remote()`) is awaited in any case.
 
 Why is this bad
     Who goes through the base gets the other kind: a bound method that is true in every condition, TypeError for calling
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.members import method_of, own_object
 from validator.definitions import ClassDef, Method
 from validator.finding import Finding, Related
 from validator.flow.aside import is_test
@@ -49,26 +51,36 @@ def _differs(project: Project, method: Method, base: Method) -> str:
     """How the kind of a method misleads those who know that of its base; empty where it does not."""
     own, old, name = method.facts, base.facts, method.name
     if own.is_property is not old.is_property:
-        if own.is_property and any(_uses(project, name)):
+        if own.is_property and any(_uses(project, method)):
             return "a property, which callers call as a method"
         return "a method, which others read as a property" if old.is_property and _is_read(project, name) else ""
     if own.is_async is old.is_async or own.is_generator or old.is_generator or own.stub:
         return ""
-    awaited = any(use == "await" for use in _uses(project, name))
+    uses = set(_uses(project, method))
+    awaited = "await" in uses
     if old.is_async:
         hands_on = any(row.kind == "call" for row in own.returns)
         return "no coroutine, but callers await it" if (awaited or name == "__call__") and not hands_on else ""
-    called = any(_uses(project, name))
-    return "a coroutine, which nobody awaits" if called and not awaited else ""
+    remote = any(call.target.endswith(f".{name}.remote") for _, call in project.calls("remote", name))
+    return "a coroutine, which nobody awaits" if uses and not awaited and not remote else ""
 
 
-def _uses(project: Project, name: str) -> Iterator[str]:
-    """How the results of the calls that may reach an override of that name are used: `super().name()` never does."""
-    return (
-        call.use or "value"
-        for function, call in project.calls(name)
-        if call.receiver not in ("", "super()") and not is_test(function.path)
-    )
+def _uses(project: Project, method: Method) -> Iterator[str]:
+    """How the results of the calls that may reach an override are used: `super().name()` never does."""
+    for function, call in project.calls(method.name):
+        if call.receiver in ("", "super()") or call.target.endswith(".remote") or is_test(function.path):
+            continue
+        outer = method_of(function)
+        if call.receiver != own_object(outer) or _runs(method, outer):
+            yield call.use or "value"
+
+
+def _runs(method: Method, function: Method) -> bool:
+    """Whether the objects that run a function, or some of them, have a method."""
+    if method.cls is None or function.cls is None:
+        return True
+    kinds = (cls for cls in (method.cls, *method.cls.descendants()) if cls.find(method.name) is method)
+    return any(cls.find(function.name) is function or function.name not in function.cls.methods for cls in kinds)
 
 
 def _is_read(project: Project, name: str) -> bool:
@@ -143,6 +155,33 @@ class Remote(Base):
 
 async def main(strategy, store):
     return await store.fetch(strategy.rank)
+""",
+    # who awaits it on its own object is overridden as well; an actor's method is awaited by Ray
+    """\
+class Tinker:
+    async def fit(self, strategy):
+        return await self.validate(strategy)
+
+    async def validate(self, strategy):
+        return strategy
+
+    def generate(self, strategy):
+        return strategy
+
+
+class Fireworks(Tinker):
+    def fit(self, strategy):
+        return self.validate(strategy)
+
+    def validate(self, strategy):
+        return 0.0
+
+    async def generate(self, strategy):
+        return strategy
+
+
+def main(strategy, actor, engine):
+    return actor.generate.remote(strategy), engine.generate(strategy)
 """,
     # Ray awaits the constructor of an actor; whoever calls `super().__init__` does not call this one
     """import ray
