@@ -4,7 +4,8 @@ What it does
     Classes that inherit from `torch.nn.Module`, an optimizer, a `Trainer` and their like have members that their
     source does not show.
     Reported is `self.name` where no class of the family sets or defines the name, no code outside of them stores it
-    on an object, no text spells it, and it is none of the names of these libraries. Silent about names of one word,
+    on an object, no text spells it or is put together to begin so (`register_buffer(f"freqs_{i}", …)`), and it is none
+    of the names of these libraries. Silent about names of one word,
     behind `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name
     may give it.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.members import Members, excused, method_of
+from validator.analysis.spelled import Spelled
 from validator.analysis.uses import is_test
 from validator.definitions import PLAIN_BASES, ClassDef
 from validator.errors import nearest
@@ -29,7 +31,7 @@ from validator.models.members import is_known, is_telling
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0")
+RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -67,7 +69,9 @@ def _is_nobodys(project: Project, cls: ClassDef, name: str) -> bool:
     if not is_telling(name) or not name.isidentifier() or name in project.texts:
         return False
     family = {*cls.mro, *cls.descendants(), *(above for below in cls.descendants() for above in below.mro)}
-    return not project.analysis(Members).is_given_outside(name) and not any(name in c.attributes for c in family)
+    if project.analysis(Members).is_given_outside(name) or any(name in c.attributes for c in family):
+        return False
+    return not project.analysis(Spelled).as_formed(name)
 
 
 def _report(cls: ClassDef, name: str, rows: list[tuple[Method, Ref]]) -> Finding:
@@ -106,6 +110,26 @@ INCORRECT = (_TRAINERS.format(name="entropy_quantile", mark="  # error: MP135"),
 
 CORRECT = (
     _TRAINERS.format(name="top_entropy_quantile", mark=""),
+    # a name that is put together; what `Trainer` had in other releases
+    """\
+from torch import nn
+from transformers import Trainer
+
+
+class Rotary(nn.Module):
+    def __init__(self, strategy, tables):
+        super().__init__()
+        for index, table in enumerate(tables):
+            self.register_buffer(f"freqs_{index}", strategy.place(table))
+
+    def forward(self, x):
+        return x * self.freqs_0
+
+
+class ApexTrainer(Trainer):
+    def training_step(self, model, inputs):
+        return self.use_apex
+""",
     # a base of which nothing is known, a text, a test
     """\
 from somewhere import Base

@@ -4,7 +4,7 @@ What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
     position (a note where no caller is known; silent where all are and none names it), and a parameter that the
-    override no longer takes although callers pass it through the base class.
+    override no longer takes although callers pass it through the base class (to an object that may be the override's).
     Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
 Why is this bad
@@ -105,9 +105,11 @@ def _sites(project: Project, method: Method, base: Method, calls: dict[str, list
             if function.cls in method.cls.mro and method.cls.find(function.name) is function:
                 yield (function, call), True
         elif call.receiver != "super()":
-            types = project.analysis(Objects).receivers(function, call)
+            objects = project.analysis(Objects)
+            types = objects.receivers(function, call)
             if base.cls in types or method.cls in types:
-                yield (function, call), base.cls in types
+                both = method.cls in types or base.cls in objects.open_receivers(function, call)
+                yield (function, call), base.cls in types and both
 
 
 def _passed(sites: list[tuple[Site, bool]]) -> Iterator[tuple[Site, bool, str]]:
@@ -220,6 +222,26 @@ class MegatronMerger(BaseMerger):
 
     def run(self, shards):
         self.save(shards.merged())
+""",
+    # who passes the parameter has made an object of the base itself
+    """\
+class Pieces:
+    def encode(self, text, add_bos=True):
+        return text, add_bos
+
+
+class Plain(Pieces):
+    def encode(self, text):
+        return text
+
+
+class Wrapper:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.pieces = Pieces()
+
+    def encode(self, text):
+        return self.pieces.encode(text, add_bos=False)
 """,
     # no interface, and nobody names the parameter
     """\

@@ -28,6 +28,9 @@ from validator.rule import Rule
 RULE = Rule("MP130", "result-unpacked-otherwise", "error", stable_since="0.3.0", solves=True)
 
 
+_ADDING = frozenset({"append", "extend", "insert"})
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.of_program():
@@ -38,7 +41,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             if position != 0 or place.is_tried or matched or not (lengths := _lengths(source)):
                 continue
             wrong = [n for n in lengths if (n != wanted if star < 0 else n < wanted - 1)]
-            if _is_partly_known(queries, source):
+            if _is_partly_known(queries, source) or _is_extended(queries, source):
                 continue
             if len(wrong) == len(lengths):
                 yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
@@ -58,6 +61,17 @@ def _is_partly_known(queries: Queries, source: Place) -> bool:
     call = source.root
     callees = call.operand(0).closed.each if call.value.op == "call" else ()
     return any(o[0] in ("ext", "made") for o in callees) and bool(queries.targets(call))
+
+
+def _is_extended(queries: Queries, source: Place) -> bool:
+    """Whether what is read is an entry of an attribute to whose entries some code adds: `self.pending[key].extend(…)`."""
+    held = source.root
+    kept = held.operand(0).root if held.value.op == "item" else None
+    if kept is None or kept.value.op != "attr":
+        return False
+    adding = (place.operand(0).operand(0).root for place in queries.called_in_program(_ADDING))
+    owners = (place.operand(0).root.value for place in adding if place.value.op == "item")
+    return any(owner.op == "attr" and owner.data == kept.value.data for owner in owners)
 
 
 def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int]:
@@ -173,6 +187,22 @@ async def run(strategy, fast):
 )
 
 CORRECT = (
+    # an entry to which more is added elsewhere
+    """\
+class Optimizer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.pending = {}
+
+    def launch(self, param, sparse):
+        self.pending[param] = (None, param.grad)
+        if sparse:
+            self.pending[param].extend((self.strategy.gather(param), param.values))
+
+    def step(self, param):
+        indices, received, future, values = self.pending[param]
+        return indices, received, future, values
+""",
     # an option decides how many parts there are, for both
     """\
 from options import options

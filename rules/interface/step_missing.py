@@ -7,7 +7,8 @@ What it does
     and a method that siblings call from an operation, that this class defines too, and that nothing ever calls here
     (unless it does nothing here: `unwrap` that returns the model as it is). The same holds of a function that keeps
     what it is given in its module (`setup_ring(group)`), where code outside the family reads that back
-    (`ring_group()`): the siblings call it from an operation, and neither this class nor anybody else does.
+    (`ring_group()`): the siblings call it from an operation, and neither this class nor anybody else does. A warning
+    where only the siblings say that the step is needed: this class may take it in another way.
 
 Why is this bad
     Training goes on and learns nothing, or resumes from a checkpoint with a fresh optimizer. Nothing raises.
@@ -112,6 +113,7 @@ def _inferred(project: Project, family: Family) -> Iterator[Finding]:
                         Related(operation.path, operation.facts.name_at[0], f"`{sibling.name}` calls it from here"),
                     ],
                     context=f"{cls.qualname}.{own.name}:{step.name}",
+                    severity="warning",
                 )
 
 

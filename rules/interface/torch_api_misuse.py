@@ -3,8 +3,9 @@
 What it does
     Binds calls of FSDP1, FSDP2, DTensor, device meshes, tensor-parallel styles, DDP, collectives and distributed
     checkpoints to their real signatures (`torch_api.toml` beside this rule): unknown keywords, too many positional
-    arguments, missing ones. For a keyword of the other FSDP generation the help says what to write. Silent where
-    TypeError is caught or the signature or version is asked for.
+    arguments, missing ones. For a keyword of the other FSDP generation the help says what to write. A warning where the
+    project's requirements admit an older torch, whose signatures are not known here. Silent where TypeError is caught
+    or the signature or version is asked for.
 
 Why is this bad
     FSDP1 and FSDP2 look alike and share no keyword: `TypeError` when the first layer is wrapped, on the machines
@@ -23,9 +24,10 @@ from functools import cache
 from typing import Any
 
 from validator.analysis.binding import Misfit, misfit_of, written
+from validator.analysis.requirements import Requirements
 from validator.errors import nearest
 from validator.facts.model import Call, Param
-from validator.finding import Finding
+from validator.finding import Finding, Severity
 from validator.project import Method, Project
 from validator.rule import Rule
 from validator.tables import load_toml
@@ -35,6 +37,7 @@ RULE = Rule("MP124", "torch-api-misuse", "error", stable_since="0.1.0", tokens=(
 _PARTIAL = frozenset({"partial", "functools.partial"})
 _METHODS_OF = ("DTensor", "Parallel")
 _ASKED = ("signature", "version", "torch_")
+_OLDEST = (2, 4)  # release of torch that the table knows
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -52,7 +55,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             params = _signatures().get(name)
             misfit = misfit_of(params, made, partial=partial) if params is not None else None
             if params is not None and misfit is not None and not _asked_for(call) and not _replaced(function, made):
-                yield _report(function, made, name, params, misfit)
+                oldest = project.analysis(Requirements).oldest("torch", function.module.source.absolute)
+                yield _report(
+                    function, made, name, params, misfit, "warning" if oldest and oldest < _OLDEST else "error"
+                )
 
 
 @cache
@@ -117,7 +123,9 @@ def _replaced(function: Method, call: Call) -> bool:
     return any(row.target == head and row.value != "None" for row in function.module.top.facts.assigns)
 
 
-def _report(function: Method, call: Call, name: str, params: tuple[Param, ...], misfit: Misfit) -> Finding:
+def _report(
+    function: Method, call: Call, name: str, params: tuple[Param, ...], misfit: Misfit, severity: Severity
+) -> Finding:
     short = name.rpartition(".")[2]
     where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
     return RULE.finding(
@@ -126,6 +134,7 @@ def _report(function: Method, call: Call, name: str, params: tuple[Param, ...], 
         f"`{short}(…)`{where} raises TypeError: torch's `{short}` {misfit.message}",
         help=_advice(name, params, misfit),
         context=f"{function.qualname}:{name}:{misfit.kind}:{misfit.name}",
+        severity=severity,
     )
 
 
@@ -166,6 +175,7 @@ CORRECT = (
     """\
 import torch
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed import checkpoint
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
@@ -173,6 +183,7 @@ mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
 
 def wrap(layer, **options):
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    checkpoint.load(layer.state_dict(), checkpoint.FileSystemReader("last"), planner=None)
     return fully_shard(layer, mesh=mesh["dp"], mp_policy=policy, **options)
 """,
     # its own function of that name; a TypeError that is expected

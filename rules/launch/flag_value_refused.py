@@ -139,6 +139,26 @@ python submit.py --gpus 8 -- source setup.sh \\&\\& python rl/train.py \\
 )
 
 CORRECT = (
+    # an action of the project's own says how many values it takes
+    """# file: train.py
+import argparse
+
+
+class StoreBoolean(argparse.Action):
+    def __init__(self, option_strings, dest, **more):
+        super().__init__(option_strings, dest, nargs="?", const=True, **more)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, str(values).lower() == "true")
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--offload", action=StoreBoolean)
+parser.add_argument("--steps", type=int)
+print(parser.parse_args())
+# file: run.sh
+python train.py --offload --steps 100
+""",
     _CLASSES
     + """# file: run.sh
 python submit.py --gpus 8 -- python rl/train.py --priority low --steps 1000 --offload true

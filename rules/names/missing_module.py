@@ -4,7 +4,8 @@ What it does
     Reports an import, at any depth, of a module below a package of the project where no file, folder or
     compiled module of that name lies. One finding per module and function, and one
     for all that the top level of a file imports. The same guards as for `missing-name`
-    silence it, and so do modules that builds generate (`_version`, `*_pb2`).
+    silence it, and so do modules that builds generate (`_version`, `*_pb2`, extension modules of `setup.py`), and
+    relative imports in a folder that is no package where none of them finds anything: its files are for another one.
 
 Why is this bad
     ModuleNotFoundError, often only on the branch of one option: the module was moved or deleted, and an import
@@ -87,6 +88,18 @@ def make(agent):
 )
 
 CORRECT = (
+    # files for the package of another project; a compiled module
+    """# file: rl/__init__.py
+# file: rl/nccl.py
+from . import C
+# file: windows/main.py
+from .paths import library
+from ..logger import logger
+# file: setup.py
+from setuptools import Extension, setup
+
+setup(name="rl", ext_modules=[Extension("rl.C", sources=["rl/c.cpp"])])
+""",
     """# file: rl/__init__.py
 from ._version import __version__
 # file: rl/model.py

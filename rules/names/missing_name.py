@@ -4,8 +4,8 @@ What it does
     Follows every import between the files of the project, those inside functions included, and reports a name
     that the module it is imported from neither defines, imports, nor has as a submodule. Silent: imports behind
     a handler for ImportError or under a condition that asks whether something is there, modules with a
-    `__getattr__` or a star import from outside, generated and compiled modules. A handler for *everything*
-    does not excuse the import: it hides it. One finding per place and module.
+    `__getattr__` or a star import from outside, generated and compiled modules (`setup.py` names these). A handler for
+    *everything* does not excuse the import: it hides it. One finding per place and module.
 
 Why is this bad
     ImportError. At the top of a file it ends the job at once; inside a function only the configuration that

@@ -30,8 +30,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     parsers = namespaces.options.parsers
     defined = {dest for p in parsers for dest in p.dests | p.inner}
     for read in namespaces.reads:
-        if read.how != "default" or {read.name, "*"} & namespaces.written or any(
-            h.parser.open or h.parser in namespaces.filled for h in read.held
+        if (
+            read.how != "default"
+            or {read.name, "*"} & namespaces.written
+            or any(h.parser.open or h.parser in namespaces.filled for h in read.held)
         ):
             continue
         if not any(h.below(read.name) in defined for h in read.held):

@@ -53,6 +53,9 @@ class Imports:
                     or self._is_found_by_package(module, missing)
                     or _for_other_release(module, row)
                     or self._generated(module, missing)
+                    or self._is_built(missing)
+                    or row.level
+                    and module in self._out_of_place
                 ):
                     continue
                 if not (missing.name is not None and self._set_from_outside(missing)):
@@ -120,6 +123,42 @@ class Imports:
     def _generated(importer: Module, missing: Missing) -> bool:
         parts = [*(missing.module.split(".")[1:] or [missing.module]), *([missing.name] if missing.name else [])]
         return any(_GENERATED.search(part) for part in parts)
+
+    def _is_built(self, missing: Missing) -> bool:
+        """Whether the set-up script makes an extension module of that name: `Extension("pkg.C", …)`."""
+        return ".".join(filter(None, (missing.module, missing.name))) in self._extensions
+
+    @cached_property
+    def _extensions(self) -> frozenset[str]:
+        return frozenset(
+            argument.value.strip("'\"")
+            for function in self.project.functions()
+            if function.path.rpartition("/")[2] == "setup.py"
+            for call in function.facts.calls
+            if call.method.endswith("Extension")
+            for argument in call.args
+            if argument.kind == "const" and argument.keyword in (None, "name")
+        )
+
+    @cached_property
+    def _out_of_place(self) -> frozenset[Module]:
+        """Modules in folders that are no packages, and where no relative import finds anything: files to be copied
+        into the package of another project."""
+        folders: dict[str, list[Module]] = {}
+        for module in self.project.modules.values():
+            if "." not in module.name and not module.is_package and any(row.level for row in module.facts.imports):
+                folders.setdefault(module.path.rpartition("/")[0], []).append(module)
+        return frozenset(
+            module
+            for modules in folders.values()
+            if all(
+                isinstance(self.project.imported(each, row), Missing)
+                for each in modules
+                for row in each.facts.imports
+                if row.level
+            )
+            for module in modules
+        )
 
     def _set_from_outside(self, missing: Missing) -> bool:
         """`module.name = …` somewhere else: patched in at run time."""

@@ -410,8 +410,12 @@ class Namespaces:
 
     def _shown_by(self, function: Method, path: str) -> str:
         """The namespace of which a variable is the dictionary: `values = vars(args)`."""
-        rows = [row for row in function.facts.assigns if row.target == path and (row.kind, row.value) == ("call", "vars")]
-        calls = (call for row in rows for call in function.facts.calls if call.target == "vars" and within(call.at, row.at))
+        rows = [
+            row for row in function.facts.assigns if row.target == path and (row.kind, row.value) == ("call", "vars")
+        ]
+        calls = (
+            call for row in rows for call in function.facts.calls if call.target == "vars" and within(call.at, row.at)
+        )
         return next((call.args[0].value for call in calls if call.args and call.args[0].kind == "path"), "")
 
     @cached_property

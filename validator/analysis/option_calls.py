@@ -21,7 +21,8 @@ _FLAG_ACTIONS = ("store_true", "store_false", "store_const", "count", "append_co
 class Option(NamedTuple):
     """One option or positional. `flags` is empty for a positional; unknown properties are `UNKNOWN`.
 
-    `type` is the source text (`int`, `str2bool`), `action` the action's name, `nargs` an int, text or None;
+    `type` is the source text (`int`, `str2bool`), `action` the action's name, `nargs` an int, text or None (not known
+    where the action is a class, which may say it);
     `help` is the source text of its beginning.
     """
 
@@ -56,7 +57,7 @@ def option_of(flags: list[str], dest: str, known: dict[str, Argument], path: str
         flags=dashed + opposite,
         type=known["type"].value if "type" in known else "",
         action=action,
-        nargs=value_of(known.get("nargs"), None),
+        nargs=value_of(known.get("nargs"), UNKNOWN if value_of(known.get("action"), "") is UNKNOWN else None),
         choices=value_of(known.get("choices"), None),
         default=value_of(known.get("default"), None),
         required=value_of(known.get("required"), False) is True,

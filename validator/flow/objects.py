@@ -153,11 +153,20 @@ class Objects:
 
     def receivers(self, function: Method, call: Call) -> frozenset[ClassDef]:
         """The classes of which the object may be whose method a call in a function names; of actors too."""
+        receiver = self._receiver(function, call)
+        return self._coming(receiver) if receiver is not None else frozenset()
+
+    def open_receivers(self, function: Method, call: Call) -> frozenset[ClassDef]:
+        """Those of them of which it may as well be an object of a class below."""
+        receiver = self._receiver(function, call)
+        return self.held(receiver).below if receiver is not None else frozenset()
+
+    def _receiver(self, function: Method, call: Call) -> Place | None:
         place = self.call_at(function.module, call.at)
         receiver = place.receiver if place is not None else None
         if receiver is not None and call.target.endswith(".remote"):
             receiver = receiver.operand(0) if receiver.value.op == "attr" else None
-        return self._coming(receiver) if receiver is not None else frozenset()
+        return receiver
 
     def owners(self, function: Method, at: At, path: str) -> frozenset[ClassDef]:
         """The classes of which the object may be that is asked for the last name of a path which begins at a place."""
