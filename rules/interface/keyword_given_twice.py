@@ -5,7 +5,7 @@ What it does
     caller passes it and the function has no parameter of that name. Where nobody passes it, but the method overrides
     one that takes it, a note: whether somebody ever does is not in the source, and to fix the value may be what the
     override is for. Also `f(step=x, **options)` where `options` is a dictionary that is known to hold the key.
-    Silent where the key is taken out before (`pop`, `del`; a decorator may do it), or the dictionary may be another one.
+    Silent where the key is taken out before (`pop`, `del`, a decorator), or the dictionary may be another one.
 
 Why is this bad
     It raises TypeError: got multiple values for keyword argument. A renamed parameter is enough: what was bound to it

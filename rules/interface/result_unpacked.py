@@ -64,7 +64,7 @@ def _is_partly_known(queries: Queries, source: Place) -> bool:
 
 
 def _is_extended(queries: Queries, source: Place) -> bool:
-    """Whether what is read is an entry of an attribute to whose entries some code adds: `self.pending[key].extend(…)`."""
+    """Whether what is read is an entry of an attribute to whose entries code adds: `self.pending[key].extend(…)`."""
     held = source.root
     kept = held.operand(0).root if held.value.op == "item" else None
     if kept is None or kept.value.op != "attr":

@@ -66,8 +66,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield from (_missing(section, symbol) for section in sections)
             continue
         params = _parameters(project, symbol)
-        for section in sections if params is not None else ():
-            found.append((section, list(_unknown(project, section, symbol, params))))
+        if params is not None:
+            found += [(section, list(_unknown(project, section, symbol, params))) for section in sections]
     odd = {by: _odd(found, by) for by in ("made", "under")}
     for section, findings in found:
         if section.made not in odd["made"] and section.under not in odd["under"]:

@@ -2,14 +2,14 @@
 
 What it does
     Follows the namespace that `parse_args()` returns through assignments, attributes, arguments and results to
-    every `args.x` in the project, one parser for each entry point. Reports `x` where no parser whose namespace
-    may come there defines it, and where the calls that start at an entry point lead to the read although that
-    entry point's own parser lacks it (not where a condition on anything but options decides). Known: groups,
-    subparsers, `parents=`, helpers that add options, loops over literal names, `dest=`, `set_defaults`,
-    `args.x = …` and `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code
-    outside the project adds to, namespaces that take in the keys of a configuration file, code that only a value of an
-    option leads to which the parser does not know (neither a choice nor the default), places behind `hasattr`, `"x" in args` or `except AttributeError`, reads by
-    `getattr` with a default.
+    every `args.x` in the project, one parser for each entry point. Reports `x` where no parser whose namespace may
+    come there defines it, and where the calls that start at an entry point lead to the read although that entry
+    point's own parser lacks it (not where a condition on anything but options decides). Known: groups, subparsers,
+    `parents=`, helpers that add options, loops over literal names, `dest=`, `set_defaults`, `args.x = …` and
+    `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code outside the project
+    adds to, namespaces that take in the keys of a configuration file, code that only a value of an option leads to
+    which the parser does not know (neither a choice nor the default), places behind `hasattr`, `"x" in args` or
+    `except AttributeError`, reads by `getattr` with a default.
 
 Why is this bad
     AttributeError, when the line runs. A strategy shared by all entry points that reads an option of one of
