@@ -1,6 +1,7 @@
 """Which branches decide whether a block runs: postdominators and control dependence of a unit.
 
-Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`.
+Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`. Of a unit that never returns
+the ends of the process are (`sys.exit(main())` at the end), else the tests of its loops.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class Control:
         for block in order:
             end = code.blocks[block].end
             after[block] = [leave] if end[0] == "return" else list(dict.fromkeys(code.blocks[block].successors()))
+        if not any(leave in targets for targets in after.values()):
+            ends = [block for block in order if code.blocks[block].end[2:] == ("process",)]
+            for block in ends or [header for header in code.loops if header in after]:
+                after[block] = [*after[block], leave]
         # what can reach a return (or goes round for ever) without raising
         alive = {leave}
         before: dict[int, list[int]] = {}
