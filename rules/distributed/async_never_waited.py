@@ -47,7 +47,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not meant_to_wait:
             yield _report(start, _kept(fate))
         elif fate.overtaken:
-            yield _report(start, "keeps the {} of the last round only")
+            # NCCL works through what one group is given in order: the last is done behind all others, on gloo not
+            yield _report(start, "keeps the {} of the last round only", "warning")
         for use in fate.uses if meant_to_wait else ():
             place = Place(pending.flow, use.unit, use.number)
             if place not in reported:
@@ -72,7 +73,7 @@ def _kept(fate: Fate) -> str:
     return "throws the {} away"
 
 
-def _report(start: Place, kept: str) -> Finding:
+def _report(start: Place, kept: str, severity: str | None = None) -> Finding:
     name, where = start.method, start.unit.qualname
     saves = name == "async_save"
     what = "future" if saves else "handle"
@@ -84,6 +85,7 @@ def _report(start: Place, kept: str) -> Finding:
         if saves
         else "keep the handle and call `wait()` before the tensor is used or freed, or drop `async_op=True`",
         context=f"{where}:{name}",
+        severity=severity,
     )
 
 
