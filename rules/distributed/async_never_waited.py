@@ -457,4 +457,15 @@ def save(state, path, waiting):
     self_made = dcp.async_save(state, checkpoint_id=path)
     self_made.result()
 """,
+    # a function that is mapped over the handles waits for each
+    """
+import torch.distributed as dist
+
+def share(buckets, group):
+    handles = []
+    for bucket in buckets:
+        handles.append(dist.broadcast(bucket, src=0, group=group, async_op=True))
+    _ = list(filter(lambda each: each.wait(), handles))
+    return [bucket.float() for bucket in buckets]
+""",
 ]
