@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.effects.pending import Fate, Lost, Pending, Use
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.aside import is_aside
 from validator.flow.queries import Place
 from validator.project import Project
@@ -73,7 +73,7 @@ def _kept(fate: Fate) -> str:
     return "throws the {} away"
 
 
-def _report(start: Place, kept: str, severity: str | None = None) -> Finding:
+def _report(start: Place, kept: str, severity: Severity | None = None) -> Finding:
     name, where = start.method, start.unit.qualname
     saves = name == "async_save"
     what = "future" if saves else "handle"

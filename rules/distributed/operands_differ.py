@@ -61,10 +61,16 @@ def _is_asserted(tensor: Place) -> bool:
     here = tensor.root
     ways = [here.operand(i).root for i in range(len(here.value.args))] if here.value.op == "phi" else []
     for block in tensor.unit.code.blocks:
-        if block.end[0] != "branch" or not any(tensor.unit.code.blocks[s].end[0] == "raise" for s in block.successors()):
+        if block.end[0] != "branch" or not any(
+            tensor.unit.code.blocks[s].end[0] == "raise" for s in block.successors()
+        ):
             continue
         for part in tensor._replace(number=block.end[1]).parts:
-            if part.value.op == "attr" and part.value.data in ("shape", "size") and part.operand(0).root in (here, *ways):
+            if (
+                part.value.op == "attr"
+                and part.value.data in ("shape", "size")
+                and part.operand(0).root in (here, *ways)
+            ):
                 return True
     return False
 
@@ -233,5 +239,19 @@ def whole(part, start, length):
     assert filled.shape[0] == length
     dist.all_reduce(filled)
     return filled
+""",
+    # both ends of a piece move with the rank that a caller passes
+    """
+import torch
+import torch.distributed as dist
+
+def piece(param, rank, count):
+    return param[rank * count : (rank + 1) * count]
+
+def gather(param):
+    size = dist.get_world_size()
+    mine = piece(param, dist.get_rank(), param.shape[0] // size)
+    dist.all_gather_into_tensor(param, mine.contiguous())
+    return param
 """,
 ]

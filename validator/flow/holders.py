@@ -189,13 +189,15 @@ class Holders:
             self.given.append((unit, call))
 
     def _each_of(self, unit: Unit, call: int, function: Value) -> None:
-        """What a function does with each element that it is mapped over, done at the call: `map(lambda x: x.wait(), …)`."""
+        """What a mapped function does with each element, done at the call: `map(lambda x: x.wait(), …)`."""
         made = self.flow.units_of(unit.module).values() if function.op == "closure" else ()
         inner = next((each for each in made if each.code.key == function.data), None)
         for number, value in enumerate(inner.code.values) if inner is not None else ():
             if inner is not None and value.op == "attr" and inner.code.values[value.args[0]].op == "param":
                 users = (inner.code.values[user] for user in users_of(inner).get(number, ()))
-                self.called += [(unit, call, value.data) for user in users if user.op == "call" and user.args[0] == number]
+                self.called += [
+                    (unit, call, value.data) for user in users if user.op == "call" and user.args[0] == number
+                ]
 
     def _bound(self, unit: Unit, number: int, call: int, target: Target) -> None:
         for position, _ in enumerate(target.unit.code.params):
