@@ -1,8 +1,8 @@
 """Reentrant activation checkpointing of a model that FSDP wraps.
 
 What it does
-    Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs` (a note), and a call that asks for the
-    reentrant kind (`use_reentrant=True`, `checkpoint_wrapper` with `CheckpointImpl.REENTRANT`), in a function that
+    Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs` (a note), and a call that asks for
+    the reentrant kind (`use_reentrant=True`, `checkpoint_wrapper` with `CheckpointImpl.REENTRANT`), in a function that
     wraps a model in FSDP or `fully_shard`, itself or through a helper (`model = strategy.shard(model)`), and of an
     attribute that holds such a model; the latter also where the function compiles or sets up a ring of sequence parts,
     and `checkpoint_wrapper` also where the function that calls its own does one of these.

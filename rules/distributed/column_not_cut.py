@@ -4,8 +4,8 @@ What it does
     Looks at what goes together into a model, a batch or a result: arguments of one call, a tuple that is returned, a
     dictionary. Where tensors in it are cut by the rank in a context-parallel (ring, sequence) group, reports the
     positions that are whole, in calls also labels and loss masks. Silent where such a tensor is computed from anything
-    that knows the group, and where nothing in it is cut. A note: positions may be meant to be whole where the model makes
-    its rotations of them first and cuts those, which the source of a call does not show.
+    that knows the group, and where nothing in it is cut. A note: positions may be meant to be whole where the model
+    makes its rotations of them first and cuts those, which the source of a call does not show.
 
 Why is this bad
     Each rank of the ring holds a part of the sequence. With whole positions every part is rotated as if it were the

@@ -3,8 +3,9 @@
 What it does
     Reports `init_process_group` with an NCCL backend and no `device_id`, where the function has not set the device
     before but sets it later, itself or through a function it calls, and a collective comes in between (a new group
-    alone makes no communicator before its first collective); with a split backend (`cpu:gloo,cuda:nccl`) also where nothing comes in between, unless it sets it at once. Also
-    where no file sets a device, and this one works on the current one (`.cuda()`) without a word of local ranks.
+    alone makes no communicator before its first collective); with a split backend (`cpu:gloo,cuda:nccl`) also where
+    nothing comes in between, unless it sets it at once. Also where no file sets a device, and this one works on the
+    current one (`.cuda()`) without a word of local ranks.
 
 Why is this bad
     NCCL takes the current device when it makes a communicator. All processes of a node then use device 0:
