@@ -121,6 +121,14 @@ class Control:
                     runner = following
         return {block: tuple(rows) for block, rows in found.items()}
 
+    def comes_always(self, block: int) -> bool:
+        """Whether every way through the unit that does not raise comes by a block."""
+        order, _, leave = self._graph
+        here = order[0]
+        while here not in (block, leave) and here in self.immediate:
+            here = self.immediate[here]
+        return here == block
+
     def deciding(self, block: int) -> frozenset[int]:
         """The branches that decide, directly or through others, whether a block runs."""
         branches = self.direct.get(block, ())
