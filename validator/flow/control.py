@@ -125,8 +125,8 @@ class Control:
         """Whether every way through the unit that does not raise comes by a block."""
         order, _, leave = self._graph
         here = order[0]
-        while here not in (block, leave) and here in self.immediate:
-            here = self.immediate[here]
+        while here not in (block, leave) and here in self._immediate:
+            here = self._immediate[here]
         return here == block
 
     def deciding(self, block: int) -> frozenset[int]:
