@@ -124,9 +124,9 @@ class Control:
     def comes_always(self, block: int) -> bool:
         """Whether every way through the unit that does not raise comes by a block."""
         order, _, leave = self._graph
-        here = order[0]
-        while here not in (block, leave) and here in self._immediate:
-            here = self._immediate[here]
+        immediate, here = self._immediate(), order[0]
+        while here not in (block, leave) and here in immediate:
+            here = immediate[here]
         return here == block
 
     def deciding(self, block: int) -> frozenset[int]:
