@@ -1,8 +1,8 @@
 """Reentrant activation checkpointing of a model that FSDP wraps.
 
 What it does
-    Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs`, and a call that asks for the
-    reentrant kind (`use_reentrant=True`, `checkpoint_wrapper` with `CheckpointImpl.REENTRANT`), in a function that
+    Reports `gradient_checkpointing_enable()` without `gradient_checkpointing_kwargs` (a note), and a call that asks for
+    the reentrant kind (`use_reentrant=True`, `checkpoint_wrapper` with `CheckpointImpl.REENTRANT`), in a function that
     wraps a model in FSDP or `fully_shard`, itself or through a helper (`model = strategy.shard(model)`), and of an
     attribute that holds such a model; the latter also where the function compiles or sets up a ring of sequence parts,
     and `checkpoint_wrapper` also where the function that calls its own does one of these.
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.placement import may
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.aside import is_aside
 from validator.flow.holders import Index
 from validator.flow.placed import Placings
@@ -55,8 +55,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         if call.method == "gradient_checkpointing_enable" and not call.value.data.names and not _is_super(call):
             wrap = _wrapping(placings, call)
-            if wrap is not None:
-                yield _report(call, wrap, f"`{call.text}` asks for no kind of checkpointing")
+            if wrap is not None:  # which kind that is, the version of transformers says
+                yield _report(call, wrap, f"`{call.text}` asks for no kind of checkpointing", "note")
         elif _asks_for_reentrant(call):
             wrap = _wrapping(placings, call) or _unfit(placings, call.unit)
             if wrap is None and call.method == "checkpoint_wrapper":  # in a helper that a list of steps calls
@@ -137,7 +137,7 @@ def _takes(placings: Placings, unit: Unit) -> Place | None:
     return events[0].call if events else _unfit(placings, unit)
 
 
-def _report(call: Place, wrap: Place, what: str) -> Finding:
+def _report(call: Place, wrap: Place, what: str, severity: Severity | None = None) -> Finding:
     where = "where" if wrap.unit is call.unit else f"and in `{wrap.unit.qualname}`"
     return RULE.finding(
         call.unit.path,
@@ -147,6 +147,7 @@ def _report(call: Place, wrap: Place, what: str) -> Finding:
         help=_HELP.get(call.method, 'pass `gradient_checkpointing_kwargs={"use_reentrant": False}`'),
         related=[Related(wrap.unit.path, wrap.at[0], f"`{wrap.method}` is called here")],
         context=f"{call.unit.qualname}:{call.method}",
+        severity=severity,
     )
 
 

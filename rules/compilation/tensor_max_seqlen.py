@@ -45,14 +45,16 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.mentioning(*_NAMES, *_FUNCTIONS):
         for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
+            reported: set[int] = set()
             for name, index in _lengths(call):
                 given = call.operand(index + 1)
-                if _is_longest(given):
+                if given.root.number not in reported and _is_longest(given):
+                    reported.add(given.root.number)  # one length for queries and keys is one finding
                     yield RULE.finding(
                         unit.path,
                         _at(call, index),
-                        f"`{name}` of `{call.method}` in `{unit.qualname}` is a tensor (`{given.root.text}`), not a"
-                        " number",
+                        f"`{name}` of `{call.method or call.operand(0).text}` in `{unit.qualname}` is a tensor"
+                        f" (`{given.root.text}`), not a number",
                         help="compute the length once for all layers, outside the compiled part, and pass"
                         " `int(…)` of it",
                         context=f"{unit.qualname}:{name}",
@@ -163,6 +165,19 @@ def between(bounds):
 def attend(q, k, v, bounds):
     longest = between(bounds).max()
     return flash_attn_varlen_func(q, k, v, bounds, bounds, max_seqlen_q=longest)  # error: MP602
+""",
+    # one finding for a length that queries and keys share
+    """
+import torch.distributed as dist
+
+def attend(attention, eager, module, q, k, v, cu_seqlens):
+    longest = (cu_seqlens[1:] - cu_seqlens[:-1]).max()
+    attend_with = attention if dist.is_initialized() else eager
+    return attend_with(
+        module, q, k, v,
+        max_length_q=longest,  # error: MP602
+        max_length_k=longest,
+    )
 """,
 ]
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.effects.pending import Fate, Lost, Pending, Use
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.aside import is_aside
 from validator.flow.queries import Place
 from validator.project import Project
@@ -47,7 +47,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not meant_to_wait:
             yield _report(start, _kept(fate))
         elif fate.overtaken:
-            yield _report(start, "keeps the {} of the last round only")
+            # NCCL works through what one group is given in order: the last is done behind all others, on gloo not
+            yield _report(start, "keeps the {} of the last round only", "warning")
         for use in fate.uses if meant_to_wait else ():
             place = Place(pending.flow, use.unit, use.number)
             if place not in reported:
@@ -72,7 +73,7 @@ def _kept(fate: Fate) -> str:
     return "throws the {} away"
 
 
-def _report(start: Place, kept: str) -> Finding:
+def _report(start: Place, kept: str, severity: Severity | None = None) -> Finding:
     name, where = start.method, start.unit.qualname
     saves = name == "async_save"
     what = "future" if saves else "handle"
@@ -84,6 +85,7 @@ def _report(start: Place, kept: str) -> Finding:
         if saves
         else "keep the handle and call `wait()` before the tensor is used or freed, or drop `async_op=True`",
         context=f"{where}:{name}",
+        severity=severity,
     )
 
 
@@ -454,5 +456,16 @@ def save(state, path, waiting):
     waiting.append(dcp.async_save(state, checkpoint_id=path))
     self_made = dcp.async_save(state, checkpoint_id=path)
     self_made.result()
+""",
+    # a function that is mapped over the handles waits for each
+    """
+import torch.distributed as dist
+
+def share(buckets, group):
+    handles = []
+    for bucket in buckets:
+        handles.append(dist.broadcast(bucket, src=0, group=group, async_op=True))
+    _ = list(filter(lambda each: each.wait(), handles))
+    return [bucket.float() for bucket in buckets]
 """,
 ]

@@ -4,7 +4,8 @@ What it does
     Looks at what goes together into a model, a batch or a result: arguments of one call, a tuple that is returned, a
     dictionary. Where tensors in it are cut by the rank in a context-parallel (ring, sequence) group, reports the
     positions that are whole, in calls also labels and loss masks. Silent where such a tensor is computed from anything
-    that knows the group, and where nothing in it is cut.
+    that knows the group, and where nothing in it is cut. A note: positions may be meant to be whole where the model
+    makes its rotations of them first and cuts those, which the source of a call does not show.
 
 Why is this bad
     Each rank of the ring holds a part of the sequence. With whole positions every part is rotated as if it were the
@@ -28,7 +29,7 @@ from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP586", "column-not-cut", "warning", "0.4.0", tokens=("position_ids", "labels", "loss_mask", "positions"))
+RULE = Rule("MP586", "column-not-cut", "note", "0.4.0", tokens=("position_ids", "labels", "loss_mask", "positions"))
 
 _RING = "cp"
 _TAKING = frozenset(

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import WHOLE, Axes
+from validator.domains.spmd import only
 from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow.contexts import Given, contexts, given
@@ -148,7 +149,8 @@ def _wrong(call: Place, root: Given, group: Given | None, inside: bool) -> _Wron
 
 
 def _number(root: Given) -> int | None:
-    number = root.closed.constant()
+    """The one number that a root is; a rank of one's own that some way sets instead has no number."""
+    number = root.closed.constant() if not only(root.closed.v, "rank", "member") else None
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
@@ -510,5 +512,22 @@ class Node:
         dist.broadcast(tensor, src=0, group=self.mesh.get_group("all"))
         dist.broadcast(tensor, src=0, group=self.peers)
         dist.broadcast(tensor, src=0, group=self.given.get_group(0))
+""",
+    # set before it is used, to the first rank of the caller's own group
+    """
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+_SOURCE = 0
+
+def set_source(source=0):
+    global _SOURCE
+    _SOURCE = source
+
+def prepare(size):
+    set_source((dist.get_rank() // size) * size)
+
+def share(tokens):
+    dist.broadcast(tokens, src=_SOURCE, group=parallel_state.get_tensor_model_parallel_group())
 """,
 ]

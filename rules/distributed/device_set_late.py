@@ -2,9 +2,10 @@
 
 What it does
     Reports `init_process_group` with an NCCL backend and no `device_id`, where the function has not set the device
-    before but sets it later, itself or through a function it calls, and a collective or a new group comes in between;
-    with a split backend (`cpu:gloo,cuda:nccl`) also where nothing comes in between, unless it sets it at once. Also
-    where no file sets a device, and this one works on the current one (`.cuda()`) without a word of local ranks.
+    before but sets it later, itself or through a function it calls, and a collective comes in between (a new group
+    alone makes no communicator before its first collective); with a split backend (`cpu:gloo,cuda:nccl`) also where
+    nothing comes in between, unless it sets it at once. Also where no file sets a device, and this one works on the
+    current one (`.cuda()`) without a word of local ranks.
 
 Why is this bad
     NCCL takes the current device when it makes a communicator. All processes of a node then use device 0:
@@ -29,7 +30,6 @@ from validator.rule import Rule
 
 RULE = Rule("MP535", "device-set-late", "error", "0.1.0", tokens=("init_process_group",))
 
-_GROUPING = frozenset({"new_group", "new_subgroups", "initialize_model_parallel"})
 # words of whatever may have to do with choosing a device
 _CHOICE = re.compile(
     r"cuda:|local_?rank|set_device|device_id|VISIBLE_DEVICES|device_map|gpu_?id|^gpu$|accelerat|deepspeed|launch|spawn|^ray$",
@@ -70,7 +70,7 @@ def _check(
             if between is not None or (split and call.method != "set_device" and index):
                 yield _report(init, call, between)
             return
-        if between is None and (call.method in _GROUPING or call.operations or _reaches(call, effectful)):
+        if between is None and (call.operations or _reaches(call, effectful)) and _communicates(call):
             between = call
     device = next(_current(queries, init), None)
     if device is not None and not _chosen(queries, init) and next(queries.named("set_device"), None) is None:
@@ -86,6 +86,11 @@ def _calls(init: Place) -> Iterator[Place]:
 def _reaches(call: Place, units: frozenset[Unit]) -> bool:
     site = call.result.sites.get(call.number)
     return call.method == "set_device" or (site is not None and any(t.unit in units for t in site.targets))
+
+
+def _communicates(call: Place) -> bool:
+    """Whether a call is, or comes to, a collective, not only to new groups: those are made up over the store."""
+    return any(operation.row.result not in ("group", "mesh") for operation, _ in call.reached())
 
 
 def _current(queries: Queries, init: Place) -> Iterator[str]:
@@ -225,5 +230,16 @@ def start(local_rank):
     dist.init_process_group("nccl", device_id=torch.device("cuda", local_rank))
     dist.barrier()
     torch.cuda.set_device(local_rank)
+""",
+    # groups are made up over the store: the first collective makes the communicator
+    """
+import torch
+import torch.distributed as dist
+
+def start(local_rank, size):
+    dist.init_process_group("nccl")
+    group = dist.new_group(list(range(size)))
+    torch.cuda.set_device(local_rank)
+    dist.barrier(group=group)
 """,
 ]

@@ -18,10 +18,10 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from validator.analysis.places import is_aside
-from validator.domains.axes import meets
+from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import Causes, only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Access, Files, reaches
@@ -87,8 +87,18 @@ def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Findin
 
 
 def _leaves_out(write: Access) -> bool:
-    """Whether a test around a write tells apart the ranks that have files of their own."""
+    """Whether a test around a write tells apart the ranks that have files of their own. Coordinates that are computed
+    from one number are told apart by their names."""
+    own = _coordinates(piece.text for piece in write.path if piece.kind == "text")
+    asked = _coordinates(part.hint for test in write.place.tests for part in test.parts)
+    if own and asked and own.isdisjoint(asked):
+        return False
     return any(meets(test.axis, frozenset({own.axis})) for test in _tests(write) for own in write.apart)
+
+
+def _coordinates(names: Iterable[str]) -> Axes:
+    """The axes of a mesh that names speak of."""
+    return frozenset().union(*map(axes_of, names)) - WHOLE
 
 
 def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
@@ -119,6 +129,12 @@ def _in_turns(traces: Traces, place: Place) -> bool:
     return False
 
 
+def _meets(traces: Traces, call: Place) -> bool:
+    """Whether the function that writes or reads lets ranks meet, perhaps between that and the other."""
+    site = call.result.sites.get(call.number)
+    return site is not None and any(target.unit in traces.effectful for target in site.targets)
+
+
 def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
     """Files that one rank writes and the others read with nothing in between that makes them wait."""
     traces = None
@@ -131,7 +147,7 @@ def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
             if not same or _tests(read):
                 continue
             traces = traces or project.analysis(Divergences).traces
-            if _in_turns(traces, write.place):
+            if _in_turns(traces, write.place) or any(_meets(traces, each.place) for each in (write, read)):
                 continue
             if reaches(traces, write.place.unit, write.place.number, read.place.number):
                 message = (
@@ -320,5 +336,40 @@ def share(table, folder):
     dist.barrier()
     with open(path) as file:
         return json.load(file)
+""",
+    # one process alone needs no barrier; each call of a function has its own; coordinates are not those of the test
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def shared(table, path):
+    if dist.get_rank() == 0:
+        torch.save(table, path + "/table.bin")
+    if dist.is_initialized():
+        dist.barrier()
+    return torch.load(path + "/table.bin")
+
+def index(folder):
+    path = folder + "/index.bin"
+    if not os.path.exists(path) and dist.get_rank() == 0:
+        torch.save([], path)
+    dist.barrier()
+    return torch.load(path)
+
+def both(folder):
+    return index(folder), index(folder)
+
+class Grid:
+    def __init__(self, tp_size):
+        self.tp_rank = dist.get_rank() % tp_size
+        self.dp_rank = dist.get_rank() // tp_size
+
+    def save(self, state, folder):
+        if self.dp_rank == 0:
+            torch.save(state, os.path.join(folder, f"weights_tp_{self.tp_rank}.pt"))
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"weights_tp_{self.tp_rank}.pt"))
 """,
 ]

@@ -43,7 +43,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             call = place._replace(number=place.value.args[1]) if place.value.op == "mut" else place
             if place.value.op != "mut" or call in reported or not _in_place(call, place.value.data):
                 continue
-            if any(_runs_model(each) for each in computed_from(place.operand(0), _CUTTING)) and not _off(call):
+            made = [each for each in computed_from(place.operand(0), _CUTTING) if _runs_model(each)]
+            if any(not _off(each) for each in made) and not _off(call):
                 reported.add(call)
                 yield _report(call, backward)
 
@@ -83,6 +84,7 @@ def _runs_model(place: Place) -> bool:
 
 
 def _off(call: Place) -> bool:
+    """Whether a call stands where no gradients are recorded: what it gives has no graph."""
     for number in call.unit.managers(call.number):
         manager = call._replace(number=number)
         callee = manager.operand(0) if manager.value.op == "call" else manager

@@ -6,7 +6,7 @@ What it does
     between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
     some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
     `double()`), or its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are
-    silent.
+    silent, and tensors whose shape is asserted.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
@@ -43,7 +43,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
         causes = apart(tensor.closed.n, axes) if tensor is not None and UNKNOWN not in axes else None
-        if tensor is None or not causes or _by_rank(call, causes):
+        if tensor is None or not causes or _by_rank(call, causes) or _is_asserted(tensor):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -54,6 +54,25 @@ def check_project(project: Project) -> Iterator[Finding]:
             context=f"{call.unit.qualname}:{row.name}:{tensor.text}",
             severity="error" if known and any(c.sure for c in causes) else "warning",
         )
+
+
+def _is_asserted(tensor: Place) -> bool:
+    """Whether the layout of a tensor has been compared with one before: what differs raises."""
+    here = tensor.root
+    ways = [here.operand(i).root for i in range(len(here.value.args))] if here.value.op == "phi" else []
+    for block in tensor.unit.code.blocks:
+        if block.end[0] != "branch" or not any(
+            tensor.unit.code.blocks[s].end[0] == "raise" for s in block.successors()
+        ):
+            continue
+        for part in tensor._replace(number=block.end[1]).parts:
+            if (
+                part.value.op == "attr"
+                and part.value.data in ("shape", "size")
+                and part.operand(0).root in (here, *ways)
+            ):
+                return True
+    return False
 
 
 def _by_rank(call: Place, causes: Causes) -> bool:
@@ -205,5 +224,34 @@ def share(texts):
     if dist.get_rank() == 0:
         tokens = torch.tensor([len(text) for text in texts[dist.get_rank():]])
     return send(dist.get_world_size(), tokens)
+""",
+    # put together otherwise on each rank, and asserted to be as long
+    """
+import torch
+import torch.distributed as dist
+
+def whole(part, start, length):
+    rank = dist.get_rank()
+    if rank == 0:
+        filled = torch.cat([part, torch.zeros(length - start)])
+    else:
+        filled = torch.cat([torch.zeros(start * rank), part])
+    assert filled.shape[0] == length
+    dist.all_reduce(filled)
+    return filled
+""",
+    # both ends of a piece move with the rank that a caller passes
+    """
+import torch
+import torch.distributed as dist
+
+def piece(param, rank, count):
+    return param[rank * count : (rank + 1) * count]
+
+def gather(param):
+    size = dist.get_world_size()
+    mine = piece(param, dist.get_rank(), param.shape[0] // size)
+    dist.all_gather_into_tensor(param, mine.contiguous())
+    return param
 """,
 ]

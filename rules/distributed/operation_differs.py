@@ -60,8 +60,7 @@ def _group(call: Place) -> Iterator[Finding]:
     causes = varying(held.v) if held is not None else None
     if group is None or held is None or not causes:
         return
-    groups = sorted(held.of("group"), key=str)
-    if any(_share(a, b) for i, a in enumerate(groups) for b in groups[i + 1 :]):
+    if any(_share(a, b) for a, b in _chosen(group)):
         yield RULE.finding(
             call.unit.path,
             call.at,
@@ -71,6 +70,25 @@ def _group(call: Place) -> Iterator[Finding]:
             context=f"{call.unit.qualname}:{row.name}:{group.text}",
             severity="error" if any(c.sure for c in causes) else "warning",
         )
+
+
+def _chosen(group: Place) -> Iterator[tuple[Obj, Obj]]:
+    """The pairs of groups between which ranks choose: on ways that meet here, or in the function that gives the group.
+
+    What is gathered over callers, or kept in an attribute, is no choice: each use may have a group of its own.
+    """
+    here = group.origin
+    ways = [here.operand(i) for i in range(len(here.value.args))] if here.value.op == "phi" else []
+    if here.value.op == "call" and (site := here.result.sites.get(here.number)) is not None and len(site.targets) == 1:
+        unit = site.targets[0].unit
+        ways = [Place(here.flow, unit, number) for number in unit.code.returned if number >= 0]
+        if len(ways) == 1:
+            yield from _chosen(ways[0])
+            return
+    if varying(here.closed.v) <= frozenset().union(*(way.closed.v for way in ways)):
+        return  # by what each of them is, not by which is taken
+    held = [way.closed.of("group") for way in ways]
+    yield from ((a, b) for i, one in enumerate(held) for other in held[i + 1 :] for a in one for b in other)
 
 
 def _share(a: Obj, b: Obj) -> bool:
@@ -119,5 +137,29 @@ def reduce(value):
     dist.all_reduce(value, group=groups[dist.get_rank() // 2])
     mine = groups[0] if dist.get_rank() < 2 else groups[1]
     dist.all_reduce(value, group=mine)
+""",
+    # two callers, each with a group of its own kind
+    """
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+class Buffer:
+    def __init__(self, data, group):
+        self.data = data
+        self.group = group
+
+    def reduce(self):
+        dist.all_reduce(self.data, group=self.group)
+
+def prepare(dense, experts):
+    lists = [[0, 1], [2, 3]]
+    mine = None
+    for ranks in lists:
+        made = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            mine = made
+    Buffer(dense, mine).reduce()
+    Buffer(experts, dist.new_group([0, 2])).reduce()
+    Buffer(dense, parallel_state.get_data_parallel_group()).reduce()
 """,
 ]

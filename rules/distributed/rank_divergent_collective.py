@@ -448,6 +448,16 @@ def save(model, path):
         inner.save_pretrained(path, state_dict=inner.state_dict())  # error: MP501
     dist.barrier()
 """,
+    # a program that ends in `sys.exit`
+    """
+import sys
+import torch.distributed as dist
+
+def main(tensor, passed):
+    if dist.get_rank() == 0:
+        dist.all_reduce(tensor)  # error: MP501
+    sys.exit(0 if passed else 1)
+""",
 ]
 
 CORRECT = [

@@ -147,7 +147,15 @@ def _waits(queries: Queries, waiting: frozenset[Unit], call: Place) -> bool:
     """Whether a call waits for the device, itself or in what it runs."""
     if call.method in _WAITING or call.method in _BLOCKING and call.receiver is not None:
         return True
+    if call.method == "to" and call.receiver is not None and _is_blocking(call):
+        return True  # copies of one stream are done in their order
     return any(unit in waiting for unit in queries.targets(call))
+
+
+def _is_blocking(copy: Place) -> bool:
+    """Whether a call of `to` copies into host memory and waits for it."""
+    device, waits_not = copy.argument("device", 0), copy.argument("non_blocking", 1)
+    return device is not None and _is_host(device) and (waits_not is None or waits_not.closed.is_const(False))
 
 
 def _report(copy: Place, read: Place) -> Finding:
@@ -243,5 +251,14 @@ def splits(counts):
     view = counts.to("cpu", non_blocking=True).numpy()
     torch.cuda.current_stream().synchronize()
     return view.tolist()
+""",
+    # a copy that blocks comes behind those that were started before it
+    """
+import torch
+
+def sizes(sent, received):
+    sent = sent.sum(dim=1).to(torch.device("cpu"), non_blocking=True)
+    received = received.sum(dim=1).to(torch.device("cpu"), non_blocking=False)
+    return sent.tolist(), received.tolist()
 """,
 ]

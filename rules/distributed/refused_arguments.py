@@ -158,11 +158,16 @@ def _parts(parts: Place, tensor: Place | None) -> Iterator[_Wrong]:
     """Parts that are laid out otherwise than the tensor."""
     mine = tensor.closed.of("tensor") if tensor is not None else []
     theirs = elements(parts.closed).of("tensor")
-    pairs = [differ(a, b) for a in mine for b in theirs]
+    pairs = [differ(a, b) and not _as_many(a, b) for a in mine for b in theirs]
     if any(pairs) and (len(mine) == 1 or len(theirs) == 1):
         yield _Wrong(
             parts, "whose tensors have another shape or type than the rank's own", "lay them out alike", all(pairs)
         )
+
+
+def _as_many(a: Obj, b: Obj) -> bool:
+    """Whether two tensors have as many elements of one type: NCCL asks for no more (`[1]` for a number)."""
+    return a[2] == b[2] and size_of(a) is not None and size_of(a) == size_of(b)
 
 
 def _times(small: Place | None, large: Place | None) -> Iterator[_Wrong]:
@@ -417,5 +422,16 @@ def shift(tensor, model, found=None, source=-1):
     dist.gather(tensor, parts, ranks[0])
     dist.send(tensor, dst=(rank + 1) % size)
     dist.recv(tensor, src=(rank - 1) % size)
+""",
+    # a number comes into a list of tensors with one element
+    """
+import torch
+import torch.distributed as dist
+
+def scales(group):
+    scale = torch.tensor(1.0)
+    parts = [torch.ones(1) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, scale, group=group)
+    return parts
 """,
 ]

@@ -119,4 +119,14 @@ def share(tensor, load):
     dist.all_reduce(owner, op=dist.ReduceOp.MAX)
     dist.broadcast(tensor, src=int(owner.item()))
 """,
+    # what another function is given to call has its arguments one place further
+    """
+import asyncio
+import torch.distributed as dist
+
+async def decide(decision, group):
+    held = [decision] if dist.get_rank() == 0 else [None]
+    await asyncio.to_thread(dist.broadcast_object_list, held, src=0, group=group)
+    return held[0]
+""",
 ]

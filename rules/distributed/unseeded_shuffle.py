@@ -1,11 +1,12 @@
 """A shuffle that every rank does for itself, before taking its own part.
 
 What it does
-    Reports random numbers, or a shuffle, that differ between ranks, where a part of what they order is then taken by
-    rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch (`[rank * n : …]`), one of equal
-    pieces (`np.array_split(order, world_size)[rank]`). A generator whose seed tells the rank is an error; one that
-    nothing in the project seeds a warning. Silent where the seed is the same on the ranks among which is divided, and
-    where a collective makes the order equal.
+    Reports a shuffle (`random.shuffle`, `torch.randperm`, `random.sample`) that differs between ranks, where a part of
+    what it orders is then taken by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch
+    (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose seed tells
+    the rank is an error; one that nothing in the project seeds a warning. Silent where the seed is the same on the
+    ranks among which is divided, and where a collective makes the order equal; and for numbers that are drawn one by
+    one (`randn`, `randint`, `choice`): a part of independent numbers is as good as another.
 
 Why is this bad
     The parts belong to different orders: some samples are seen twice, others never, differently in each run.
@@ -29,11 +30,13 @@ from validator.rule import Rule
 
 RULE = Rule("MP532", "unseeded-shuffle", "error", "0.1.0", tokens=("shuffle", "randperm", "permutation", "sample"))
 
+_ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
+
 
 def check_project(project: Project) -> Iterator[Finding]:
     seen = set()
     queries = project.analysis(Queries)
-    drawing = {row.name for row in queries.flow.models.rows if row.result == "drawn" or row.mixes is not None}
+    drawing = {row.name for row in queries.flow.models.rows if row.orders or row.mixes is not None}
     units = [unit for unit in queries.mentioning(*drawing) if not is_aside(unit.path)]
     for part in (part for unit in units for part in queries.values(unit, "item")):
         divided = _first(part.operand(1)).varies("rank")
@@ -82,11 +85,11 @@ def _rows(call: Place) -> list[tuple[str, Row | None]]:
 
 
 def _drawn(place: Place) -> Causes:
-    """How the random numbers that a call draws, or the order that it makes, differ between ranks: as its generator."""
+    """How the order that a call makes differs between ranks: as its generator."""
     for owner, row in _rows(place):
-        if row is None and not place.flow.models.library(owner).generates:
+        if row is None and not (place.flow.models.library(owner).generates and place.method in _ORDERING):
             continue
-        if row is not None and row.result != "drawn" and row.mixes is None:
+        if row is not None and not row.orders and row.mixes is None:
             continue
         generator = place.argument("generator") or (place.receiver if row is None or not row.draws else None)
         if generator is not None:
@@ -221,5 +224,22 @@ def shuffled(strategy, rows):
     dist.broadcast(order, src=0)
     parts = torch.split(order, len(rows) // dist.get_world_size())
     return rows[parts[dist.get_rank()]]
+""",
+    # numbers that are drawn one by one: a part of one's own is as random as a part of common ones
+    """
+import random
+import torch
+
+def noise(shape, sp_rank, sp_size):
+    whole = torch.randn(shape)
+    return whole.chunk(sp_size)[sp_rank]
+
+def stretch(count, rank, part):
+    picked = torch.randint(count, (count,))
+    return picked[rank * part : (rank + 1) * part]
+
+def crop(image, width, rank):
+    start = random.randint(0, image.shape[1] - width)
+    return image[:, start : start + width][rank]
 """,
 ]

@@ -83,8 +83,19 @@ def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:
 
 
 def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
-    """Whether a way leads from one value to another without a collective between."""
+    """Whether a way leads from one value to another without a collective between.
+
+    Past a collective that stands under a test alike on all ranks (`if dist.is_initialized(): dist.barrier()`) no way is
+    followed: there may be one process alone then.
+    """
     code, sites = unit.code, traces.flow.result(unit).sites
+    meeting = {n for n, s in sites.items() if s.operations or any(t.unit in traces.effectful for t in s.targets)}
+    guards = {
+        branch: way
+        for number in meeting
+        for branch, way in unit.control.arms.get(code.values[number].block, ())
+        if not Place(traces.flow, unit, code.blocks[branch].end[1]).varies("rank", "member", "data")
+    }
     seen: set[int] = set()
     start = code.values[first].block
     stack = [(start, code.blocks[start].values.index(first) + 1)]
@@ -93,11 +104,10 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
         for number in code.blocks[block].values[index:]:
             if number == last:
                 return True
-            site = sites.get(number)
-            if site is not None and (site.operations or any(t.unit in traces.effectful for t in site.targets)):
+            if number in meeting:
                 break
         else:
-            for following in code.blocks[block].successors():
+            for following in (guards[block],) if block in guards else code.blocks[block].successors():
                 if following not in seen:
                     seen.add(following)
                     stack.append((following, 0))

@@ -367,6 +367,8 @@ class _Tracer:
         end = self.code.blocks[block].end
         if end[0] == "return":
             return RETURN
+        if end[2:] == ("process",) and self.unit.control.comes_always(block):
+            return RETURN  # `sys.exit(…)` at the end of a program: every way comes to it
         if end[0] == "raise":
             return self.raised(block, exceptions.raised(self.traces.flow, self.unit, end[1]))
         if end[0] == "open":

@@ -1,6 +1,7 @@
 """Which branches decide whether a block runs: postdominators and control dependence of a unit.
 
-Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`.
+Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`. Of a unit that never returns
+the ends of the process are (`sys.exit(main())` at the end), else the tests of its loops.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class Control:
         for block in order:
             end = code.blocks[block].end
             after[block] = [leave] if end[0] == "return" else list(dict.fromkeys(code.blocks[block].successors()))
+        if not any(leave in targets for targets in after.values()):
+            ends = [block for block in order if code.blocks[block].end[2:] == ("process",)]
+            for block in ends or [header for header in code.loops if header in after]:
+                after[block] = [*after[block], leave]
         # what can reach a return (or goes round for ever) without raising
         alive = {leave}
         before: dict[int, list[int]] = {}
@@ -115,6 +120,14 @@ class Control:
                         break
                     runner = following
         return {block: tuple(rows) for block, rows in found.items()}
+
+    def comes_always(self, block: int) -> bool:
+        """Whether every way through the unit that does not raise comes by a block."""
+        order, _, leave = self._graph
+        immediate, here = self._immediate(), order[0]
+        while here not in (block, leave) and here in immediate:
+            here = immediate[here]
+        return here == block
 
     def deciding(self, block: int) -> frozenset[int]:
         """The branches that decide, directly or through others, whether a block runs."""

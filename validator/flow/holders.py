@@ -179,12 +179,25 @@ class Holders:
                 self._bound(unit, number, call, target)
         elif name in _PASSING:
             self._add(unit, call)
+            if name in ("filter", "map") and value.args[1] != number:
+                self._each_of(unit, call, unit.code.values[value.args[1]])
         elif name in _ASKING:
             self.asked = True
         elif name in _HARMLESS:
             self.shown.append((unit, call))
         else:
             self.given.append((unit, call))
+
+    def _each_of(self, unit: Unit, call: int, function: Value) -> None:
+        """What a mapped function does with each element, done at the call: `map(lambda x: x.wait(), …)`."""
+        made = self.flow.units_of(unit.module).values() if function.op == "closure" else ()
+        inner = next((each for each in made if each.code.key == function.data), None)
+        for number, value in enumerate(inner.code.values) if inner is not None else ():
+            if inner is not None and value.op == "attr" and inner.code.values[value.args[0]].op == "param":
+                users = (inner.code.values[user] for user in users_of(inner).get(number, ()))
+                self.called += [
+                    (unit, call, value.data) for user in users if user.op == "call" and user.args[0] == number
+                ]
 
     def _bound(self, unit: Unit, number: int, call: int, target: Target) -> None:
         for position, _ in enumerate(target.unit.code.params):

@@ -147,6 +147,14 @@ class Place(NamedTuple):
         return None
 
     @property
+    def hands_on(self) -> bool:
+        """Whether the value is a call of a library that calls a function which it is passed."""
+        if self.value.op != "call":
+            return False
+        rows = (self.flow.models.call(o[1]) for o in self.operand(0).val.of("ext"))
+        return any(row is not None and row.runs is not None for row in rows)
+
+    @property
     def receiver(self) -> Place | None:
         """The object on which a method is called."""
         callee = self.unit.code.values[self.value.args[0]]
@@ -397,11 +405,13 @@ class Queries:
         return queue
 
     def collectives(self, *names: str) -> Iterator[Place]:
-        """The collectives of the given names (`all_reduce`), or all of them."""
+        """The collectives of the given names (`all_reduce`), or all of them: calls that have their arguments, not those
+        of what runs them (`to_thread(dist.broadcast, tensor)`)."""
         for unit in self.flow.effectful():
             for number, site in sorted(self.flow.result(unit).sites.items()):
-                if any(not names or o.name in names for o in site.operations):
-                    yield Place(self.flow, unit, number)
+                place = Place(self.flow, unit, number)
+                if any(not names or o.name in names for o in site.operations) and not place.hands_on:
+                    yield place
 
     def calls(self, *dotted: str) -> Iterator[Place]:
         """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`); none where

@@ -507,7 +507,8 @@ class Evaluation(Walk):
         if len(bounds) > 2 and not self.vals[bounds[2]].is_const(None):
             return unsure(upper)
         moving = only(lower, "rank", "member") and only(upper, "rank", "member")
-        return NONE if moving else lower | upper
+        passed = only(lower, "param") & only(upper, "param")  # what a caller's rank is to both
+        return NONE if moving or any(c.facet != "a" for c in passed) else lower | upper
 
     @staticmethod
     def mesh_part(mesh: Obj, key: Val) -> Val:

@@ -125,7 +125,7 @@ class _Statements(Expressions):
         if isinstance(node.value, ast.Call) and (
             _ends_process(node.value.func) or _asked(node.value.func) in self.raising
         ):
-            self.end("raise", value)
+            self.end("raise", value, "process" if _ends_process(node.value.func) else "")
 
     def _Assign(self, node: ast.Assign) -> None:
         value = self.expression(node.value)

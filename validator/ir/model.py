@@ -37,7 +37,8 @@ within their unit, operands are such numbers.
 | `delete` | object | the attribute's name, or None |
 
 A block ends in one of `("jump", block)`, `("branch", value, if true, if false)`, `("return", value)`,
-`("raise", value or -1)`; `("open",)` stands only while a unit is being lowered.
+`("raise", value or -1)` (with a third, "process", where that ends the process); `("open",)` stands only while a unit is
+being lowered.
 """
 
 from __future__ import annotations

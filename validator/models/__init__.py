@@ -28,7 +28,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   certain only where it is known to be sharded.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
-  which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards. `seed =
+  which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards; `orders`: the
+  result is elements in a random order, each once. `seed =
   [parameter, position]`: of a call that makes or seeds a generator (its result, its receiver).
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
@@ -136,6 +137,7 @@ class Row(NamedTuple):
     spread: tuple[str, int] | None = None  # for certain a collective only where this argument is known to be sharded
     draws: str = ""
     mixes: tuple[str, int] | None = None
+    orders: bool = False
     seed: tuple[str, int] | None = None
     loads: tuple[str, int] | None = None
     saves: tuple[str, int] | None = None
