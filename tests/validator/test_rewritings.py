@@ -13,6 +13,7 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("extracted method", "MP501", False, 15): "a function gives back the group that it was given",
     ("extracted method", "MP501", False, 12): "both ways store an attribute, one of them in a method",
     ("extracted method", "MP501", False, 1): "a function gives back the group that it was given",
+    ("extracted method", "MP501", False, 3): "a group that a loop makes for each rank comes back from a function",
     ("extracted method", "MP502", True, 8): "an item of a dictionary comes from a loader that only its name tells",
     ("extracted method", "MP504", True, 0): "the two forwards stand in functions of their own",
     ("extracted method", "MP504", True, 1): "the two forwards stand in functions of their own",
