@@ -35,6 +35,10 @@ Causes = frozenset[Cause]
 NONE: Causes = frozenset()
 _OF_RANKS = ("rank", "member", "data")
 UNIFORM = Cause("uniform", "")
+# Comparisons of a number of processes that tell whether there is one, and on which way.
+OF_ONE = {
+    ("Eq", 1): True, ("LtE", 1): True, ("Lt", 2): True, ("NotEq", 1): False, ("Gt", 1): False, ("GtE", 2): False
+}  # fmt: skip
 
 
 def rank(axes: Iterable[str], sure: bool = True) -> Causes:

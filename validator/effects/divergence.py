@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from validator.domains.axes import WORLD
-from validator.domains.spmd import UNIFORM, Cause, Causes, only, varying
+from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
 from validator.effects.exceptions import FAILURE
 from validator.effects.keys import Key, assume
@@ -42,8 +42,6 @@ from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
 from validator.project import Project
 
-# Comparisons of a number of ranks that tell whether there is one, and on which way.
-_ONE = {("Eq", 1): True, ("LtE", 1): True, ("Lt", 2): True, ("NotEq", 1): False, ("Gt", 1): False, ("GtE", 2): False}
 _LEAVING = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}
 
 
@@ -302,11 +300,10 @@ class Divergences:
                 continue
             if _leaves_one(test, way == end[2]):
                 return True
-            if (test.value.data, test.operand(1).val.constant()) not in _ONE:
-                continue
+            holds = OF_ONE.get((test.value.data, test.operand(1).val.constant()))
             size = test.operand(0)
             counts = bool(size.val.of("size")) or size.hint in names["sizes"] | names["worlds"]
-            if counts and _ONE[test.value.data, test.operand(1).val.constant()] is (way == end[2]):
+            if counts and holds is (way == end[2]):
                 return True
         return False
 

@@ -6,6 +6,7 @@ the ends of the process are (`sys.exit(main())` at the end), else the tests of i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 from validator.ir import Code, Value
@@ -159,23 +160,12 @@ class Control:
         """Whether a block only runs where a branch went one way just before."""
         other = self._other_ways.get((branch, way))
         if other is None:
-            other = self._other_ways[branch, way] = self._without(branch, way)
+            other = self._other_ways[branch, way] = reachable(self.code, without={(branch, way)})
         return block not in other
 
     @cached_property
     def _other_ways(self) -> dict[tuple[int, int], set[int]]:
         return {}
-
-    def _without(self, branch: int, way: int) -> set[int]:
-        """The blocks to which a way leads that does not go from a branch straight to one of its targets."""
-        seen, stack = {0}, [0]
-        while stack:
-            at = stack.pop()
-            for target in (*self.code.blocks[at].successors(), *self.code.blocks[at].handlers):
-                if target not in seen and (at, target) != (branch, way):
-                    seen.add(target)
-                    stack.append(target)
-        return seen
 
     @cached_property
     def _settled(self) -> dict[int, tuple[tuple[int, int], ...]]:
@@ -221,14 +211,14 @@ class Control:
         )
 
 
-def reachable(code: Code, but: int, start: int = 0) -> set[int]:
-    """The blocks to which a way leads that does not go through one block."""
+def reachable(code: Code, but: int = -1, start: int = 0, without: Collection[tuple[int, int]] = ()) -> set[int]:
+    """The blocks to which a way leads that does not go through one block, nor straight from a block to another one."""
     seen = {start} - {but}
     stack = list(seen)
     while stack:
-        block = code.blocks[stack.pop()]
-        for target in (*block.successors(), *block.handlers):
-            if target not in seen and target != but:
+        at = stack.pop()
+        for target in (*code.blocks[at].successors(), *code.blocks[at].handlers):
+            if target not in seen and target != but and (at, target) not in without:
                 seen.add(target)
                 stack.append(target)
     return seen

@@ -14,6 +14,7 @@ from validator.domains.axes import WHOLE
 from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import (
     NONE,
+    OF_ONE,
     UNIFORM,
     Cause,
     Causes,
@@ -29,6 +30,7 @@ from validator.flow.annotations import objects_of
 from validator.flow.attributes import attribute
 from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
+from validator.flow.control import reachable
 from validator.flow.narrowing import narrowed
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.tensors import apart, computed
@@ -81,10 +83,6 @@ _PERHAPS_NONE = frozenset({"top", "more", "param", "part", "ext", "made"})
 _THINGS = frozenset({"inst", "class", "unit", "module"})
 _OPPOSITES = ({"Eq", "NotEq"}, {"Is", "IsNot"}, {"In", "NotIn"}, {"Lt", "GtE"}, {"Gt", "LtE"})
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
-# Comparisons of a number of processes that tell whether there is one, and on which way.
-_OF_ONE = {
-    ("Eq", 1): True, ("LtE", 1): True, ("Lt", 2): True, ("NotEq", 1): False, ("Gt", 1): False, ("GtE", 2): False
-}  # fmt: skip
 _REMAKING = frozenset(("ext", name) for name in ("tuple", "frozenset", "sorted", "str", "int"))
 _BUILTIN_DECORATORS = frozenset({
     "staticmethod", "classmethod", "property", "functools.cached_property", "cached_property", "abc.abstractmethod",
@@ -154,7 +152,7 @@ class Evaluation(Walk):
         unshared = self._unshared(self._edges_alone)
         for block, number in self._returns if several else ():
             back = self._under(block, self.known(number, block), here)
-            returned.append(_alone(back) if block in unshared else back)
+            returned.append(_returned_alone(back) if block in unshared else back)
         for number in self._leaving:
             value = self.code.values[number]
             if value.op == "yield":
@@ -831,7 +829,7 @@ class Evaluation(Walk):
             return NOT_YET
         alone = self._of_one_rank(value)
         ways = {each: self.vals[each] for each in operands if self.code.values[each].op != "undefined"}
-        ways |= {each: ways[each].alone() for each in self._alone(value, ways)}
+        ways |= {each: ways[each].alone() for each in self._coming_alone(value, ways)}
         result = join_ways(way.without_lengths() if each in alone else way for each, way in ways.items())
         result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
@@ -857,7 +855,7 @@ class Evaluation(Walk):
             n = causes
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
 
-    def _alone(self, value: Instruction, ways: dict[int, Val]) -> list[int]:
+    def _coming_alone(self, value: Instruction, ways: dict[int, Val]) -> list[int]:
         """The operands of a phi that come on ways which only a job of one process takes (`world_size == 1`)."""
         edges = self._edges_alone if any(each.v or each.n or each.p for each in ways.values()) else None
         if not edges:
@@ -868,14 +866,7 @@ class Evaluation(Walk):
     def _unshared(self, edges: frozenset[tuple[int, int]]) -> frozenset[int]:
         """The blocks that only a job of one process reaches, which alone takes these ways."""
         if edges and edges not in self._reached:
-            seen, stack = {0}, [0]
-            while stack:
-                at = stack.pop()
-                for target in (*self.code.blocks[at].successors(), *self.code.blocks[at].handlers):
-                    if target not in seen and (at, target) not in edges:
-                        seen.add(target)
-                        stack.append(target)
-            self._reached[edges] = frozenset(self.order.blocks) - seen
+            self._reached[edges] = frozenset(self.order.blocks) - reachable(self.code, without=edges)
         return self._reached.get(edges, frozenset())
 
     @property
@@ -900,7 +891,7 @@ class Evaluation(Walk):
 
     def _may_tell_one(self, test: Instruction) -> bool:
         """Whether a test is no comparison, or one with the number that tells a job of one process."""
-        numbers = {number for _, number in _OF_ONE}
+        numbers = {number for _, number in OF_ONE}
         return test.op != "compare" or self.code.values[test.args[1]].data in numbers
 
     def _of_one_rank(self, value: Instruction) -> set[int]:
@@ -1122,11 +1113,11 @@ def _several(operator: str, left: Val, right: Val) -> frozenset[Obj]:
         return NOTHING
     if any(o[0] != "const" and o != ("size", group_of(WHOLE)) for o in left.each):
         return NOTHING
-    holds = _OF_ONE.get((operator, most))
+    holds = OF_ONE.get((operator, most))
     return NOTHING if holds is None else frozenset({("several", not holds)})
 
 
-def _alone(value: Val) -> Val:
+def _returned_alone(value: Val) -> Val:
     """What is returned where there is one process: nothing differs there, and what is false is so only there."""
     constant = value.constant()
     return obj("several", True) if constant is False else value.alone()
