@@ -1034,6 +1034,28 @@ def save(option: Option):
     if option.value:
         dist.barrier()
 """,
+    # loops in a loop that never ends
+    """
+import torch.distributed as dist
+
+def positions(size):
+    first = True
+    while True:
+        index = 0
+        while index < size:
+            if first:
+                index += 1
+                continue
+            while index < 3:
+                index += 2
+        first = False
+        yield index
+
+def main(tensor):
+    for index in positions(8):
+        if index:
+            dist.all_reduce(tensor)
+""",
 ]
 
 

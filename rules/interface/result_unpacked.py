@@ -69,7 +69,8 @@ def _is_extended(queries: Queries, source: Place) -> bool:
     kept = held.operand(0).root if held.value.op == "item" else None
     if kept is None or kept.value.op != "attr":
         return False
-    adding = (place.operand(0).operand(0).root for place in queries.called_in_program(_ADDING))
+    receivers = (place.receiver for place in queries.called_in_program(_ADDING))
+    adding = (place.root for place in receivers if place is not None)
     owners = (place.operand(0).root.value for place in adding if place.value.op == "item")
     return any(owner.op == "attr" and owner.data == kept.value.data for owner in owners)
 
@@ -189,6 +190,10 @@ async def run(strategy, fast):
 CORRECT = (
     # an entry to which more is added elsewhere
     """\
+def extend(strategy, param):
+    strategy.seen += [param]
+
+
 class Optimizer:
     def __init__(self, strategy):
         self.strategy = strategy
@@ -197,6 +202,7 @@ class Optimizer:
     def launch(self, param, sparse):
         self.pending[param] = (None, param.grad)
         if sparse:
+            extend(self.strategy, param)
             self.pending[param].extend((self.strategy.gather(param), param.values))
 
     def step(self, param):

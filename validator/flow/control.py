@@ -205,9 +205,11 @@ class Control:
 
     def _breaks_off(self, branch: int, loop: Loop) -> bool:
         """Whether one of the ways of a branch inside a loop never comes round to its header again."""
+        _, after, leave = self._graph
         return not all(
             way == loop.header or loop.header in reachable(self.code, but=loop.after, start=way)
-            for way in self._graph[1][branch]
+            for way in after[branch]
+            if way != leave  # of an endless loop: no way that is there
         )
 
 
