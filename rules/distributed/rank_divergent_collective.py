@@ -1034,6 +1034,30 @@ def save(option: Option):
     if option.value:
         dist.barrier()
 """,
+    # each rank is in one of the lists that are reckoned
+    """
+import torch.distributed as dist
+
+ACROSS = None
+
+def make_groups(size):
+    global ACROSS
+    count = dist.get_world_size() // size
+    if ACROSS is None:
+        for first in range(size):
+            group = dist.new_group(backend="nccl", ranks=[first + i * size for i in range(count)])
+            if first == dist.get_rank() % size:
+                ACROSS = group
+""",
+    # a group that its members alone make
+    """
+import torch.distributed as dist
+
+def make_group(ranks):
+    if dist.get_rank() not in ranks:
+        return None
+    return dist.new_group(ranks, use_local_synchronization=True)
+""",
     # loops in a loop that never ends
     """
 import torch.distributed as dist

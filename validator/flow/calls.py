@@ -711,6 +711,9 @@ class Calling:
     def _applies(self, row: Row, arguments: Arguments) -> bool:
         if row.when and not any(name in row.when for name, _ in arguments):
             return False
+        if row.local is not None:
+            local = self._given(row.local, arguments)
+            return local is None or local.is_const(False)
         if row.arg_state is not None:
             given = self._given((row.arg_state[0], row.arg_state[1]), arguments)
             return given is not None and certainly(given.state, row.arg_state[2])
@@ -850,7 +853,7 @@ class Calling:
             return group_of(WHOLE, None, named)
         ranks: object = _literal_ranks(given)
         if ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
-            ranks = "every" if self.at.is_range_or_turn(self.at.code.values[number].args[1]) else "several"
+            ranks = "every" if self.at.is_of_every_rank(self.at.code.values[number]) else "several"
         return group_of(SOME, ranks, named)
 
     def _made_mesh(self, arguments: Arguments) -> Val:

@@ -313,22 +313,35 @@ class Evaluation(Walk):
         """
         value = self.code.values[self.root(stored)]
         loop = self.code.blocks[value.block].loop
-        if value.op != "call" or len(value.args) < 2 or loop < 0 or not self.vals[stored].of("group"):
-            return frozenset()
-        if not self.is_range_or_turn(value.args[1]):
+        if value.op != "call" or loop < 0 or not self.vals[stored].of("group") or not self.is_of_every_rank(value):
             return frozenset()
         first = self.code.loops[loop].header
         return frozenset(b for b in self.unit.control.deciding(block) if self._is_inside(b, first))
 
-    def is_range_or_turn(self, number: int) -> bool:
-        """Whether a list of ranks is what a loop goes through, a `range`, or holds just what a loop goes through."""
+    def is_of_every_rank(self, call: Instruction) -> bool:
+        """Whether a call in a loop that makes groups gets lists that leave no rank out, as far as one can tell."""
+        named = zip(call.data.names, call.args[1:], strict=True)
+        ranks = [n for place, (name, n) in enumerate(named) if name == "ranks" or (name is None and place == 0)]
+        return any(map(self._is_range_or_turn, ranks))
+
+    def _is_range_or_turn(self, number: int) -> bool:
+        """Whether a list of ranks is what a loop goes through, a `range` or what is reckoned from one, or holds just
+        what a loop goes through."""
         value = self.code.values[self.root(number)]
         if value.op == "call":
             called = self.code.values[value.args[0]].data
-            return called == "range" or called == "list" and any(map(self.is_range_or_turn, value.args[1:]))
+            return called == "range" or called == "list" and any(map(self._is_range_or_turn, value.args[1:]))
+        if value.op == "collect":
+            _, count, iterators = value.data
+            return len(value.args) == count + iterators and all(map(self._is_reckoned, value.args[:count]))
         if value.op in ("unpack", "list", "tuple") and len(value.args) == 1:
-            return self.is_range_or_turn(value.args[0])
+            return self._is_range_or_turn(value.args[0])
         return value.op == "next"
+
+    def _is_reckoned(self, number: int) -> bool:
+        """Whether a number is made of others by arithmetic, not picked out of what holds them."""
+        value = self.code.values[self.root(number)]
+        return all(map(self._is_reckoned, value.args)) if value.op == "binary" else value.op not in ("item", "call")
 
     def _is_inside(self, block: int, header: int) -> bool:
         """Whether a block lies in the body of a loop, or of a loop in it; the test of the loop itself does not."""

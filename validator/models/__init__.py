@@ -6,7 +6,8 @@ Adding an API is adding a row. Sections:
 of unknown class whose own name is in `on`; an empty `on` takes any):
 
 - `group = [parameter, position]`: the call is a collective over that group (position -1: keyword only; none given: all
-  ranks). `collective = true`: over all ranks. `world = true`: every rank of the job must come, whatever is passed.
+  ranks). `collective = true`: over all ranks. `world = true`: every rank of the job must come, whatever is passed,
+  but where the switch `local = [parameter, position]` is on: then those that are passed alone.
 - `equal = [parameter, position]`: that argument holds the same on all ranks of the group afterwards.
 - `result`: what is returned. `uniform`: the same on all ranks of the group; `rank`: the caller's rank in the group;
   `size`; `several`: False in a job of one process; `same`: a function of the arguments; `first`: its first argument;
@@ -106,6 +107,7 @@ class Row(NamedTuple):
     group: tuple[str, int] | None = None
     collective: bool = False
     world: bool = False
+    local: tuple[str, int] | None = None
     equal: tuple[str, int] | None = None
     result: Any = None
     axes: tuple[str, ...] = ()
