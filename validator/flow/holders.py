@@ -147,6 +147,11 @@ class Holders:
                     self._into(unit, each, by)
         elif value.op == "param":
             self._from_callers(unit, value.data[0])
+        elif value.op == "free":
+            outer, name = unit.above(value.data[0]), value.data[1]
+            if outer is not None:
+                for each in outer.code.definitions.get(name, ()):
+                    self._into(outer, each, each)
         elif value.op == "call":
             made = values[value.args[0]]
             if made.data not in ("deque", "defaultdict", "OrderedDict", *_PASSING, *_TAKING):
