@@ -126,24 +126,6 @@ def _given_away(start: Place, place: Place, lost: Lost) -> Finding:
 
 
 INCORRECT = [
-    # a queue that functions inside of another one share
-    """
-from collections import deque
-import torch.distributed as dist
-
-def gather(param, handles, group):
-    handles.append(dist.all_gather_into_tensor(param.full, param.part, group=group, async_op=True))
-
-def hook(modules, group):
-    handles = deque()
-
-    def before(module, *arguments):
-        gather(module.weight, handles, group)
-        handles.popleft().wait()
-
-    for module in modules:
-        module.register_forward_pre_hook(before)
-""",
     """
 import torch
 import torch.distributed as dist
@@ -308,6 +290,24 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    # a queue that functions inside of another one share
+    """
+from collections import deque
+import torch.distributed as dist
+
+def gather(param, handles, group):
+    handles.append(dist.all_gather_into_tensor(param.full, param.part, group=group, async_op=True))
+
+def hook(modules, group):
+    handles = deque()
+
+    def before(module, *arguments):
+        gather(module.weight, handles, group)
+        handles.popleft().wait()
+
+    for module in modules:
+        module.register_forward_pre_hook(before)
+""",
     """
 import torch
 import torch.distributed as dist
