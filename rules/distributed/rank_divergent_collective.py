@@ -33,6 +33,17 @@ HELP = (
 )
 
 INCORRECT = [
+    # the first rank of a group alone runs what works among it
+    """
+import torch.distributed as dist
+from megatron.core import parallel_state
+from torch.nn.parallel import DistributedDataParallel
+
+def evaluate(model, batch):
+    model = DistributedDataParallel(model, process_group=parallel_state.get_data_parallel_group())
+    if dist.get_rank() == 0:
+        return model(batch)  # error: MP501
+""",
     # some ranks are in none of the lists: whether the group is there tells ranks apart
     """
 import torch.distributed as dist
@@ -1048,6 +1059,20 @@ def make_groups(size):
             group = dist.new_group(backend="nccl", ranks=[first + i * size for i in range(count)])
             if first == dist.get_rank() % size:
                 ACROSS = group
+""",
+    # a wrapper that works among the ranks which get there
+    """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+class Tower:
+    def __init__(self, module, group, host, per_host):
+        self.active = dist.get_rank() // per_host == host
+        if self.active:
+            self.module = DistributedDataParallel(module, process_group=group)
+
+    def forward(self, x):
+        return self.module(x) if self.active else x
 """,
     # a group that its members alone make
     """

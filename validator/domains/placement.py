@@ -7,6 +7,7 @@ FSDP2 has sharded since. A value has a set of placements, one for each way that 
 | --- | --- |
 | `plain` | known to be as it was made; `?`: not known; `$3`: as the caller's argument for parameter 3 |
 | `fsdp1`, `ddp`, `deepspeed` | inside that wrapper |
+| `over dp,ep` | the wrapper that follows works among ranks that these axes span |
 | `fsdp2`, `tp` | parameters are DTensors of `fully_shard`, of tensor parallelism |
 | `zero3` | parameters are spread over ranks as ZeRO-3 does, and empty between uses |
 | `dtensor`, `local`, `whole` | a DTensor, the shard of one rank, a tensor that was gathered from all shards |
@@ -23,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from validator.domains.axes import SOME, WHOLE, Axes
+
 Placements = frozenset[str]
 NOWHERE: Placements = frozenset()
 UNPLACED: Placements = frozenset({"?"})
@@ -32,6 +35,7 @@ WRAPPING = frozenset({"fsdp1", "fsdp2", "ddp", "deepspeed"})
 DTENSOR = frozenset({"fsdp2", "tp", "dtensor"})
 SPREADING = frozenset({"fsdp1", "fsdp2", "tp", "zero3"})  # what is done to a model once, before it is used
 _REPLACING = frozenset({"whole", "local", "dtensor"})  # what came before does not matter any more
+_OVER = "over "
 _MANY = 12
 
 
@@ -52,6 +56,19 @@ def _after(placement: str, step: str) -> str:
     if step in steps:
         return placement
     return "+".join([each for each in steps if each != "plain"] + [step])
+
+
+def over(axes: Axes) -> str:
+    """The step by which a wrapper is given a group that spans some axes."""
+    return _OVER + ",".join(sorted(axes))
+
+
+def spanned(placements: Placements) -> Axes:
+    """The axes among whose ranks the wrappers around a model work: all ranks, where they were given no group."""
+    found = {step for each in placements for step in steps_of(each) if step.startswith(_OVER)}
+    if not found:
+        return WHOLE
+    return frozenset(found.pop()[len(_OVER) :].split(",")) if len(found) == 1 else SOME
 
 
 def of_parameter(position: int) -> Placements:

@@ -21,6 +21,8 @@ from validator.domains.placement import (
     inherited,
     may,
     mostly,
+    over,
+    spanned,
     steps_since,
 )  # fmt: skip
 from validator.domains.spmd import (
@@ -680,7 +682,8 @@ class Calling:
             result = result.placed(wrapped.state if wrapped is not None else UNPLACED)
         if not row.result_state or isinstance(row.result, tuple | list):
             return result
-        return result.placed(after(result.state, row.result_state))
+        among = over(axes_in(group)) if row.over is not None and axes_in(group) != WHOLE else ""
+        return result.placed(after(after(result.state, among), row.result_state))
 
     def _run_given(self, number: int, row: Row, arguments: Arguments) -> Val:
         """What a function gives that is passed to be called (`to_thread(function, *arguments)`)."""
@@ -833,7 +836,7 @@ class Calling:
 
     def _group(self, row: Row, arguments: Arguments) -> Val:
         """The group on which a collective works."""
-        which = row.group or row.rank_of
+        which = row.group or row.rank_of or row.over
         if row.world or which is None:
             return group_of(WHOLE)
         given = self._given(which, arguments)
@@ -1034,7 +1037,8 @@ class Calling:
 
             sure = not gathers or wrapped
             row = Row(operation, collective=True)
-            self._note(number, Site((), (Operation(operation, group_of(WHOLE), sure, row),)))
+            group = group_of(spanned(callee.state | receiver.state))
+            self._note(number, Site((), (Operation(operation, group, sure, row),)))
 
     def _meets_in_forward(self, number: int, model: Val) -> bool:
         """Whether ranks wait for each other where a wrapped model runs: sharded parameters are gathered there; those of

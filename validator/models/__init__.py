@@ -22,7 +22,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   for all of them.
   `staged`: the attribute of the result that is done once all that is saved has been copied.
 - `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
-  result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from.
+  result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from;
+  `over = [parameter, position]`: the group among which that works.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so; `spread = [parameter, position]`: for
@@ -124,6 +125,7 @@ class Row(NamedTuple):
     state: tuple[str, int, str] | None = None
     result_state: str = ""
     wraps: tuple[str, int] | None = None
+    over: tuple[str, int] | None = None
     when: tuple[str, ...] = ()
     on: tuple[str, ...] | None = None
     on_state: tuple[str, ...] = ()
