@@ -290,24 +290,6 @@ class Checkpointer:
 ]
 
 CORRECT = [
-    # a queue that functions inside of another one share
-    """
-from collections import deque
-import torch.distributed as dist
-
-def gather(param, handles, group):
-    handles.append(dist.all_gather_into_tensor(param.full, param.part, group=group, async_op=True))
-
-def hook(modules, group):
-    handles = deque()
-
-    def before(module, *arguments):
-        gather(module.weight, handles, group)
-        handles.popleft().wait()
-
-    for module in modules:
-        module.register_forward_pre_hook(before)
-""",
     """
 import torch
 import torch.distributed as dist
@@ -485,5 +467,23 @@ def share(buckets, group):
         handles.append(dist.broadcast(bucket, src=0, group=group, async_op=True))
     _ = list(filter(lambda each: each.wait(), handles))
     return [bucket.float() for bucket in buckets]
+""",
+    # a queue that functions inside of another one share
+    """
+from collections import deque
+import torch.distributed as dist
+
+def gather(param, handles, group):
+    handles.append(dist.all_gather_into_tensor(param.full, param.part, group=group, async_op=True))
+
+def hook(modules, group):
+    handles = deque()
+
+    def before(module, *arguments):
+        gather(module.weight, handles, group)
+        handles.popleft().wait()
+
+    for module in modules:
+        module.register_forward_pre_hook(before)
 """,
 ]

@@ -33,17 +33,6 @@ HELP = (
 )
 
 INCORRECT = [
-    # the first rank of a group alone runs what works among it
-    """
-import torch.distributed as dist
-from megatron.core import parallel_state
-from torch.nn.parallel import DistributedDataParallel
-
-def evaluate(model, batch):
-    model = DistributedDataParallel(model, process_group=parallel_state.get_data_parallel_group())
-    if dist.get_rank() == 0:
-        return model(batch)  # error: MP501
-""",
     # some ranks are in none of the lists: whether the group is there tells ranks apart
     """
 import torch.distributed as dist
@@ -468,6 +457,17 @@ def main(tensor, passed):
     if dist.get_rank() == 0:
         dist.all_reduce(tensor)  # error: MP501
     sys.exit(0 if passed else 1)
+""",
+    # the first rank of a group alone runs what works among it
+    """
+import torch.distributed as dist
+from megatron.core import parallel_state
+from torch.nn.parallel import DistributedDataParallel
+
+def evaluate(model, batch):
+    model = DistributedDataParallel(model, process_group=parallel_state.get_data_parallel_group())
+    if dist.get_rank() == 0:
+        return model(batch)  # error: MP501
 """,
 ]
 

@@ -450,4 +450,21 @@ def train(strategy=None, accelerator=None):
     strategy = accelerator.prepare(strategy)
     return strategy.anything
 """,
+    # a member of an enumeration is none of what its body says, but has it as its value
+    """\
+from enum import Enum
+
+
+class Format:
+    def __init__(self, largest):
+        self.largest = largest
+
+
+class Formats(Enum):
+    E4M3 = Format(448)
+
+
+def largest():
+    return Formats.E4M3.value.largest
+""",
 )

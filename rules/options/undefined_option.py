@@ -334,4 +334,34 @@ def main(argv=None):
     args = parser.parse_args(argv)
     return args.function(args.dry_run, args.command, args.seed)
 """,
+    # shared code that first asks whether the program has the option
+    """# file: rl/__init__.py
+# file: rl/shared.py
+def load(model, args):
+    return model.load(args.initial)
+
+def build(model, args):
+    if hasattr(args, "initial") and args.initial is not None:
+        return load(model, args)
+    return model
+
+# file: rl/export.py
+import argparse
+from rl.shared import build
+
+def main(model):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output")
+    args = parser.parse_args()
+    build(model, args).save(args.output)
+
+# file: rl/train.py
+import argparse
+from rl.shared import build
+
+def main(model):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--initial")
+    build(model, parser.parse_args())
+""",
 )

@@ -72,20 +72,31 @@ def _exists(function: Method, made: set[ClassDef]) -> bool:
 
 
 def _is_foreign(parser: Parser, call: Call) -> bool:
-    """Whether a call asks for a value of an option that its parser does not name: `args.dataset == "t2i"`."""
+    """Whether a call asks for an option that its parser lacks, or for a value that the parser does not name:
+    `hasattr(args, "init")`, `args.dataset == "t2i"`."""
     for guard in call.guards:
-        if guard.kind != "if" or guard.negated or "==" not in guard.text:
-            continue
-        try:
-            test = ast.parse(guard.text, mode="eval").body
-        except SyntaxError:
-            continue
-        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and isinstance(test.ops[0], ast.Eq):
-            wanted, option = test.comparators[0], parser.option(test.left.attr)
-            if isinstance(wanted, ast.Constant) and isinstance(wanted.value, str) and option is not None:
-                named = option.choices if isinstance(option.choices, list | tuple | set) else ()
-                if option.choices is not UNKNOWN and wanted.value not in (*named, option.default):
-                    return True
+        if guard.kind == "if" and not guard.negated and ("==" in guard.text or "hasattr" in guard.text):
+            try:
+                test = ast.parse(guard.text, mode="eval").body
+            except SyntaxError:
+                continue
+            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            if any(_is_strange(parser, part) for part in parts):
+                return True
+    return False
+
+
+def _is_strange(parser: Parser, test: ast.expr) -> bool:
+    """Whether a test cannot hold of what a parser gives."""
+    match test:
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value=str(name))]):
+            return parser.option(name) is None
+        case ast.Compare(left=ast.Attribute(attr=name), ops=[ast.Eq()], comparators=[ast.Constant(value=str(wanted))]):
+            option = parser.option(name)
+            if option is None or option.choices is UNKNOWN:
+                return False
+            named = option.choices if isinstance(option.choices, list | tuple | set) else ()
+            return wanted not in (*named, option.default)
     return False
 
 

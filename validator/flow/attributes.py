@@ -269,6 +269,8 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
     held: Val = at.flow.get("field", cls, name, True)
     if held == BOTTOM and (base := next((b for b in cls.external_bases if at.models.method(b, name)), "")):
         return obj("ext", f"{base}.{name}")
+    if held.of("inst") and any(base.startswith("enum.") for each in cls.mro for base in each.external_bases):
+        return UNKNOWN  # a member, whose `value` is what the body of the class says
     return held if held != BOTTOM else UNKNOWN
 
 
