@@ -1047,6 +1047,7 @@ def save(option: Option):
 """,
     # each rank is in one of the lists that are reckoned
     """
+from typing import cast
 import torch.distributed as dist
 
 ACROSS = None
@@ -1058,7 +1059,7 @@ def make_groups(size):
         for first in range(size):
             group = dist.new_group(backend="nccl", ranks=[first + i * size for i in range(count)])
             if first == dist.get_rank() % size:
-                ACROSS = group
+                ACROSS = cast(dist.ProcessGroup, group)
 """,
     # a wrapper that works among the ranks which get there
     """

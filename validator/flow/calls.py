@@ -787,6 +787,8 @@ class Calling:
             return got if got.objs else UNKNOWN
         if word == "first":
             return arguments[0][1] if arguments else UNKNOWN
+        if word == "second":
+            return arguments[1][1] if len(arguments) > 1 else UNKNOWN
         if word == "decorated":
             factory = self.at.vals[self.at.code.values[number].args[0]]
             return next((v for name, v in arguments if name is None or name == "@"), factory)

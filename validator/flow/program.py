@@ -223,7 +223,8 @@ class Unit:
         return found
 
     def root(self, number: int) -> int:
-        """The value before the calls that were given it; of a phi the one value that all its ways lead back to."""
+        """The value before the calls that were given it, and inside of `typing.cast`; of a phi the one value that all its
+        ways lead back to."""
         return self._roots.get(number, number)
 
     @cached_property
@@ -232,6 +233,7 @@ class Unit:
         copies = [
             v for block in code.in_order() for v in code.blocks[block].values if code.values[v].op in ("mut", "phi")
         ]
+        casts = self._casts
         roots: dict[int, int] = {}
 
         def root(number: int) -> int:
@@ -242,14 +244,23 @@ class Unit:
         changed = True
         while changed:
             changed = False
-            for number in copies:
+            for number in (*copies, *casts):
                 value = code.values[number]
-                operands = value.args[:1] if value.op == "mut" else value.args
+                operands = {"mut": value.args[:1], "call": value.args[2:]}.get(value.op, value.args)
                 found = {root(each) for each in operands} - {number} if number not in roots else ()
                 if len(found) == 1:
                     (roots[number],) = found
                     changed = True
         return {number: root(number) for number in roots}
+
+    @property
+    def _casts(self) -> list[int]:
+        """The calls of `typing.cast`."""
+        values, lookup = self.code.values, self.module.project.lookup
+        symbols = ((n, lookup(self.scope, "cast")) for n in self.named.get("cast", ()) if values[n].op == "name")
+        callees = [n for n, symbol in symbols if isinstance(symbol, External) and symbol.path == "typing.cast"]
+        users = (user for n in callees for user in self.users.get(n, ()))
+        return [n for n in users if values[n].op == "call" and values[n].data.names == (None, None)]
 
     @cached_property
     def has_receiver(self) -> bool:
