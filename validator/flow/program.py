@@ -223,8 +223,8 @@ class Unit:
         return found
 
     def root(self, number: int) -> int:
-        """The value before the calls that were given it, and inside of `typing.cast`; of a phi the one value that all its
-        ways lead back to."""
+        """The value before the calls that were given it, and inside of `typing.cast`; of a phi the one value to which
+        all its ways lead back."""
         return self._roots.get(number, number)
 
     @cached_property

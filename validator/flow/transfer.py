@@ -339,9 +339,12 @@ class Evaluation(Walk):
         return value.op == "next"
 
     def _is_reckoned(self, number: int) -> bool:
-        """Whether a number is made of others by arithmetic, not picked out of what holds them."""
+        """Whether a number is made by arithmetic of what stands before all loops and of what they count, not picked out
+        of what holds it."""
         value = self.code.values[self.root(number)]
-        return all(map(self._is_reckoned, value.args)) if value.op == "binary" else value.op not in ("item", "call")
+        if value.op == "binary":
+            return all(map(self._is_reckoned, value.args))
+        return value.op not in ("item", "call") or self.code.blocks[value.block].loop < 0
 
     def _is_inside(self, block: int, header: int) -> bool:
         """Whether a block lies in the body of a loop, or of a loop in it; the test of the loop itself does not."""

@@ -11,9 +11,9 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `equal = [parameter, position]`: that argument holds the same on all ranks of the group afterwards.
 - `result`: what is returned. `uniform`: the same on all ranks of the group; `rank`: the caller's rank in the group;
   `size`; `several`: False in a job of one process; `same`: a function of the arguments; `first`, `second`: this
-  argument; `decorated`: the same, of a call without one (`@remote(num_gpus=1)`) what it is called with next; `own`: another value
-  on each rank; `data`: data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that name; a list:
-  a tuple of these.
+  argument; `decorated`: the same, of a call without one (`@remote(num_gpus=1)`) what it is called with next; `own`:
+  another value on each rank; `data`: data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that
+  name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
 - `root = [parameter, position]`: a rank from which or to which data goes; `root_is = "global"` or `"group"`;
   `default_root`: the one that is taken where none is passed.
