@@ -302,7 +302,9 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
         page.locator("details[open] pre").wait_for(timeout=10_000)
         assert page.locator("details[open] pre").count() == 1
         page.locator("table.matrix a", has_text="hang").click()
-        page.locator("#cell-0-6[open] pre", has_text="the log behind hang").wait_for(timeout=10_000)
+        log = page.locator("#cell-0-6[open] pre", has_text="the log behind hang")
+        log.wait_for(timeout=10_000)
+        assert log.is_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert page.title() == "Results of bench"
         browser.close()

@@ -233,7 +233,7 @@ class Unit:
         copies = [
             v for block in code.in_order() for v in code.blocks[block].values if code.values[v].op in ("mut", "phi")
         ]
-        casts = self._casts
+        copies += self._casts
         roots: dict[int, int] = {}
 
         def root(number: int) -> int:
@@ -244,9 +244,10 @@ class Unit:
         changed = True
         while changed:
             changed = False
-            for number in (*copies, *casts):
+            for number in copies:
                 value = code.values[number]
-                operands = {"mut": value.args[:1], "call": value.args[2:]}.get(value.op, value.args)
+                args = value.args
+                operands = args if value.op == "phi" else args[:1] if value.op == "mut" else args[2:]
                 found = {root(each) for each in operands} - {number} if number not in roots else ()
                 if len(found) == 1:
                     (roots[number],) = found
