@@ -29,11 +29,23 @@ class SourceFile:
     `path` is how it is reported (relative to the working directory, forward slashes), `absolute` where it lies.
     """
 
-    __slots__ = ("_concrete", "_data", "_digest", "_facts", "_lowered", "_text", "_tree", "absolute", "path")
+    __slots__ = (
+        "_concrete",
+        "_data",
+        "_digest",
+        "_facts",
+        "_lowered",
+        "_text",
+        "_tree",
+        "absolute",
+        "own_names",
+        "path",
+    )
 
     def __init__(self, path: str, absolute: str, data: bytes | None = None) -> None:
         self.path = path
         self.absolute = absolute
+        self.own_names: dict[str, str] = {}  # with `tree`: names that it does not have any more
         self._data = data
         self._digest: str | None = None
         self._facts: FileFacts | None = None
@@ -77,10 +89,13 @@ class SourceFile:
             import warnings
 
             from validator.facts.named_tuples import write_out
+            from validator.facts.own_names import under_own_names
 
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
-                self._tree = write_out(ast.parse(self.text))
+                tree = ast.parse(self.text)
+            self.own_names = under_own_names(tree)
+            self._tree = write_out(tree)
             _recent.append(self)
             if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
                 _recent.popleft()._tree = None

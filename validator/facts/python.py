@@ -51,7 +51,7 @@ def extract(source: SourceFile) -> FileFacts:
         return FileFacts(problem=problem, lines=lines)
     try:
         tree = source.tree
-        facts = _Extractor(text).module(tree, lines)
+        facts = _Extractor(text, source.own_names).module(tree, lines)
         return facts._replace(extra=_extra(source, text))
     except SyntaxError as error:
         features = newer_syntax(source.data, text)
@@ -75,10 +75,14 @@ def _extra(source: SourceFile, text: str) -> dict[str, Any]:
     return {name: rows for name, rows in found.items() if rows}
 
 
+_TEST = 240  # characters of a test that are kept
+_TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
+
+
 class _Body:
     """What is collected for one function, class body or module top level."""
 
-    __slots__ = ("assigns", "calls", "generator", "owner", "qualname", "refs", "returns")
+    __slots__ = ("assigns", "calls", "flags", "generator", "owner", "qualname", "refs", "returns")
 
     def __init__(self, qualname: str, owner: str = "") -> None:
         self.qualname = qualname
@@ -88,6 +92,7 @@ class _Body:
         self.assigns: list[Assign] = []
         self.returns: list[Return] = []
         self.generator = False
+        self.flags: dict[str, ast.expr | None] = {}  # names given a test, once; None where something else, too
 
 
 def _listed(statements: list[ast.stmt]) -> dict[str, list[ast.expr]]:
@@ -100,8 +105,8 @@ def _listed(statements: list[ast.stmt]) -> dict[str, list[ast.expr]]:
 
 
 class _Extractor:
-    def __init__(self, text: str) -> None:
-        self.text = Text(text)
+    def __init__(self, text: str, own_names: dict[str, str]) -> None:
+        self.text = Text(text, own_names)
         self.functions: list[Function] = []
         self.classes: list[Class] = []
         self.imports: list[Import] = []
@@ -193,9 +198,22 @@ class _Extractor:
         self.guards = outer
 
     def test(self, node: ast.expr, negated: bool = False, kind: str = "if") -> Guard:
-        while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            node, negated = node.operand, not negated
-        return Guard(kind, self.text.segment(node, 240), negated, node.lineno)
+        line = node.lineno
+        while True:
+            if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+                node, negated = node.operand, not negated
+            elif isinstance(node, ast.Name) and (value := self.body.flags.get(node.id)) is not None:
+                node = value
+            else:
+                return Guard(kind, self.tested(node)[:_TEST], negated, line)
+
+    def tested(self, node: ast.expr) -> str:
+        """The source of a test, with the tests that its names were given in the place of the names."""
+        if isinstance(node, ast.Name) and (value := self.body.flags.get(node.id)) is not None:
+            return f"({self.text.segment(value, _TEST)})"
+        if isinstance(node, ast.BoolOp) and any(isinstance(part, ast.Name) for part in node.values):
+            return (" and " if isinstance(node.op, ast.And) else " or ").join(map(self.tested, node.values))
+        return self.text.segment(node, _TEST)
 
     def visit_if(self, node: ast.If) -> None:
         self.expr(node.test)
@@ -373,6 +391,8 @@ class _Extractor:
             self.target(target.value, "other", value, node)
             return
         if isinstance(target, ast.Name):
+            once = not kind and isinstance(value, _TESTS) and target.id not in self.scope.bound
+            self.body.flags[target.id] = value if once else None
             self.bind(target.id)
         else:
             if isinstance(target, ast.Subscript):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Mapping
 
 from validator.facts.model import At
 from validator.integers import same
 
 _LONGEST = 160
+_WORD = re.compile(r"\w+")
 
 
 class Text:
     """The lines of a file, with the conversions between the byte offsets of `ast` and characters."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, own_names: Mapping[str, str] | None = None) -> None:
         self.lines = text.split("\n")
         self.ascii = text.isascii()
+        self.own_names = own_names or {}  # see `validator.facts.own_names`
 
     def at(self, node: ast.AST) -> At:
         """The place of a node; columns in characters, from 1."""
@@ -38,6 +42,8 @@ class Text:
         """The source of an expression with white space folded, cut at `longest` characters."""
         at = self.at(node)
         text = self.between(at)
+        if self.own_names:
+            text = _WORD.sub(lambda word: self.own_names.get(word[0], word[0]), text)
         return text[:longest] if at[0] == at[2] else " ".join(text.split())[:longest]
 
     def between(self, at: At) -> str:
