@@ -51,7 +51,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 refusing.update(dict.fromkeys(refused))
                 taking.update(method.cls for method in methods if method not in refused and method.cls is not None)
         for method in refusing:
-            of_family = method.cls is not None and not taking.isdisjoint(method.cls.relatives)
+            of_family = method.cls is not None and any(_is_sibling(method.cls, cls) for cls in taking)
             if (
                 of_family
                 and len(calls) == len(found)
@@ -68,6 +68,11 @@ def _methods(project: Project, each: Dispatched) -> tuple[list[Method], bool]:
     defined = _defined(project, each.name)
     methods = [method for method in defined if method in known] if held.complete else defined
     return (methods, held.complete) if all(map(_is_plain, methods)) else ([], False)
+
+
+def _is_sibling(cls: ClassDef, other: ClassDef) -> bool:
+    """Whether a class stands above, below or beside another one, under a base of the project."""
+    return not frozenset(cls.mro).isdisjoint(other.mro)
 
 
 def _is_sent_otherwise(project: Project, each: Dispatched, found: list[Dispatched]) -> bool:
@@ -176,6 +181,12 @@ def main(strategy):
     critic.run("save", "last", metric_value=1.0)
 """
 
+_OWN_SAVE = """\
+class Policy(Actor):
+    def save(self, tag, metric_value=None, state=None):
+        return tag, state
+"""
+
 INCORRECT = (
     """\
 class Worker:
@@ -199,6 +210,8 @@ def main(strategy, batch):
 """,
     # one of two that refuses whatever is passed
     _GROUP.format(name="best", mark="  # error: MP136"),
+    # the same, where the class beside it has a method of its own
+    _GROUP.format(name="best", mark="  # error: MP136").replace("class Policy(Actor):", _OWN_SAVE),
 )
 
 CORRECT = (

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from validator.analysis.binding import keeps_signature
 from validator.finding import Finding, Related, Severity
+from validator.flow.objects import Objects
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Method, Project
@@ -61,13 +62,25 @@ def _given_twice(queries: Queries, call: Place, spread: Place, named: list[str])
 
 def _of_callers(queries: Queries, call: Place, name: str) -> Iterator[Finding]:
     """A keyword that callers of the function pass, or would pass to the method that it overrides."""
-    passing = [caller for caller in queries.calls_of(call.unit) if name in caller.value.data.names]
+    callers = queries.calls_of(call.unit)
+    if call.unit.method is not None and call.unit.method.facts.decorators:  # what decorates it calls it
+        callers = list(_asking(queries, call.unit.method))
+    passing = [caller for caller in callers if name in caller.value.data.names]
     if passing:
         at = [Related(caller.unit.path, caller.at[0], f"`{name}` is passed here") for caller in passing[:4]]
         yield _report(call, name, "callers pass it, and it falls into `**kwargs`", at, RULE.severity)
     elif (base := _base_with(call.unit.method, name)) is not None:
         at = [Related(base.path, base.facts.name_at[0], f"`{base.qualname}` is defined here")]
         yield _report(call, name, f"who calls it as `{base.qualname}` passes it, into `**kwargs`", at, "note")
+
+
+def _asking(queries: Queries, method: Method) -> Iterator[Place]:
+    """The calls of the program that ask an object of its class for a method."""
+    objects = queries.project.analysis(Objects)
+    for call in queries.called_in_program(frozenset({method.name})):
+        receiver = call.receiver
+        if receiver is not None and method.cls in objects.held(receiver, call).classes:
+            yield call
 
 
 def _base_with(method: Method | None, name: str) -> Method | None:
@@ -143,6 +156,34 @@ class Board(Tracker):
 def ask(strategy, agent_name):
     query = {"prompt": "", "agent_name": agent_name}
     return strategy.generate(agent_name=agent_name, **query)  # error: MP137
+""",
+    # called through a decorator that hands everything on
+    """\
+from functools import wraps
+
+
+def on_main(function):
+    @wraps(function)
+    def run(self, *args, **kwargs):
+        if self.is_main:
+            return function(self, *args, **kwargs)
+        return None
+
+    return run
+
+
+class Board:
+    def __init__(self, run, is_main):
+        self.run, self.is_main = run, is_main
+
+    @on_main
+    def log(self, values, global_step=None, **kwargs):
+        self.run.log(values, step=global_step, **kwargs)  # error: MP137
+
+
+def train(strategy, run, trackers):
+    for tracker in [Board(run, strategy.is_main())]:
+        tracker.log({"loss": 1.0}, step=3)
 """,
 )
 

@@ -4,8 +4,9 @@ What it does
     Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
     project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
     length; as a warning where one `return` has, which nothing that is passed decides. What comes from callers alone
-    is a warning. Silent about lists that may have grown, and about what may be
-    something else.
+    is a warning, and what is asked of an object that is not known, where each method of the project that bears the
+    name gives another length, and no known library has one of that name. Silent about lists that may have grown, and
+    about what may be something else.
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related, Severity
 from validator.flow.objects import is_passed
 from validator.flow.queries import Place, Queries
+from validator.flow.suspects import Suspects
 from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.rule import Rule
@@ -38,14 +40,17 @@ def check_project(project: Project) -> Iterator[Finding]:
             position, wanted, star = place.value.data
             source = place.operand(0)
             matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
-            if position != 0 or place.is_tried or matched or not (lengths := _lengths(source)):
+            if position != 0 or place.is_tried or matched:
                 continue
+            lengths = _lengths(source)
+            if not lengths and wanted not in (named := _lengths_by_name(queries, source)) and named and star < 0:
+                yield _report(queries, source, named, wanted, "warning")
             wrong = [n for n in lengths if (n != wanted if star < 0 else n < wanted - 1)]
-            if _is_partly_known(queries, source) or _is_extended(queries, source):
+            if not wrong or _is_partly_known(queries, source) or _is_extended(queries, source):
                 continue
             if len(wrong) == len(lengths):
                 yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
-            elif wrong and (odd := _given_to_any(queries, source, wrong)):
+            elif odd := _given_to_any(queries, source, wrong):
                 yield _report(queries, source, odd, wanted, "warning")
 
 
@@ -54,6 +59,36 @@ def _lengths(source: Place) -> list[int]:
     objs = source.closed.objs - {NONE_OBJ}
     lengths = sorted({len(o[1]) for o in objs if o[0] == "tuple"})
     return lengths if all(o[0] == "tuple" and o[1] for o in objs) else []
+
+
+def _lengths_by_name(queries: Queries, source: Place) -> list[int]:
+    """The lengths of what every method gives that bears the name of the one that is called, of whatever object; none
+    where one may give something else."""
+    name = _called(source)
+    methods = queries.project.analysis(Suspects).by_name(name) if name else []
+    lengths: set[int] = set()
+    for unit in queries.flow.units(iter(methods)):
+        given = [Place(source.flow, unit, number) for number in unit.code.returned]
+        known = [_lengths(place) for place in given]
+        if not known or not all(known) or unit.code.is_generator:
+            return []
+        lengths.update(*known)
+    return sorted(lengths)
+
+
+def _called(source: Place) -> str:
+    """The method that is called for a value, in another process too: `ray.get(x.engines.remote())`."""
+    root = source.root
+    if root.value.op == "await":
+        return _called(root.operand(0))
+    if root.value.op != "call":
+        return ""
+    if root.operand(0).val.objs == {("ext", "ray.get")} and len(root.value.args) > 1:
+        return _called(root.operand(1))
+    callee = root.operand(0).root
+    if callee.value.op == "attr" and callee.value.data == "remote":
+        callee = callee.operand(0).root
+    return callee.value.data if callee.value.op == "attr" else ""
 
 
 def _is_partly_known(queries: Queries, source: Place) -> bool:
@@ -185,6 +220,20 @@ async def run(strategy, fast):
     loss, kl, tokens = await step(strategy)  # error: MP130
     return loss
 """,
+    # of whom nobody knows, by a name that one class alone has
+    """\
+import ray
+
+
+class RolloutManager:
+    def updatable_engines(self):
+        return self.engines, self.lock, self.ports
+
+
+def update(strategy, manager):
+    engines, lock, ports, offsets = ray.get(manager.updatable_engines.remote())  # error: MP130
+    return engines, lock, ports, offsets
+""",
 )
 
 CORRECT = (
@@ -295,5 +344,24 @@ def train(strategy, batches):
     except ValueError:
         a, b = None, None
     return loss, kl, a, b
+""",
+    # two classes have the method, and one gives as much
+    """\
+import ray
+
+
+class RolloutManager:
+    def updatable_engines(self):
+        return self.engines, self.lock, self.ports
+
+
+class Fake:
+    def updatable_engines(self):
+        return [], None
+
+
+def update(strategy, manager):
+    engines, lock = ray.get(manager.updatable_engines.remote())
+    return engines, lock
 """,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from validator.analysis.decorators import Decorators
 from validator.facts.model import Argument, At, Call, Param
 from validator.project import Method
 
@@ -111,4 +112,8 @@ _KEEPING = frozenset({
 
 def keeps_signature(function: Method) -> bool:
     """Whether the decorators of a function are known to leave its parameters as they are written."""
-    return all(decorator.removesuffix("()") in _KEEPING for decorator in function.facts.decorators)
+    others = [each for each in function.facts.decorators if each.removesuffix("()") not in _KEEPING]
+    if not others:
+        return True
+    decorators = function.module.project.analysis(Decorators)
+    return all(decorators.hands_on(function, each) for each in others)

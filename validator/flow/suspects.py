@@ -38,20 +38,25 @@ class Suspects:
             self._known[key] = any(misfit_of(params, call, partial=partial) is not None for params in rows)
         return self._known[key]
 
+    def by_name(self, name: str) -> list[Method]:
+        """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has, and
+        which nothing but methods bears; none otherwise."""
+        methods = self._methods.get(name, [])
+        known = is_telling(name) and name not in self._held
+        return methods if known and all(each.cls is not None and keeps_signature(each) for each in methods) else []
+
     def refused_by_name(self, function: Method, call: Call) -> tuple[Method, Misfit] | None:
         """A method that lacks a keyword of the call, as all of its name do, but has another like it that the call does
         not pass, whoever is asked for it: a name that no known library has, and that nothing but methods bears."""
-        methods = self._methods.get(call.method, [])
-        if not is_telling(call.method) or call.method in self._held or any(a.keyword in ("*", "**") for a in call.args):
+        methods = self.by_name(call.method)
+        if any(a.keyword in ("*", "**") for a in call.args):
             return None
         if function.name == call.method:
             return None  # it hands the call on to what it wraps
-        if not all(method.cls is not None and keeps_signature(method) for method in methods):
-            return None
         found = [(method, misfit_of(parameters(method), call)) for method in methods]
         known = [(method, misfit) for method, misfit in found if misfit is not None]
-        alike = len(known) == len(methods) and all(_is_renamed(method, misfit, call) for method, misfit in known)
-        return known[0] if known and alike else None
+        alike = 0 < len(known) == len(methods) and all(_is_renamed(method, misfit, call) for method, misfit in known)
+        return known[0] if alike else None
 
 
 def _is_renamed(method: Method, misfit: Misfit, call: Call) -> bool:

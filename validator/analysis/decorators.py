@@ -1,0 +1,65 @@
+"""Decorators of the project that call what they decorate with all that they are given.
+
+    def on_main(function):
+        @wraps(function)
+        def run(self, *args, **kwargs):
+            return function(self, *args, **kwargs) if is_main() else None
+        return run
+"""
+
+from __future__ import annotations
+
+from validator.facts.model import Call
+from validator.project import Method, Project
+
+
+class Decorators:
+    """Answers for one project; asked for with `project.analysis(Decorators)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._known: dict[Method, bool] = {}
+
+    def hands_on(self, function: Method, decorator: str) -> bool:
+        """Whether a decorator as it is written above a function passes on whatever the function is called with."""
+        symbol = self.project.lookup(function.module.top, decorator.removesuffix("()"))
+        if not isinstance(symbol, Method) or symbol.cls is not None:
+            return False
+        return all(map(self._is_plain, self._returned(symbol))) if decorator.endswith("()") else self._is_plain(symbol)
+
+    def _returned(self, function: Method) -> list[Method]:
+        """The functions inside of one that it gives back; none where it may give back something else."""
+        inner = {each.name: each for each in self.project.nested(function)}
+        found = [inner.get(row.value) for row in function.facts.returns]
+        return [each for each in found if each is not None] if None not in found else []
+
+    def _is_plain(self, decorator: Method) -> bool:
+        known = self._known.get(decorator)
+        if known is None:
+            self._known[decorator] = False  # a circle shows nothing
+            params = decorator.facts.params
+            returned = self._returned(decorator) if len(params) == 1 else []
+            known = bool(returned) and all(_hands_on(each, params[0].name) for each in returned)
+            self._known[decorator] = known
+        return known
+
+
+def _hands_on(wrapper: Method, wrapped: str) -> bool:
+    """Whether a function calls another with its own arguments alone, and changes none of them before."""
+    params = wrapper.facts.params
+    names = {param.name for param in params}
+    if not {"*", "**"} <= {param.kind for param in params} or any(row.target in names for row in wrapper.facts.assigns):
+        return False
+    calls = wrapper.facts.calls
+    whole = [call for call in calls if call.target == wrapped]
+    if any(call.receiver in names and call.receiver != params[0].name for call in calls):
+        return False  # `kwargs.pop("step")`
+    return bool(whole) and all(_is_whole(wrapper, call) for call in whole)
+
+
+def _is_whole(wrapper: Method, call: Call) -> bool:
+    """Whether a call passes the parameters of the function around it, one after the other."""
+    params = wrapper.facts.params
+    keywords = {"*": "*", "**": "**"}
+    wanted = [(keywords.get(param.kind), param.name) for param in params]
+    return [(argument.keyword, argument.value) for argument in call.args] == wanted
