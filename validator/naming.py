@@ -8,7 +8,7 @@ name, the folders above every other outermost package (`src/` layouts, sibling p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -114,10 +114,21 @@ class Finder:
             folder = os.path.dirname(folder)
         return None
 
-    def in_folder(self, name: str, importer: str) -> str | None:
-        """The plain module of a name that lies beside a file: what a script finds first, in a package too."""
-        path = os.path.join(os.path.dirname(importer), name)
-        return path if self.is_module_file(path) and self.by_path[path] != importer else None
+    def towards(self, importer: str) -> Iterator[str]:
+        """The packages above a file, nearest first: what a script finds beside itself, in a package too."""
+        folder = os.path.dirname(importer)
+        while folder in self.folders and _is_package(folder):
+            yield folder
+            folder = os.path.dirname(folder)
+
+    @staticmethod
+    def is_below_package(folder: str) -> bool:
+        """Whether a folder that is no package lies in one: what it holds may be parts of that, or stand for itself."""
+        while os.path.dirname(folder) != folder:
+            folder = os.path.dirname(folder)
+            if _is_package(folder):
+                return True
+        return False
 
     @staticmethod
     def is_above(path: str, importer: str) -> bool:

@@ -6,6 +6,7 @@ full dotted name, and what should be there and is not is `Missing`; rules decide
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -47,6 +48,7 @@ class Project:
         self._lookups: dict[tuple[Method, str], Symbol] = {}
         self._analyses: dict[type, Any] = {}
         self._imported: dict[tuple[Module, str], list[Module | Unknown | Missing]] = {}
+        self._started: dict[str, bool] = {}
         for cls in self.classes():
             for base in cls.bases:
                 if isinstance(base, ClassDef):
@@ -171,21 +173,38 @@ class Project:
         # a module beside the importer may bear the name of an installed package, which has modules of its own
         tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
         if not any(self.finder.is_above(path, file) for path in tops):
-            beside = self.finder.beside([top, *rest], file)
-            if not rest and b"__main__" in importer.source.data:
-                beside = self.finder.in_folder(top, file)
+            beside = self._beside_script(importer, [top, *rest]) or self.finder.beside([top, *rest], file)
             modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
         for path in tops:
+            within = self.finder.is_below_package(os.path.dirname(path))
             path = "/".join([path, *rest])
             module = self.module_at(path)
             if module is not None:
                 modules.append(module)
             else:
-                known = self.finder.file(path) is not None or self.finder.on_disk(path)
+                known = within or self.finder.file(path) is not None or self.finder.on_disk(path)
                 others.append(Unknown(name) if known else Missing(name, None))
         if not modules and (space := self.finder.in_namespace([top, *rest])) is not None:
             modules = [module] if (module := self.module_at(space)) is not None else []
         return modules + sorted(others, key=lambda each: isinstance(each, Missing))
+
+    def _beside_script(self, importer: Module, parts: list[str]) -> str | None:
+        """The module that a name means beside a program in a package above the importer: where that is started, its own
+        folder is looked through first."""
+        for folder in self.finder.towards(importer.source.absolute):
+            path = "/".join([folder, *parts])
+            found = self.module_at(path)
+            if found is not None and found is not importer and self._has_program(folder):
+                return path
+        return None
+
+    def _has_program(self, folder: str) -> bool:
+        """Whether a file of a folder is written to be started."""
+        known = self._started.get(folder)
+        if known is None:
+            rows = (each for each in self.modules.values() if os.path.dirname(each.source.absolute) == folder)
+            known = self._started[folder] = any(b"__main__" in each.source.data for each in rows)
+        return known
 
     def imported(self, importer: Module, row: Import) -> Symbol:
         """What an import binds."""

@@ -467,4 +467,26 @@ class Formats(Enum):
 def largest():
     return Formats.E4M3.value.largest
 """,
+    # a base is set up by its name, with the object as the first argument
+    """\
+class Buffers:
+    def __init__(self, config):
+        self.config = config
+
+
+class Sampler:
+    def __init__(self, loop, buffers: Buffers):
+        self.loop, self.buffers = loop, buffers
+
+
+class ParallelSampler(Sampler):
+    def __init__(self, loop, buffers):
+        Sampler.__init__(self, loop, buffers)
+
+
+def run(strategy):
+    loop, buffers = strategy.loop, Buffers(strategy.config)
+    sampler = ParallelSampler(loop, buffers)
+    loop.start(sampler)
+""",
 )

@@ -162,8 +162,9 @@ class _Rebound:
     def _is_bound(text: str, function: Method, leaf: str) -> bool:
         own = "\n".join(function.module.source_text.lines[function.facts.at[0] - 1 : function.facts.at[2]])
         text = text.replace(own, own.split("%", 1)[0])
-        for match in re.finditer(rf"\.{leaf}\s*([-+*/%]|//)?=(?!=)([^\n]*)", text):
-            if match[1] or not re.search(rf"\b{leaf}\b", match[2]) or re.search(r"[-+*/%]|max\(|min\(", match[2]):
+        name = re.escape(leaf)
+        for match in re.finditer(rf"\.{name}\s*([-+*/%]|//)?=(?!=)([^\n]*)", text):
+            if match[1] or not re.search(rf"\b{name}\b", match[2]) or re.search(r"[-+*/%]|max\(|min\(", match[2]):
                 return True
         return False
 

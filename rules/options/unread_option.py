@@ -4,7 +4,9 @@ What it does
     Reports an option of a parser whose value no code of the project uses: no `args.x` or `getattr(args, "x")`
     in a place its namespace may come to, and no `.x` at all on something of unknown origin. Silent: options
     that launchers and libraries read (`local_rank`, DeepSpeed's own), namespaces that are given as a whole to
-    code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading.
+    code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading. Where
+    code outside of the project adds options, too, reported is only what nothing reads while a name that is nearly the
+    same is read, which nothing defines: one of the two was renamed.
 
 Why is this bad
     The flag is accepted and does nothing: whoever sets it believes in a configuration that is not the one that
@@ -17,14 +19,16 @@ References
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from validator.analysis.namespaces import Namespaces
 from validator.analysis.option_calls import Option
 from validator.analysis.options import Options, Parser
 from validator.analysis.uses import is_test
 from validator.finding import Finding, Related
-from validator.project import Project
+from validator.flow import Flow
+from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP303", "unread-option", "warning", stable_since="0.1.0", tokens=("add_argument",), solves=True)
@@ -34,6 +38,7 @@ _FOREIGN = re.compile(
     r"^(help|version|(\w+[._])?local_rank|local-rank|deepspeed\w*|deepscale\w*|node_rank|config_file|_.*|f|unused\w*)$"
 )
 _BY_NAME = ("getattr", "hasattr", "setattr")
+_NEARLY = 0.93  # how like two names are of which one may be the other renamed (`difflib`)
 _MANY = 4  # entry points that share an unread option before they are told together
 _HIDDEN = re.compile(r"deprecat|compat|ignored|unused|no longer", re.I)
 
@@ -41,11 +46,10 @@ _HIDDEN = re.compile(r"deprecat|compat|ignored|unused|no longer", re.I)
 def check_project(project: Project) -> Iterator[Finding]:
     options = project.analysis(Options)
     parsers = [p for p in options.parsers if not p.from_dataclasses and not p.open]
-    if not parsers:
-        return
     namespaces = project.analysis(Namespaces)
     read = _read(namespaces)
     loose = _loose_names(project, namespaces)
+    yield from _renamed(options, {name for _, name in read}, loose)
     seen: set[tuple[str, int, str]] = set()
     unread: dict[tuple[str, ...], list[tuple[Option, Parser]]] = {}
     for parser in parsers:
@@ -73,6 +77,36 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(option, parser, parsers, read, [])
 
 
+def _renamed(options: Options, read: set[str], loose: dict[str, Related]) -> Iterator[Finding]:
+    """Options of parsers to which others add, too, that nothing reads while a name nearly like theirs is read, which
+    nothing defines."""
+    project = options.project
+    rows = [(parser.function, option) for parser in options.parsers if parser.open for option in parser.options]
+    rows += options.strays
+    defined = {option.dest for _, option in rows}.union(*(parser.dests | parser.inner for parser in options.parsers))
+    stored = set(project.analysis(Flow).written) | {function.name for function in project.functions()}
+    wanted = {name: at for name, at in loose.items() if name not in defined and name not in stored}
+    seen: set[tuple[str, int]] = set()
+    for function, option in rows:
+        key = option.path, option.at[0]
+        if key not in seen and not {option.dest, option.dest.rpartition(".")[2]} & (read | loose.keys()):
+            seen.add(key)
+            for name in get_close_matches(option.dest, wanted, 1, _NEARLY) if not _foreign(option) else ():
+                yield _left(option, function, name, wanted[name])
+
+
+def _left(option: Option, function: Method, name: str, at: Related) -> Finding:
+    flag = option.flags[-1] if option.flags else option.dest
+    return RULE.finding(
+        option.path,
+        option.at,
+        f"the option `{flag}` of `{function.module.name}` is never read, and `{name}`, which is read, is defined nowhere",
+        help=f"read `args.{option.dest}`, or name the option `--{name.replace('_', '-')}` as its readers do",
+        related=[at],
+        context=option.dest,
+    )
+
+
 def _tried(option: Option, parser: Parser) -> bool:
     """Whether a test tries the parser of a program: it reads what it asserts, and the program is another."""
     return is_test(parser.module.path) and option.path != parser.module.path
@@ -97,8 +131,8 @@ def _read(namespaces: Namespaces) -> set[tuple[Parser, str]]:
     return found
 
 
-def _loose_names(project: Project, namespaces: Namespaces) -> set[str]:
-    """Attributes read from values of unknown origin that look like a command line, and names in texts."""
+def _loose_names(project: Project, namespaces: Namespaces) -> dict[str, Related]:
+    """Attributes read from values of unknown origin that look like a command line, and names in texts; where."""
     holders = {read.receiver.rpartition(".")[2] for read in namespaces.reads} | {
         "args",
         "config",
@@ -106,23 +140,28 @@ def _loose_names(project: Project, namespaces: Namespaces) -> set[str]:
         "opt",
         "hparams",
     }
-    found: set[str] = set()
+    found: dict[str, Related] = {}
+
+    def note(function: Method, names: Iterable[str], line: int) -> None:
+        for name in names:
+            found.setdefault(name, Related(function.path, line, f"`{name}` is read here"))
+
     for function in project.functions():
         for ref in function.facts.refs:
-            links = ref.path.split(".")
-            found.update(_after(links, holders, function, namespaces) if ref.context != "store" else ())
+            if ref.context != "store":
+                note(function, _after(ref.path.split("."), holders, function, namespaces), ref.at[0])
         for call in function.facts.calls:
-            found.update(_after(call.target.split("."), holders, function, namespaces))
+            note(function, _after(call.target.split("."), holders, function, namespaces), call.at[0])
             named = call.target in _BY_NAME and len(call.args) > 1 and call.args[1].kind == "const"
             if named and not namespaces.of(function, call.args[0].value):
-                found.add(call.args[1].value.strip("'\""))
+                note(function, [call.args[1].value.strip("'\"")], call.at[0])
     return found
 
 
-def _after(links: list[str], holders: set[str], function: object, namespaces: Namespaces) -> Iterator[str]:
+def _after(links: list[str], holders: set[str], function: Method, namespaces: Namespaces) -> Iterator[str]:
     """The links after one that looks like a namespace and is not known to be one."""
     for index, link in enumerate(links[:-1]):
-        if link in holders and not namespaces.of(function, ".".join(links[: index + 1])):  # type: ignore[arg-type]
+        if link in holders and not namespaces.of(function, ".".join(links[: index + 1])):
             yield from (rest.partition("[")[0].partition("(")[0] for rest in links[index + 1 :])
             return
 
@@ -163,6 +202,22 @@ parser.add_argument("--kl_target", type=float)  # error: MP303
 args = parser.parse_args()
 print(args)
 controller = Controller(args.init_kl)
+""",
+    # of a parser that a library makes
+    """from megatron.training.arguments import parse_args
+
+
+def provider(parser):
+    parser.add_argument("--update-weight-interval", type=int, default=1)  # error: MP303
+    parser.add_argument("--rollout-seed", type=int, default=1)
+    return parser
+
+
+def train(strategy, steps):
+    args = parse_args(provider)
+    for step in range(steps):
+        if step % args.update_weights_interval == 0:
+            strategy.update(args.tensor_model_parallel_size)
 """,
 )
 

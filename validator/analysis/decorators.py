@@ -1,10 +1,10 @@
 """Decorators of the project that call what they decorate with all that they are given.
 
-    def on_main(function):
-        @wraps(function)
-        def run(self, *args, **kwargs):
-            return function(self, *args, **kwargs) if is_main() else None
-        return run
+def on_main(function):
+    @wraps(function)
+    def run(self, *args, **kwargs):
+        return function(self, *args, **kwargs) if is_main() else None
+    return run
 """
 
 from __future__ import annotations

@@ -115,6 +115,18 @@ class Options:
                     found.append(parser)
         return tuple(found)
 
+    @cached_property
+    def strays(self) -> list[tuple[Method, Option]]:
+        """Options that are added to parsers which nobody here makes: a library's, in a function that it is given."""
+        known = {(option.path, option.at) for parser in self.parsers for option in parser.options}
+        calls = self.project.calls("add_argument")
+        return [
+            (function, option)
+            for function, call in calls
+            if (function.path, call.at) not in known
+            for option in _options_of(function, call) or ()
+        ]
+
     def _of_classes(self) -> Iterator[Parser]:
         """The parsers that one call makes of a class and asks at once: `tyro.cli(Settings)`."""
         for reading in self._classes.readings():
@@ -352,18 +364,32 @@ class Options:
 
     # -- one option ----------------------------------------------------------------------------------------
 
-    def _add(self, parser: Parser, function: Method, call: Call) -> None:
-        known: dict[str, Argument] = {a.keyword: a for a in call.args if a.keyword}
-        if "*" in known or "**" in known and not call.positional:
+    @staticmethod
+    def _add(parser: Parser, function: Method, call: Call) -> None:
+        if (
+            not call.positional
+            and any(a.keyword == "**" for a in call.args)
+            or any(a.keyword == "*" for a in call.args)
+        ):
             parser.open, parser.why = True, "an option is added from unpacked arguments"
             return
-        for values in loop_passes(call, function):
-            flags = tuple(text_of(a, values) for a in call.positional)
-            dest = text_of(known["dest"], values) if "dest" in known else ""
-            if None in flags or dest is None or not flags:
-                parser.open, parser.why = True, "the name of an option is computed"
-                return
-            parser.options.append(option_of([f for f in flags if f], dest, known, function.path, call.at))
+        options = _options_of(function, call)
+        if options is None:
+            parser.open, parser.why = True, "the name of an option is computed"
+        parser.options += options or []
+
+
+def _options_of(function: Method, call: Call) -> list[Option] | None:
+    """The options that a call of `add_argument` adds; None where their names are computed."""
+    known: dict[str, Argument] = {a.keyword: a for a in call.args if a.keyword}
+    found: list[Option] = []
+    for values in loop_passes(call, function):
+        flags = tuple(text_of(a, values) for a in call.positional)
+        dest = text_of(known["dest"], values) if "dest" in known else ""
+        if None in flags or dest is None or not flags:
+            return None
+        found.append(option_of([f for f in flags if f], dest, known, function.path, call.at))
+    return found
 
 
 def _is_method(row: Assign, names: set[str]) -> bool:

@@ -15,7 +15,7 @@ from validator.domains.spmd import NONE, Causes, data
 from validator.effects.keys import Key
 from validator.flow.given import Computed
 from validator.flow.holders import argument_of
-from validator.flow.program import Flow, Unit
+from validator.flow.program import Flow, Unit, implicit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 
@@ -238,7 +238,7 @@ class Files:
     def _passed(self, call: Place, access: Access) -> tuple[tuple[Piece, ...], tuple[Place, ...]]:
         """A path in the terms of a caller, and the arguments that it is made of."""
         unit = access.place.unit
-        shift = 1 if unit.has_receiver else 0
+        shift = implicit(call.unit, call.value, unit) if call.value.op == "call" else 0
         found: list[Piece] = []
         arguments: list[Place] = []
         for piece in access.path:

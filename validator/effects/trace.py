@@ -18,7 +18,7 @@ from validator.effects.once import made_already
 from validator.facts.model import At
 from validator.flow.calls import axes_in
 from validator.flow.given import computed, origin
-from validator.flow.program import Flow, Operation, Result, Target, Unit
+from validator.flow.program import Flow, Operation, Result, Target, Unit, implicit
 from validator.flow.queries import Place
 from validator.flow.reach import given_away
 from validator.flow.substitution import instantiated, instantiated_causes
@@ -222,7 +222,7 @@ class Traces:
         keys = self.keys(caller)
         name = unit.code.params[position][0]
         if value.op == "call":
-            shift = 1 if unit.has_receiver else 0
+            shift = implicit(caller, value, unit)
             if position == 0 and shift:
                 callee = caller.code.values[value.args[0]]
                 if callee.op == "attr":
@@ -292,7 +292,7 @@ class Traces:
         if value.op != "call":
             return -1
         unit = frame.unit
-        shift = 1 if unit.has_receiver else 0
+        shift = implicit(frame.caller.unit, value, unit)
         for place, keyword in enumerate(value.data.names):
             if keyword == unit.code.params[position][0] or (keyword is None and place + shift == position):
                 return int(value.args[place + 1])

@@ -267,21 +267,30 @@ class Calling:
                         keywords["**"] = join2(keywords.get("**", BOTTOM), rest)
             else:
                 keywords[name] = value
-        return self.run(number, unit, positional, keywords, spreads)
+        return self.run(number, unit, positional, keywords, spreads, self._before_own(number, len(first), positional))
+
+    def _before_own(self, number: int, first: int, positional: list[Val]) -> int:
+        """How many parameters are filled before what the call passes: by the receiver, or by a `partial`; below 0
+        where what is called is passed itself (`submit(function, argument)`)."""
+        instruction = self.at.code.values[number]
+        names = instruction.data.names if instruction.op == "call" else ()
+        return first if "*" in names else len(positional) - sum(name in (None, "@") for name in names)
 
     def run(
-        self, number: int, unit: Unit, positional: list[Val], keywords: dict[str, Val], spreads: Spreads = NO_SPREADS
-    ) -> Val:
-        """Run a unit of the project at a site; what it returns, in terms of this unit."""
+        self, number: int, unit: Unit, positional: list[Val], keywords: dict[str, Val], spreads: Spreads = NO_SPREADS,
+        shift: int = 1,
+    ) -> Val:  # fmt: skip
+        """Run a unit of the project at a site; what it returns, in terms of this unit. `shift`: how many parameters are
+        before the first argument of the call."""
         bindings = self.bind(unit, positional, keywords, spreads)
         lazy = unit.code.is_generator
         if lazy:
             held = tuple(sorted(((i, v) for i, v in bindings.items()), key=lambda r: r[0]))
             return Val(frozenset({("generator", unit, held)}))
         self._note(number, Site((Target(unit, tuple(sorted(bindings.items(), key=lambda r: r[0]))),), ()))
-        return self._returned(number, unit, bindings)
+        return self._returned(number, unit, bindings, shift)
 
-    def _returned(self, number: int, unit: Unit, bindings: dict[int, Val]) -> Val:
+    def _returned(self, number: int, unit: Unit, bindings: dict[int, Val], shift: int) -> Val:
         result = self.flow.get("unit", unit)
 
         def argument(position: int) -> Val:
@@ -290,8 +299,8 @@ class Calling:
                 return given
             return self.flow.default(unit, unit.code.params[position][0])
 
-        self._changed_arguments(number, unit, argument)
-        self._wrapped_by(number, unit, result.returned)
+        self._changed_arguments(number, unit, argument, shift)
+        self._wrapped_by(number, unit, result.returned, shift)
         value = instantiated(result.returned, argument)
         if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
             said = declared(self.flow.project, unit.method, unit.method.facts.returns_annotation)
@@ -299,11 +308,10 @@ class Calling:
                 return Val(said.objs, value.v, value.n, value.p, value.state)
         return value
 
-    def _changed_arguments(self, number: int, unit: Unit, argument: Callable[[int], Val]) -> None:
+    def _changed_arguments(self, number: int, unit: Unit, argument: Callable[[int], Val], shift: int) -> None:
         instruction = self.at.code.values[number]
         if instruction.op != "call":
             return
-        shift = 1 if unit.has_receiver else 0
         names = [n for n, _ in unit.code.params]
         for place, keyword in enumerate(instruction.data.names):
             position = place + shift if keyword is None else names.index(keyword) if keyword in names else -1
@@ -312,13 +320,12 @@ class Calling:
                 self.at.steps[number, place] = steps_since(out.state, position)
                 self.at.after[number, place] = partial(_replaced, now=instantiated(out, argument))
 
-    def _wrapped_by(self, number: int, unit: Unit, returned: Val) -> None:
+    def _wrapped_by(self, number: int, unit: Unit, returned: Val, shift: int) -> None:
         """The arguments that a unit returns placed otherwise (`model = strategy.shard(model)`)."""
         instruction = self.at.code.values[number]
         placements = returned.placements
         if instruction.op != "call" or not any(each[0] == "$" and "+" in each for each in placements):
             return
-        shift = 1 if unit.has_receiver else 0
         for position, (name, _) in enumerate(unit.code.params):
             steps = steps_since(placements, position)
             for place, keyword in enumerate(instruction.data.names if steps else ()):

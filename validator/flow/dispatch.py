@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.facts.model import Argument, Call
-from validator.flow.program import Unit
+from validator.flow.program import Unit, implicit
 from validator.flow.queries import Place, Queries
 
 _SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`
@@ -99,7 +99,7 @@ def _passing(
 def _given(call: Place, unit: Unit, position: int) -> Place | None:
     if call.value.op != "call":
         return None
-    return call.argument(unit.code.params[position][0], position - unit.has_receiver)
+    return call.argument(unit.code.params[position][0], position - implicit(call.unit, call.value, unit))
 
 
 def _from_outside(sent: list[_Sent], call: Place, unit: Unit) -> list[_Sent] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.flow.program import Flow, Target, Unit
+from validator.flow.program import Flow, Target, Unit, implicit
 from validator.flow.queries import users_of
 from validator.ir.model import Value
 
@@ -219,7 +219,7 @@ def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | Non
     value = caller.code.values[call]
     if value.op != "call":
         return None
-    shift = 1 if unit.has_receiver else 0
+    shift = implicit(caller, value, unit)
     callee = caller.code.values[value.args[0]]
     if shift and position == 0:
         return call if unit.name == "__init__" else callee.args[0] if callee.op == "attr" else value.args[0]

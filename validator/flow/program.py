@@ -1101,3 +1101,13 @@ def is_loop_variable(code: Code, number: int) -> bool:
     while value.op in ("unpack", "mut", "item"):
         value = code.values[value.args[0]]
     return value.op == "next"
+
+
+def implicit(caller: Unit, call: Value, unit: Unit) -> int:
+    """How many parameters a call of a unit fills without naming them: its receiver, but in `Base.__init__(self, …)`."""
+    code = caller.code
+    callee = code.values[call.args[0]]
+    if not unit.has_receiver or callee.op != "attr" or callee.data != "__init__":
+        return int(unit.has_receiver)
+    owner = code.values[caller.root(callee.args[0])]
+    return int(owner.op == "call")  # `super()`

@@ -39,8 +39,8 @@ class Suspects:
         return self._known[key]
 
     def by_name(self, name: str) -> list[Method]:
-        """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has, and
-        which nothing but methods bears; none otherwise."""
+        """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has,
+        and which nothing but methods bears; none otherwise."""
         methods = self._methods.get(name, [])
         known = is_telling(name) and name not in self._held
         return methods if known and all(each.cls is not None and keeps_signature(each) for each in methods) else []
