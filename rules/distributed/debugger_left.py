@@ -46,7 +46,7 @@ _DEBUGGERS = (
     "debugpy.breakpoint", "debugpy.wait_for_client", "code.interact", "IPython.embed", "torch.distributed.breakpoint",
 )  # fmt: skip
 # a condition that says it serves debugging
-_DEBUGGING = re.compile(r"debug|breakpoint|interactive|isatty|__main__", re.IGNORECASE)
+_DEBUGGING = re.compile(r"debug|breakpoint|interactive|isatty|__main__|\bi?pdb\b", re.IGNORECASE)
 HELP = (
     "remove it; to look into a sharded model, stop before or after its forward, on every rank or on rank 0 with"
     " `dist.barrier()` for all behind it (`torch.distributed.breakpoint()` does both; raise the group's time-out above"

@@ -93,20 +93,23 @@ def _reads(queries: Queries, waiting: frozenset[Unit], copy: Place) -> Iterator[
 
 
 def _held(start: Place) -> list[Place]:
-    """The values of a function that hold a tensor."""
-    found = {start: None}
+    """The values of a function that hold a tensor, or a container in which it lies under a key that is known."""
+    found: dict[Place, object] = {start: None}  # with the key, None for whatever
     queue = [start]
     for place in queue:
         for user in place.users:
-            op, number = user.value.op, place.number
+            op, number, key = user.value.op, place.number, found[place]
             holds = op in _HOLDING or op == "mut" and (user.value.args[0] == number or user.value.data != -1)
             holds = holds or op == "call" and user.method in _PASSING
+            if op == "item" and key is not None and user.operand(1).val.constant() not in (None, key):
+                continue
+            key = key if op in ("mut", "phi") else None
             if op == "store_item" and user.value.args[2] == number:
-                user, holds = user.operand(0).root, True
+                user, holds, key = user.operand(0).root, True, user.operand(1).val.constant()
             if op == "attr" and user.value.data in ("items", "values", *_VIEWING):
                 holds = True
             if holds and user not in found:
-                found[user] = None
+                found[user] = key
                 queue.append(user)
     return queue
 
@@ -260,5 +263,15 @@ def sizes(sent, received):
     sent = sent.sum(dim=1).to(torch.device("cpu"), non_blocking=True)
     received = received.sum(dim=1).to(torch.device("cpu"), non_blocking=False)
     return sent.tolist(), received.tolist()
+""",
+    # another entry of the dictionary that holds the copy
+    """\
+import torch
+
+
+def prepare(strategy, buff, size):
+    buff["dones_cpu"] = buff["dones"].to("cpu", copy=True, non_blocking=True)
+    left = size - buff["valids"].sum().item()
+    return strategy.train(buff, left)
 """,
 ]

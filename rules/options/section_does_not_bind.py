@@ -41,6 +41,7 @@ RULE = Rule(
     "MP306", "section-does-not-bind", "error", stable_since="0.3.0",
     languages=("yaml", "json", "toml", "python"), solves=True,
 )  # fmt: skip
+_COMPOSING = "defaults"  # the list of what Hydra composes a configuration of; it takes it out
 _LINKS = 2  # of the path of a section that what is unpacked must name
 
 
@@ -125,7 +126,7 @@ def _refused(project: Project, section: _Section, callees: tuple[Callee, ...]) -
 def _strangers(project: Project, section: _Section, names: Collection[str]) -> Iterator[tuple[str, At]]:
     """The keys of a section that are no parameters, and that no code takes out again."""
     for key, at in section.keys:
-        if not key.startswith("_") and key not in names and not _is_taken_out(project, key):
+        if not key.startswith("_") and key not in (*names, _COMPOSING) and not _is_taken_out(project, key):
             yield key, at
 
 

@@ -100,7 +100,7 @@ def _left(option: Option, function: Method, name: str, at: Related) -> Finding:
     return RULE.finding(
         option.path,
         option.at,
-        f"the option `{flag}` of `{function.module.name}` is never read, and `{name}`, which is read, is defined nowhere",
+        f"the option `{flag}` of `{function.module.name}` is never read, and nothing defines `{name}`, which is read",
         help=f"read `args.{option.dest}`, or name the option `--{name.replace('_', '-')}` as its readers do",
         related=[at],
         context=option.dest,
