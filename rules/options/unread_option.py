@@ -66,7 +66,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             ):
                 continue
             name = option.dest.rpartition(".")[2]
-            if (parser, option.dest) not in read and name not in loose and option.dest not in loose:
+            used = any((each, option.dest) in read for each in (parser, *parser.grown))
+            if not used and name not in loose and option.dest not in loose:
                 seen.add(key)
                 unread.setdefault(option.flags or (option.dest,), []).append((option, parser))
     for rows in unread.values():
@@ -279,5 +280,23 @@ import train
 def test_lr():
     args = train.parser().parse_args([])
     assert args.lr is None
+""",
+    # asked a first time for what decides about its other options
+    """import argparse
+
+
+def build(words):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", default="slurm")
+    known, _ = parser.parse_known_args(words)
+    if known.backend == "slurm":
+        parser.add_argument("--partition", type=str)
+    return parser
+
+
+def main(words=None):
+    args = build(words).parse_args(words)
+    print(args.backend)
+    return args.partition.split(",")
 """,
 )

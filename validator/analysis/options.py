@@ -59,6 +59,7 @@ class Parser:
     open: bool = False
     why: str = ""
     from_dataclasses: bool = False
+    grown: list[Parser] = field(default_factory=list)  # what it is where functions that hand it back are called
     handed: dict[Method, set[Method]] = field(default_factory=dict)  # the functions that are given it, and by whom
 
     @property
@@ -173,6 +174,7 @@ class Options:
         """What a parser grows to where each caller of the function that hands it back uses it."""
         for caller, call in self.project.types.callers.get(factory, ()) if depth < _FACTORIES else ():
             grown = parser.copy(caller, call)
+            parser.grown.append(grown)
             handed_back = caller is not factory and self._used(grown, caller, call)
             yield grown
             if handed_back:
