@@ -2,8 +2,8 @@
 
 What it does
     Reports a local name that a branch on a flag binds and that is read after it, where the function itself sets the
-    flag, on a way that does not bind the name, so that the branch is not taken. Only where no other condition is
-    asked from there to the read, which may be known to hold by whoever wrote it.
+    flag, on a way that does not bind the name, so that the branch is not taken. Only where it is read on every way from
+    there: another condition may be known to hold by whoever wrote it.
 
 Why is this bad
     UnboundLocalError on the rare path: the first step whose gradients overflow ends the run that the flag was
@@ -21,7 +21,9 @@ from typing import NamedTuple
 from validator.facts.model import At, Function
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.control import reachable
 from validator.flow.program import Unit
+from validator.flow.queries import blocks_of
 from validator.ir.model import Code
 from validator.project import Project
 from validator.rule import Rule
@@ -30,11 +32,11 @@ RULE = Rule("MP206", "unbound-after-flag", "error", stable_since="0.1.0", tokens
 
 
 class Read(NamedTuple):
-    """A read of a name that is not bound there: the value that is read, its block, and its place if it is known."""
+    """A read of a name that may not be bound there: the value that is read, its block, and its place."""
 
     number: int
     block: int
-    at: At | None
+    at: At
 
 
 class Back(NamedTuple):
@@ -69,10 +71,12 @@ def _has_flag(function: Function) -> bool:
 def _findings(unit: Unit, function: Function) -> Iterator[Finding]:
     code = unit.code
     for unbound in [n for n, value in enumerate(code.values) if value.op == "undefined"]:
-        reads = sorted(_reads(unit, unbound, function), key=lambda read: (read.at is None, read.at))
-        found = next(((read, flag) for read in reads if read.at and (flag := _skipped(unit, unbound, read)) >= 0), None)
-        if found is not None:
-            yield _report(unit, code.values[unbound].data, *found)
+        reads = sorted(_reads(unit, unbound, function), key=lambda read: read.at)
+        blocks = frozenset(read.block for read in reads)
+        ways = ((read, flag) for read in reads for flag in _flags(unit, unbound, read) if _is_met(code, flag, blocks))
+        if (found := next(ways, None)) is not None:
+            read, flag = found
+            yield _report(unit, code.values[unbound].data, read, flag.branch)
 
 
 def _reads(unit: Unit, unbound: int, function: Function) -> Iterator[Read]:
@@ -90,16 +94,15 @@ def _reads(unit: Unit, unbound: int, function: Function) -> Iterator[Read]:
         rows = [row.at for row in function.returns if row.value == code.values[unbound].data]
         for block in code.in_order():
             if code.blocks[block].end == ("return", number):
-                yield Read(number, block, rows[-1] if rows else None)
+                yield Read(number, block, rows[-1] if rows else unit.at(code.values[number].at))
 
 
-def _skipped(unit: Unit, unbound: int, read: Read) -> int:
-    """The block of the flag that is not set on a way to a read on which the name stays unbound; -1 for none.
+def _flags(unit: Unit, unbound: int, read: Read) -> Iterator[Back]:
+    """The branches of flags that are not set on a way to a read on which the name stays unbound.
 
     Walked from the read back, what the name and the flag are changes only at their phis, and at both together.
     """
     code = unit.code
-    deciding = unit.control.deciding(read.block)
     waiting: list[Back] = [Back(read.block, read.number)]
     seen: set[Back] = set()
     while waiting:
@@ -108,21 +111,52 @@ def _skipped(unit: Unit, unbound: int, read: Read) -> int:
             continue
         seen.add(back)
         if back.name == unbound and back.branch >= 0 and _is_lowered(unit, back):
-            return back.branch
-        if back.block in code.loops:
-            continue  # a round before is another matter
+            yield back
+        rounds = blocks_of(code, back.block) if back.block in code.loops else ()  # a round before is another matter
         for index, (block, raised) in enumerate(code.blocks[back.block].preds):
-            if not raised:
-                waiting += _before(code, _entered(code, back, index), block, deciding)
-    return -1
+            if not raised and block not in rounds:
+                waiting += _before(code, _entered(code, back, index), block)
+
+
+def _is_met(code: Code, flag: Back, reads: frozenset[int]) -> bool:
+    """Whether a read follows on every way from where a flag was not set, exceptions left out: no other
+    condition leads past all of them."""
+    asked, _ = _test(code, flag.branch)
+    waiting, seen, met = [flag.branch], set(), False
+    while waiting:
+        block = waiting.pop()
+        end = code.blocks[block].end
+        met = met or block in reads
+        if block in seen or block in reads or end[0] == "raise":
+            continue
+        seen.add(block)
+        if end[0] == "return":
+            return False
+        test, holds = _test(code, block)
+        decided = test == asked >= 0
+        waiting += [end[2] if holds is flag.holds else end[3]] if decided else code.blocks[block].successors()
+    return met
+
+
+def _test(code: Code, block: int) -> tuple[int, bool]:
+    """What the branch at the end of a block asks, and whether its first way is the one on which that holds."""
+    end, holds = code.blocks[block].end, True
+    if end[0] != "branch":
+        return -1, holds
+    test = end[1]
+    while code.values[test].op == "unary" and code.values[test].data == "Not":
+        test, holds = code.values[test].args[0], not holds
+    return test, holds
 
 
 def _is_lowered(unit: Unit, back: Back) -> bool:
     """Whether a flag is a False here with which it does not begin, and holds where the name is bound."""
     code, control = unit.code, unit.control
     flag, name = code.values[back.flag], code.values[back.name].data
-    if flag.op != "const" or flag.data is not False or back.holds or not control.deciding(flag.block):
+    if flag.op != "const" or flag.data is not False or back.holds:
         return False
+    if back.branch not in reachable(code, but=flag.block):
+        return False  # every way comes through it: so the flag begins
     bound = (code.values[number].block for number in code.definitions.get(name, ()))
     return any(control.leads(block, back.branch, back.other) for block in bound)
 
@@ -137,26 +171,22 @@ def _entered(code: Code, back: Back, index: int) -> Back:
     return back._replace(name=earlier(back.name), flag=earlier(back.flag))
 
 
-def _before(code: Code, back: Back, block: int, deciding: frozenset[int]) -> Iterator[Back]:
-    """The place at the end of a block before; none where its branch goes the other way, or asks for something else."""
+def _before(code: Code, back: Back, block: int) -> Iterator[Back]:
+    """The place at the end of a block before, with its flag where it asks for one; none where it goes the other way."""
     end = code.blocks[block].end
     if end[0] == "branch" and end[2] != end[3]:
-        test, holds = end[1], end[2] == back.block
-        while code.values[test].op == "unary" and code.values[test].data == "Not":
-            test, holds = code.values[test].args[0], not holds
+        test, first = _test(code, block)
+        holds = first is (end[2] == back.block)
         if test == back.flag and holds is not back.holds:
             return
         if back.branch < 0 and code.values[test].op == "phi":
             yield Back(block, back.name, test, holds, block, end[3] if end[2] == back.block else end[2])
-        if back.branch < 0 and block in deciding:
-            return
     yield back._replace(block=block)
 
 
 def _report(unit: Unit, name: str, read: Read, flag: int) -> Finding:
     test = unit.code.tests[flag]
     said = unit.text(test.test)
-    assert read.at is not None
     return RULE.finding(
         unit.path,
         read.at,
@@ -183,6 +213,26 @@ def step(optimizer, check):
         norm = optimizer.step()
     optimizer.zero_grad()
     return {}, norm  # error: MP206
+""",
+    # read on both ways of another condition
+    """import math
+
+
+def step(optimizer, check, last, loss):
+    valid = True
+    if check:
+        if optimizer.prepare():
+            valid = False
+        else:
+            norm = optimizer.norm()
+            valid = not math.isnan(norm)
+    if valid:
+        done, norm = optimizer.step()
+    for buffer in optimizer.buffers:
+        buffer.zero()
+    if last:
+        return loss, norm  # error: MP206
+    return {}, norm
 """,
 )
 
