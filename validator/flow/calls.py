@@ -312,10 +312,11 @@ class Calling:
         instruction = self.at.code.values[number]
         if instruction.op != "call":
             return
-        names = [n for n, _ in unit.code.params]
+        names = [n if kind not in _SPREADS else None for n, kind in unit.code.params]  # of `*args` each is a part
         for place, keyword in enumerate(instruction.data.names):
             position = place + shift if keyword is None else names.index(keyword) if keyword in names else -1
-            out = self.flow.part(("unit", unit), ("outs", position)) if 0 <= position < len(names) else ()
+            known = 0 <= position < len(names) and names[position] is not None
+            out = self.flow.part(("unit", unit), ("outs", position)) if known else ()
             if out:
                 self.at.steps[number, place] = steps_since(out.state, position)
                 self.at.after[number, place] = partial(_replaced, now=instantiated(out, argument))
@@ -326,8 +327,8 @@ class Calling:
         placements = returned.placements
         if instruction.op != "call" or not any(each[0] == "$" and "+" in each for each in placements):
             return
-        for position, (name, _) in enumerate(unit.code.params):
-            steps = steps_since(placements, position)
+        for position, (name, kind) in enumerate(unit.code.params):
+            steps = steps_since(placements, position) if kind not in _SPREADS else ()
             for place, keyword in enumerate(instruction.data.names if steps else ()):
                 if (keyword is None and place + shift == position) or keyword == name:
                     self.at.wrapped[number, place] = steps
