@@ -359,6 +359,31 @@ def main(config, batch):
     critic.update_critic(batch)
     return critic.update_value(batch)  # error: MP120
 """,
+    # what functions hand on as it came stays what it is behind the call
+    """\
+class Strategy:
+    def __init__(self, args):
+        self.args = args
+
+
+class Actor:
+    def start(self, strategy):
+        return strategy.get_grad_norm()  # error: MP120
+
+
+class Group:
+    def __init__(self, count):
+        self.actors = [Actor() for _ in range(count)]
+
+    def start(self, *args):
+        return [actor.start(*args) for actor in self.actors]
+
+
+def main(args):
+    strategy = Strategy(args)
+    Group(2).start(strategy)
+    Group(4).start(strategy)
+""",
 )
 
 _GROUP = """\
@@ -385,32 +410,7 @@ class WorkerGroup:
 
 class Trainer:
     def __init__(self, config{given}):
-        self.critic = WorkerGroup({first}, config    # what functions hand on as it came stays what it is behind the call
-    """\
-class Strategy:
-    def __init__(self, args):
-        self.args = args
-
-
-class Actor:
-    def start(self, strategy):
-        return strategy.get_grad_norm()  # error: MP120
-
-
-class Group:
-    def __init__(self, count):
-        self.actors = [Actor() for _ in range(count)]
-
-    def start(self, *args):
-        return [actor.start(*args) for actor in self.actors]
-
-
-def main(args):
-    strategy = Strategy(args)
-    Group(2).start(strategy)
-    Group(4).start(strategy)
-""",
-)
+        self.critic = WorkerGroup({first}, config)
 
     def step(self, batch):
         return self.critic.{call}(batch), self.critic.workers
