@@ -3,7 +3,8 @@
 What it does
     Reports a key that a command line adds (`+key=value`), or that a YAML file adds to the configuration it builds on
     (`defaults:`), where the configuration has a key of nearly the same name that the project's code reads, and no
-    code reads the one that is set. Silent where the name occurs in the code as a key, an attribute or a parameter.
+    code reads the one that is set. Silent where the name occurs in the code as a key, an attribute or a parameter, or
+    in an interpolation (`${model.name}`).
 
 Why is this bad
     Nothing complains: the setting has no effect, or the key that the code reads is missing when it is needed.
@@ -16,16 +17,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from validator.analysis.composed import Composition, Compositions, Node, Override
 from validator.analysis.launch import Launches
 from validator.finding import Finding, Related
+from validator.languages import CONFIGURATION, language
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP708", "key-never-read", "note", stable_since="0.1.0", languages=("yaml",))
+RULE = Rule("MP708", "key-never-read", "warning", stable_since="0.1.0", languages=("yaml",))
 
 _NEAR = 0.8
+_INTERPOLATION = re.compile(r"\$\{(?:[\w.]+:)?([\w.]+)")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -92,7 +96,7 @@ def _twin(name: str, node: Node, reads: _Reads) -> str | None:
 
 
 class _Reads:
-    """Which names the code of a project uses as keys, attributes or parameters."""
+    """Which names the code of a project uses as keys, attributes or parameters, and its files in interpolations."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -106,8 +110,16 @@ class _Reads:
                 re.MULTILINE,
             )
             sources = (module.source for module in self.project.modules.values())
-            self._known[name] = any(name.encode() in source.data and use.search(source.text) for source in sources)
+            self._known[name] = name in self._interpolated or any(
+                name.encode() in source.data and use.search(source.text) for source in sources
+            )
         return self._known[name]
+
+    @cached_property
+    def _interpolated(self) -> frozenset[str]:
+        """The last links of what stands in `${model.name}`."""
+        texts = (source.text for source in self.project.files.values() if language(source.path) in CONFIGURATION)
+        return frozenset(path.rpartition(".")[2] for text in texts for path in _INTERPOLATION.findall(text))
 
 
 _CODE = """# file: demo/__init__.py
@@ -168,5 +180,18 @@ model:
 # file: demo/later.py
 def later(ratio_clip_mean):
     return ratio_clip_mean
+""",
+    # read by another key of the file
+    _CODE
+    + """# file: examples/base.yaml
+model:
+  agent_template: x
+  ratio_clip_min: 0.1
+# file: examples/larger.yaml
+defaults:
+  - base.yaml
+model:
+  ratio_clip_mins: 0.3
+  ratio_clip_min: ${model.ratio_clip_mins}
 """,
 )
