@@ -40,6 +40,8 @@ def _report(lost: Lost) -> Finding:
         message = (
             f"`{unit.qualname}` makes the call `{text}` {lost.condition} since the change, not the other way round"
         )
+    elif lost.kind == "exit":
+        message = f"`{unit.qualname}` is left before the call `{text}` since the change: by `{short(lost.condition)}`"
     elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
     else:
@@ -289,6 +291,53 @@ def average(param, kept):
     data = param.data.clone()  # error: MP905
     kept.data.copy_(data)
 """,
+    """# before: rl/save.py
+import torch.distributed as dist
+
+
+def save(engine, path, world):
+    error = None
+    try:
+        if dist.get_rank() == 0:
+            engine.write(path)
+    except OSError as problem:
+        error = problem
+    dist.barrier()
+    if error is not None:
+        raise error
+# file: rl/save.py
+import torch.distributed as dist
+
+
+def save(engine, path, world):
+    error = None
+    if dist.get_rank() == 0:
+        engine.write(path)  # error: MP905
+    dist.barrier()
+    if error is not None:
+        raise error
+""",
+    """# before: rl/tokens.py
+import torch.distributed as dist
+
+
+def count(tokens, state, groups):
+    state.seen += 1
+    dist.all_reduce(tokens)
+    if groups.shard is None:
+        return None
+    return state.save(tokens.item())
+# file: rl/tokens.py
+import torch.distributed as dist
+
+
+def count(tokens, state, groups):
+    state.seen += 1
+    if groups.shard is None:
+        return None  # error: MP905
+    dist.all_reduce(tokens)
+    return state.save(tokens.item())
+""",
 )
 CORRECT = (
     """# before: rl/loading.py
@@ -419,5 +468,26 @@ def step(optimizer, loss, log):
 def step(optimizer, loss, log):
     loss.backward()
     optimizer.step()
+""",
+    """# before: rl/tokens.py
+import torch.distributed as dist
+
+
+def count(tokens, state, groups):
+    dist.all_reduce(tokens)
+    state.seen += 1
+    if groups.shard is None:
+        return None
+    return state.save(tokens.item())
+# file: rl/tokens.py
+import torch.distributed as dist
+
+
+def count(tokens, state, groups):
+    dist.all_reduce(tokens)
+    if groups.shard is None:
+        return None
+    state.seen += 1
+    return state.save(tokens.item())
 """,
 )

@@ -410,6 +410,45 @@ class RolloutConfig:
 rollout:
   bucket_megabytes: 1024  # error: MP901
 """,
+    """# file: rl/__init__.py
+# before: rl/options.py
+def add_options(parser):
+    parser.add_argument("--rollout-batch", type=int, default=8)
+    parser.add_argument("--report-interval", type=int, default=10)
+    parser.add_argument("--clip-value", type=float, default=1.0)
+    parser.add_argument("--warm-up", type=int, default=0)
+    return parser
+# file: rl/options.py
+def add_options(parser):
+    parser.add_argument("--rollout-batch", type=int, default=8)
+    parser.add_argument("--heartbeat-interval", type=int, default=10)
+    parser.add_argument("--clip-value", type=float, default=1.0)
+    parser.add_argument("--warm-up", type=int, default=0)
+    return parser
+# file: rl/doom.py
+def doom_defaults(parser):
+    parser.set_defaults(
+        rollout_batch=64,
+        report_interval=600,  # error: MP901
+        clip_value=0.2,
+        warm_up=100,
+    )
+""",
+    """# before: rl/units.py
+class EmbedImages(Unit):
+    def __init__(self):
+        super().__init__(inputs=("first_image", "end_image", "height", "width"), outputs=("context",))
+
+    def process(self, pipe, first_image, end_image, height, width):
+        return pipe.encode([first_image, end_image], height, width)
+# file: rl/units.py
+class EmbedImages(Unit):
+    def __init__(self):
+        super().__init__(inputs=("first_image", "end_image", "height", "width"), outputs=("context",))  # error: MP901
+
+    def process(self, pipe, first_image, last_image, height, width):
+        return pipe.encode([first_image, last_image], height, width)
+""",
 )
 CORRECT = (
     """# file: rl/__init__.py

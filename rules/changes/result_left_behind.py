@@ -30,7 +30,7 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield RULE.finding(
             row.unit.path,
             row.at,
-            f"`{row.unit.qualname}` {row.text}: `{shown}`",
+            f"`{row.unit.qualname}` {row.text}" + ("" if row.unit.qualname == new.qualname else f": `{shown}`"),
             help="take the result as it is now, or give back what was given before",
             related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
             context=f"{row.unit.qualname}:{shown}",
@@ -280,6 +280,65 @@ from rl.state import State
 def share(batch):
     state = State()
     return batch // state.world  # error: MP903
+""",
+    """# file: rl/__init__.py
+# before: rl/generator.py
+class Generator:
+    def infer(self, mel):
+        wave, source = self.decode(mel)
+        return wave, source
+
+
+class CausalGenerator(Generator):
+    def infer(self, mel, final=True):
+        wave, source = self.decode(mel, final)
+        return wave, source
+# file: rl/generator.py
+class Generator:
+    def infer(self, mel):
+        wave, source = self.decode(mel)
+        return wave, source
+
+
+class CausalGenerator(Generator):
+    def infer(self, mel, final=True):
+        wave, source = self.decode(mel, final)
+        return wave  # error: MP903
+# file: rl/speech.py
+from rl.generator import Generator
+
+
+def speak(generator: Generator, mel):
+    wave, _ = generator.infer(mel)
+    return wave
+""",
+    """# file: rl/__init__.py
+# before: rl/noise.py
+class Flow:
+    def sample_noise(self, batch):
+        return self.sigmas[batch], self.timesteps[batch]
+
+
+class ShiftedFlow(Flow):
+    def sample_noise(self, batch):
+        noise_sigmas = self.shift(self.sigmas[batch])
+        model_timesteps = 1000 * noise_sigmas
+        return noise_sigmas, model_timesteps
+# file: rl/noise.py
+class Flow:
+    def sample_noise(self, batch):
+        return self.sigmas[batch], self.timesteps[batch]
+
+
+class ShiftedFlow(Flow):
+    def sample_noise(self, batch):
+        noise_sigmas = self.shift(self.sigmas[batch])
+        model_timesteps = 1000 * noise_sigmas
+        return model_timesteps, noise_sigmas  # error: MP903
+# file: rl/train.py
+def prepare(flow, batch):
+    batch["sigmas"], batch["timesteps"] = flow.sample_noise(batch["index"])
+    return batch
 """,
 )
 CORRECT = (

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.binding import signature
-from validator.definitions import Method
 from validator.drift.change import Change
-from validator.drift.subclasses import LeftAbstract, LeftOverride, Subclasses
+from validator.drift.subclasses import LeftAbstract, LeftOverride, Subclasses, Unhooked
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -30,8 +29,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _override(row)
     for each in subclasses.abstract:
         yield _abstract(each)
-    for method, heir in subclasses.unhooked:
-        yield _unhooked(method, heir)
+    for method in subclasses.unhooked:
+        yield _unhooked(method)
 
 
 def _override(row: LeftOverride) -> Finding:
@@ -52,17 +51,25 @@ def _override(row: LeftOverride) -> Finding:
     )
 
 
-def _unhooked(method: Method, heir: Method) -> Finding:
+def _unhooked(row: Unhooked) -> Finding:
+    method, base = row.method, row.base
     assert method.cls is not None
-    assert heir.cls is not None
+    name = f"`{method.cls.name}.{method.name}`"
+    if base is None or base.cls is None:
+        return RULE.finding(
+            method.path,
+            method.facts.name_at,
+            f"{name} is called by nothing since the change: its callers ask for `{row.renamed}`",
+            help=f"give it the name `{row.renamed}`",
+            context=f"{method.qualname}:{row.renamed}",
+        )
     return RULE.finding(
-        heir.path,
-        heir.facts.name_at,
-        f"`{heir.cls.name}.{heir.name}` overrides what `{method.cls.name}` no longer has since the change, and nothing "
-        "calls it now",
-        help=f"give it the name that `{method.cls.name}` calls, or take it out",
-        related=[Related(method.path, method.facts.name_at[0], f"`{method.cls.name}` had it here")],
-        context=f"{heir.qualname}:{method.cls.name}",
+        method.path,
+        method.facts.name_at,
+        f"{name} overrides what `{base.cls.name}` no longer has since the change, and nothing calls it now",
+        help=f"give it the name that `{base.cls.name}` calls, or take it out",
+        related=[Related(base.path, base.facts.name_at[0], f"`{base.cls.name}` had it here")],
+        context=f"{method.qualname}:{base.cls.name}",
     )
 
 
@@ -182,6 +189,33 @@ class Actor(Interface):  # error: MP910
 def main():
     return Actor()
 """,
+    """# before: rl/data.py
+class Prompts:
+    def frame_length(self, index):
+        return len(self.rows[index])
+
+
+class Pairs:
+    def frame_length(self, index):
+        return 2 * len(self.rows[index])
+
+
+def batches(source, indices):
+    return [source.frame_length(index) for index in indices]
+# file: rl/data.py
+class Prompts:
+    def count_frames(self, index):
+        return len(self.rows[index])
+
+
+class Pairs:
+    def frame_length(self, index):  # error: MP910
+        return 2 * len(self.rows[index])
+
+
+def batches(source, indices):
+    return [source.count_frames(index) for index in indices]
+""",
 )
 CORRECT = (
     """# file: rl/__init__.py
@@ -241,5 +275,44 @@ class Actor(Interface):
 
 def main():
     return Actor()
+""",
+    """# before: rl/data.py
+class Prompts:
+    def frame_length(self, index):
+        return len(self.rows[index])
+
+
+class Pairs:
+    def frame_length(self, index):
+        return 2 * len(self.rows[index])
+
+
+def batches(source, indices):
+    return [source.frame_length(index) for index in indices]
+
+
+def longest(source):
+    return max(source.frame_length(index) for index in range(len(source.rows)))
+# file: rl/data.py
+class Prompts:
+    def count_frames(self, index):
+        return len(self.rows[index])
+
+    frame_length = count_frames
+
+
+class Pairs:
+    def frame_length(self, index):
+        return 2 * len(self.rows[index])
+
+    count_frames = frame_length
+
+
+def batches(source, indices):
+    return [source.count_frames(index) for index in indices]
+
+
+def longest(source):
+    return max(source.frame_length(index) for index in range(len(source.rows)))
 """,
 )

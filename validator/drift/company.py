@@ -25,13 +25,14 @@ from validator.source import SourceFile
 
 _LITERAL = frozenset({"const", "tuple", "list", "unary", "binary"})
 _COPYING = frozenset({"dict", "replace", "_replace", "update", "partial"})  # calls that make mappings and copies
+_OF_OPTIONS = frozenset({"set_defaults", "Namespace", "SimpleNamespace"})  # calls whose keywords are names of options
 _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
 class Owner(NamedTuple):
-    """What has names. `kind`: class, function, parser, dictionary, module, namespace (`cfg.MODEL.HEAD`), reader (a
-    function that looks up keys); `members`: what else its objects have; `within`: the function in which a dictionary is
-    written."""
+    """What has names. `kind`: class, function, method, parser, dictionary, module, namespace (`cfg.MODEL.HEAD`), reader
+    (a function that looks up keys); `members`: what else its objects have; `within`: the function in which a dictionary
+    is written, the class whose method it is."""
 
     kind: str
     name: str
@@ -53,7 +54,8 @@ class Stale(NamedTuple):
 # Which owner the names at a place may be of.
 _SETTING = frozenset({"class", "function", "parser", "dictionary", "namespace", "reader"})
 _SETS = {"setting": _SETTING, "flag": _SETTING, "override": _SETTING, "variable": frozenset({"module"}),
-         "key": frozenset({"class", "function", "dictionary"}), "keyword": frozenset({"class", "function"}),
+         "key": frozenset({"class", "function", "dictionary"}), "keyword": frozenset({"class", "function", "parser"}),
+         "text": frozenset({"method"}),
          "attribute": frozenset({"class", "parser"})}  # fmt: skip
 
 
@@ -130,6 +132,8 @@ class Company:
                 for place in [row for row in group if row.name == name and owner.kind in _SETS.get(row.kind, ())]:
                     if place.kind == "attribute" and (name in owner.members or self._is_stored(name)):
                         continue
+                    if owner.kind == "method" and (place.path != owner.path or not _is_inside(place.unit, owner)):
+                        continue
                     if owner.kind == "dictionary" and place.unit is not None and place.unit.qualname == owner.within:
                         continue  # which makes one dictionary out of another
                     if self._stood_before(place) and self._is_of(group, place, owner) and not self._is_taken(place):
@@ -152,7 +156,7 @@ class Company:
         before, after = (side.project.files.get(place.path) for side in sides)
         if before is None or after is None:
             return False
-        return before is after or after.lines[place.at[0] - 1].strip() in {line.strip() for line in before.lines}
+        return before is after or _code(after.lines[place.at[0] - 1]) in {_code(line) for line in before.lines}
 
     def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
         """The names of a file by what they are set in, or asked of."""
@@ -177,14 +181,24 @@ class Company:
             return True
         if own < _TOGETHER:
             return False
-        if place.kind == "keyword" and self._is_of_library(place):
+        if place.kind == "keyword" and not self._is_for(place, owner):
             return False
+        if place.kind == "text":  # its class tells which function is meant
+            return True
         others = [each for each in self._others(place.name) if each.kind in _SETS[place.kind]]
         if owner.kind == "reader":  # which makes an object of a class with what it reads
             others = [each for each in others if each.name not in owner.members]
         if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
             return False
         return all(len(beside & each.names) < own for each in others)
+
+    def _is_for(self, place: Occurrence, owner: Owner) -> bool:
+        """Whether a keyword may be for an owner: options are set by calls that are there for it."""
+        assert place.unit is not None
+        callee = place.unit.code.values[place.unit.code.values[place.number].args[0]]
+        if owner.kind == "parser" or callee.data in _OF_OPTIONS:
+            return owner.kind in ("parser", "class") and callee.data in _OF_OPTIONS
+        return not self._is_of_library(place)
 
     def _is_of_library(self, place: Occurrence) -> bool:
         """Whether a keyword is passed to something that nothing in the project defines, and that makes no mapping or
@@ -251,6 +265,17 @@ class Company:
         )
 
 
+def _code(line: str) -> str:
+    """A line without the comment behind it."""
+    return line.partition("  #")[0].strip()
+
+
+def _is_inside(unit: Unit | None, owner: Owner) -> bool:
+    """Whether a place stands in the class of a method, outside of that method."""
+    name = unit.qualname if unit is not None else ""
+    return name.startswith(f"{owner.within}.") and name != owner.name
+
+
 def _sound_alike(link: str, name: str) -> bool:
     """Whether the mapping in which settings stand is called after their owner: `deadlock` and `DeadlockDetect`."""
     return len(link) > 3 and link.replace("_", "").lower() in name.replace("_", "").lower()
@@ -263,9 +288,10 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
             members = frozenset(member for each in cls.mro for member in (*each.methods, *dict(each.facts.attributes)))
             yield Owner("class", name, cls.path, cls.facts.at, names, members)
     for name, method in module.functions.items():
-        if method.cls is None and not name.startswith("<") and method.facts.params:
+        if not name.startswith("<") and method.facts.params:
             names = frozenset(p.name for p in method.facts.params if p.kind in ("any", "kw"))
-            yield Owner("function", name, method.path, method.facts.at, names)
+            kind, within = ("function", "") if method.cls is None else ("method", method.cls.qualname)
+            yield Owner(kind, name, method.path, method.facts.at, names, within=within)
     rows = side.of_file(module.source)
     options = {name: place for name, places in rows.items() for place in places if place.kind == "option"}
     if options:
@@ -347,7 +373,7 @@ def _of_unit(unit: Unit) -> list[list[Occurrence]]:
     for number, value in enumerate(unit.code.values):
         for root, kind, name, place in _named(unit, number, value):
             if isinstance(name, str) and name:
-                at = unit.at(unit.code.values[place].at)
+                at = unit.at(unit.code.values[_shown(unit, kind, name, place)].at)
                 row = Occurrence(name, "asks", kind, unit, place, unit.path, at)
                 found.setdefault((root, kind), []).append(row)
     return [rows for rows in found.values() if len({row.name for row in rows}) > _TOGETHER]
@@ -366,6 +392,8 @@ def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, ob
     elif op == "dict":
         keys = (each for each in value.args[::2] if each >= 0 and values[each].op == "const")
         yield from ((number, "key", values[each].data, each) for each in keys)
+    elif op in ("tuple", "list", "set"):
+        yield from ((number, "text", values[each].data, each) for each in value.args if values[each].op == "const")
     elif op == "call":
         callee = values[value.args[0]]
         yield from ((number, "keyword", name, number) for name in value.data.names if name not in (None, "*", "**"))
@@ -374,6 +402,12 @@ def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, ob
             yield from ((number, "key", name, operand) for name, operand in shape if name not in (None, "*", "**"))
         elif callee.op == "attr" and callee.data in ("get", "pop") and len(value.args) > 1:
             yield unit.root(callee.args[0]), "key", values[value.args[1]].data, value.args[1]
+
+
+def _shown(unit: Unit, kind: str, name: str, place: int) -> int:
+    """The value at which a name is shown: of a keyword what is passed by it."""
+    value = unit.code.values[place]
+    return value.args[1 + value.data.names.index(name)] if kind == "keyword" else place
 
 
 def _is_read(unit: Unit, name: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.drift import exits
 from validator.drift.change import Change, Pair
 from validator.drift.drops import MUCH, Drops
 from validator.drift.edits import Edit, Statement, matcher, node_of, statements
@@ -49,7 +50,8 @@ class Lost(NamedTuple):
     """An effect that a function has no longer on some way, or in another order.
 
     `kind`: `call`, `context`, `decorator`, `check`, `guard` (a condition that stood around what is there still),
-    `order`. `condition`: under which it still happens; of `order` the call that it now comes before or after.
+    `order`, `exit` (a way leaves before it). `condition`: under which it still happens; of `order` the call that it now
+    comes before or after, of `exit` what leaves.
     """
 
     pair: Pair
@@ -84,6 +86,7 @@ class Effects:
             found += _conditional(pair, old, new, edits)
             found += self._deeper_collectives(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
+            found += self._overtaken(pair, old, new, edits)
             found += _undecorated(pair, new)
         often = Counter(each.name for each in found if each.kind in ("check", "store"))
         lost = Counter(text for row in self.drops.edited for text in _gone(row[3]))
@@ -168,6 +171,17 @@ class Effects:
                     pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`"
                 )
                 break
+
+    def _overtaken(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Effects before which the function may be left now, and was not before."""
+        if len(edits) > 2 * _FEW:
+            return
+        waits = frozenset(
+            name for each in new for name in exits.names(each) if name in collective() or self.is_effect(name)
+        )
+        for row in (*exits.moved(old, new, waits), *exits.uncaught(old, new, waits)):
+            name = name_of_call(row.effect) or next(iter(sorted(exits.names(row.effect) & waits)))
+            yield Lost(pair, row.effect, "exit", name, row.exit.node.lineno, row.text)
 
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]

@@ -80,9 +80,11 @@ class Results:
         if (methods := pair.methods) is None:
             return
         before, after = self.earlier.of(pair.old), self.later.of(pair.new)
+        after = frozenset({_PART}) if _gives_one_alone(pair) else after
         if before != after:
             yield from self._misread(*methods, before, after)
             yield from self._kin(*methods, before, after)
+            yield from self._alone(pair, *methods, before, after)
         yield from self._unadapted(*methods, after)
         yield from self._swapped(pair, *methods)
         given, nothing = ([len(_giving(unit, some)) for unit in pair] for some in (True, False))
@@ -97,7 +99,11 @@ class Results:
         moved = [place for place, name in enumerate(before) if name != after[place]]
         for site in self._sites(new):
             names = _unpacked(site)
-            if len(names) == len(before) and all(names[place] == before[place] for place in moved):
+            if len(names) == len(before) and all(_means(names[p], before[p], after[p]) for p in moved):
+                if len(site.reached) > 1 and self._others(site, new):
+                    text = f"gives `{after[moved[0]]}` where those that the same calls reach give `{before[moved[0]]}`"
+                    yield Reckoned(pair.new, _given_at(pair.new, new), old, new, text, False)
+                    return
                 text = f"takes `{before[moved[0]]}` where `{after[moved[0]]}` is given now"
                 yield Reckoned(site.unit, site.call.at, old, new, text, site.sure and len(site.reached) == 1)
 
@@ -175,6 +181,22 @@ class Results:
                         if unit is not None and fits(given, use) is False:
                             text = f"still gives {shown(given)}, `{site.unit.qualname}` {_doing(use)} since the change"
                             yield Reckoned(unit, other.facts.name_at, old, new, text, False)
+
+    def _alone(self, pair: Pair, old: Method, new: Method, before: Forms, after: Forms) -> Iterator[Reckoned]:
+        """A method that gives something else now, while its base or an override of it, which the same calls reach,
+        gives what they take apart."""
+        for site in self._sites(new):
+            kin = [each for each in self._others(site, new) if each.cls is not None]
+            kin = [each for each in kin if self.later.result(each) == before]
+            for number in _carried(site.unit, site.number) if kin else ():
+                for use, _, _ in uses(site.unit, number):
+                    alone = _PART in after and use.kind == "unpack"
+                    if fits(before, use) is not True or not alone and fits(after, use) is not False:
+                        continue
+                    text = f"gives {shown(after)} now, where `{kin[0].qualname}` gives {shown(before)} and "
+                    text += f"`{site.unit.qualname}` {_doing(use)}"
+                    yield Reckoned(pair.new, _given_at(pair.new, new), old, new, text, False)
+                    return
 
     @staticmethod
     def _is_of_family(site: Site, new: Method) -> bool:
@@ -393,6 +415,21 @@ def _giving(unit: Unit, some: bool = True) -> list[ast.Return]:
     return [each for each in found if (each.value is not None and ast.unparse(each.value) != "None") is some]
 
 
+def _given_at(unit: Unit, method: Method) -> At:
+    """Where a function gives something back."""
+    given = _giving(unit)
+    return unit.module.source_text.at(given[-1]) if given else method.facts.name_at
+
+
+def _gives_one_alone(pair: Pair) -> bool:
+    """Whether a function that gave several values together gives one of these alone now."""
+    before, after = ([each.value for each in _giving(unit)] for unit in pair)
+    if not before or not after or not all(isinstance(each, ast.Tuple) for each in before):
+        return False
+    parts = {ast.dump(part) for each in before if isinstance(each, ast.Tuple) for part in each.elts}
+    return all(each is not None and ast.dump(each) in parts for each in after)
+
+
 def _names_given(unit: Unit) -> list[str]:
     """The names of the values that a function gives back together, at its one place that gives several."""
     tuples = [each.value for each in _giving(unit) if isinstance(each.value, ast.Tuple)]
@@ -406,8 +443,23 @@ def _unpacked(site: Site) -> list[str]:
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Tuple):
             value = each.value.value if isinstance(each.value, ast.Await) else each.value
             if isinstance(value, ast.Call) and text.at(value) == site.call.at:
-                return [last_name(name) for name in each.targets[0].elts]
+                return [_called(name) for name in each.targets[0].elts]
     return []
+
+
+def _called(target: ast.expr) -> str:
+    """By which name a value is put where it is unpacked: of a variable, an attribute or a key."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return str(target.slice.value)
+    return last_name(target)
+
+
+def _means(name: str, before: str, after: str) -> bool:
+    """Whether a caller's name for a value is that of what was given before and not of what is given now."""
+    if before in (name, after) or name == after:
+        return before == name
+    words, was, now = (set(each.strip("_").lower().split("_")) for each in (name, before, after))
+    return bool(words & (was - now)) and not words & (now - was)
 
 
 def _returned(unit: Unit) -> list[str]:

@@ -3,6 +3,7 @@ define since they became abstract."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -10,8 +11,11 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.calls import Site, misfit, sites
 from validator.drift.change import Change
+from validator.drift.drops import Drops
 from validator.drift.signatures import outline
 from validator.flow.aside import is_foreign, is_test
+from validator.flow.program import Unit
+from validator.models.members import of_libraries
 
 
 class LeftOverride(NamedTuple):
@@ -29,6 +33,14 @@ class LeftAbstract(NamedTuple):
     cls: ClassDef
     method: Method
     site: Site
+
+
+class Unhooked(NamedTuple):
+    """A method that nothing calls since the change; `base`: what it overrode, `renamed`: what is called now."""
+
+    method: Method
+    base: Method | None
+    renamed: str
 
 
 class Subclasses:
@@ -89,17 +101,52 @@ class Subclasses:
                     yield LeftOverride(override, new, site, text)
 
     @cached_property
-    def unhooked(self) -> list[tuple[Method, Method]]:
-        """Overrides of a method that a change took out of their base or renamed there, and that nothing calls now."""
-        found = []
+    def unhooked(self) -> list[Unhooked]:
+        """Methods under a name that nothing calls now: overrides of what a change took out of their base or renamed
+        there, and those of other classes whose callers it sent to another name."""
+        found: dict[tuple[str, str], Unhooked] = {}
         for old, new in self.change.classes:
             for name, method in old.methods.items():
                 if name in new.methods or name.startswith("__") or is_test(old.path) or new.find(name) is not None:
                     continue
                 heirs = [cls.methods[name] for cls in new.descendants() if name in cls.methods]
-                if heirs and not any(row.role in ("asks", "spells", "tries") for row in self.after.occurrences(name)):
-                    found += [(method, heir) for heir in heirs if not is_test(heir.path)]
-        return found
+                if heirs and not self._is_asked(name):
+                    found.update({(heir.path, heir.qualname): Unhooked(heir, method, "") for heir in heirs})
+        for old_name, new_name in self._redirected.items():
+            if old_name in of_libraries() or self._is_asked(old_name):
+                continue
+            for method in self.after.methods.get(old_name, ()):
+                if method.cls is None:
+                    continue
+                if method.cls.find(new_name) is None:
+                    found.setdefault((method.path, method.qualname), Unhooked(method, None, new_name))
+        return [each for each in found.values() if not is_test(each.method.path) and not is_foreign(each.method.path)]
+
+    @cached_property
+    def _redirected(self) -> dict[str, str]:
+        """By name of a method that was called the one that the same places call now."""
+        found: dict[str, set[str]] = {}
+        for drop in self.change.analysis(Drops).drops:
+            old, new = drop.old, drop.new
+            if drop.kind != "name" or not isinstance(old, ast.Attribute) or not isinstance(new, ast.Attribute):
+                continue
+            if ast.dump(old.value) == ast.dump(new.value) and self._is_renamed(old.attr, new.attr):
+                found.setdefault(old.attr, set()).add(new.attr)
+        return {name: next(iter(now)) for name, now in found.items() if len(now) == 1}
+
+    def _is_renamed(self, old: str, new: str) -> bool:
+        """Whether some class of a changed file had a method under the one name and has it under the other."""
+        return any(
+            old in was.methods and new not in was.methods and new in now.methods and old not in now.methods
+            for was, now in self.change.classes
+        )
+
+    def _is_asked(self, name: str) -> bool:
+        """Whether anything but tests, and functions of that very name, speaks of it."""
+        return any(
+            row.role in ("asks", "spells", "tries") and not is_test(row.path) and not _is_within(row.unit, name)
+            for row in self.after.occurrences(name)
+        )
 
     @cached_property
     def abstract(self) -> list[LeftAbstract]:
@@ -115,6 +162,13 @@ class Subclasses:
     def _making(self, cls: ClassDef) -> Site | None:
         """A call that makes an object of the class."""
         return next((site for site in sites(self.after, cls.name) if site.sure and cls in site.reached), None)
+
+
+def _is_within(unit: Unit | None, name: str) -> bool:
+    """Whether a place stands in a function of a name: one that hands its call on to others of it."""
+    while unit is not None and unit.name != name:
+        unit = unit.outer
+    return unit is not None
 
 
 def _is_same(one: Method, other: Method) -> bool:
