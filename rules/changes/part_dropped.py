@@ -14,11 +14,13 @@ Why is this bad
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
 from validator.drift.drops import Drop
+from validator.drift.ranks import Exchanged, Ranks
 from validator.drift.weakened import Weakened
 from validator.finding import Finding
 from validator.rule import Rule
@@ -33,8 +35,25 @@ _KINDS = {
 
 
 def check_change(change: Change) -> Iterator[Finding]:
+    told: set[tuple[str, int]] = set()
+    for row in change.analysis(Ranks).exchanged:
+        told.add((row.pair.new.path, row.new.lineno))
+        yield _of_ranks(row)
     for drop in change.analysis(Weakened).drops:
-        yield _report(drop)
+        if (drop.pair.new.path, drop.new.lineno) not in told:
+            yield _report(drop)
+
+
+def _of_ranks(row: Exchanged) -> Finding:
+    unit = row.pair.new
+    assert row.edit.old is not None
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.new),
+        f"`{short(ast.unparse(row.new))}` stands for `{short(ast.unparse(row.old))}`: {row.text}",
+        help=f"before: `{short(row.edit.old.text)}`",
+        context=f"{unit.qualname}:{ast.unparse(row.old)}",
+    )
 
 
 def _report(drop: Drop) -> Finding:
@@ -212,6 +231,46 @@ def send(parts, group):
     dist.broadcast(flat, 0, group=group)
     return flat
 """,
+    """# before: rl/sample.py
+import torch
+import torch.distributed as dist
+
+
+def sample(model, batch, step):
+    rank = dist.get_rank()
+    device = rank % torch.cuda.device_count()
+    images = model(batch.to(device))
+    for place, image in enumerate(images):
+        image.save(f"{place * dist.get_world_size() + rank + step}.png")
+# file: rl/sample.py
+import torch
+import torch.distributed as dist
+
+
+def sample(model, batch, step):
+    rank = dist.get_rank()
+    device = rank % torch.cuda.device_count()
+    images = model(batch.to(device))
+    for place, image in enumerate(images):
+        image.save(f"{place * dist.get_world_size() + device + step}.png")  # error: MP906
+""",
+    """# before: rl/seed.py
+import torch.distributed as dist
+
+
+def agree(seed):
+    seeds = [None] * dist.get_world_size()
+    dist.all_gather_object(seeds, seed)
+    return int(seeds[0])
+# file: rl/seed.py
+import torch.distributed as dist
+
+
+def agree(seed):
+    seeds = [None] * dist.get_world_size()
+    dist.all_gather_object(seeds, seed)
+    return int(seeds[dist.get_rank()])  # error: MP906
+""",
 )
 CORRECT = (
     """# before: rl/sizes.py
@@ -244,5 +303,24 @@ def reduce(loss):
 
 def mean(loss, group):
     return reduce(loss)
+""",
+    """# before: rl/place.py
+import torch
+import torch.distributed as dist
+
+
+def place(model):
+    rank = dist.get_rank()
+    torch.cuda.set_device(rank)
+    return model.to(f"cuda:{rank}")
+# file: rl/place.py
+import torch
+import torch.distributed as dist
+
+
+def place(model):
+    rank = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(rank)
+    return model.to(f"cuda:{rank}")
 """,
 )

@@ -113,12 +113,17 @@ def _inside(call: ast.Call) -> ast.expr | None:
     return call.args[0] if call.args else None
 
 
-def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
-    """What went out of a statement; empty where more than that changed."""
+def differences(edit: Edit) -> list[tuple[ast.AST, ast.AST]]:
+    """The smallest parts of a statement that are others now."""
     assert edit.old is not None
     assert edit.new is not None
+    return list(_different(heads(edit.old.node), heads(edit.new.node)))
+
+
+def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
+    """What went out of a statement; empty where more than that changed."""
     found: list[tuple[str, ast.expr, ast.expr, ast.AST]] = []
-    for old, new in _different(heads(edit.old.node), heads(edit.new.node)):
+    for old, new in differences(edit):
         if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
             return []
         row = _dropped(old, new)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
-from validator.domains.axes import WHOLE
+from validator.domains.axes import LOCAL, WHOLE
 from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import (
     NONE,
@@ -616,6 +616,8 @@ class Evaluation(Walk):
             return Val(kept | beside(left, "unordered"), left.v | right.v, left.n | right.n | left.v | right.v)
         if value.data == "Sub" and _are_bounds(left, right):  # pieces whose ends move together are as long everywhere
             return Val(kept, combined(*(v - only(v, "rank", "member") for v in (left.v, right.v))), left.n | right.n)
+        if value.data == "Mod" and _is_within_node(left, right):
+            return Val(kept, rank({LOCAL}), left.n | right.n)
         if value.data in _FOLDING or only(left.v, "rank", "member") and only(right.v, "rank", "member"):
             causes = folded(combined(left.v, right.v))
             return Val(kept, causes, left.n | right.n, state=(left.state | right.state) - UNPLACED)
@@ -1222,6 +1224,12 @@ def _are_bounds(*ends: Val) -> bool:
     return all(only(end.v, "rank", "member") and not end.of("ordinal") for end in ends)
 
 
+def _is_within_node(left: Val, right: Val) -> bool:
+    """Whether a remainder is the number of a process within its host: of its rank by the number of devices."""
+    local = frozenset({LOCAL})
+    return any(o[1] == "job" for o in left.of("ordinal")) and any(axes_in(o[1]) == local for o in right.of("size"))
+
+
 def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     """The rank that arithmetic makes of another one (`rank - 1`, `(rank + 1) % size`) or of the number of ranks
     (`size - 1`, the last one): it is counted where those are. How many more or fewer than ranks a number is."""
@@ -1234,6 +1242,8 @@ def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
             axes = axes_in(o[1])
             found.add(("ordinal", "job" if axes == WHOLE else "group", axes))
         return frozenset(found)
+    if operator == "Mod" and _is_within_node(left, right):
+        return frozenset({("ordinal", "node", frozenset({LOCAL}))})
     if operator == "Mod" and right.of("size"):
         return frozenset(o for o in left.each if o[0] == "ordinal" and o[1] != "node")
     return frozenset()

@@ -1,0 +1,137 @@
+"""Something that a change altered in one place, while another place still goes by what it was.
+
+What it does
+    Compares each function before and after a change. Reports a sum over ranks that is a mean now, or the other way
+    round, in a function that still multiplies or divides by the number of ranks as it did; a collective that gave its
+    result to all ranks and gives it to one now, where all of them read it; and a test of a remainder
+    (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before.
+
+Why is this bad
+    A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
+    in another round than the one in which the optimizer steps: nothing fails, the model trains wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.changes.effect_dropped import short
+from validator.drift.agreements import Agreements
+from validator.drift.change import Change
+from validator.finding import Finding
+from validator.rule import Rule
+
+RULE = Rule("MP912", "agreement-broken", "warning", stable_since="0.3.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for row in change.analysis(Agreements).broken:
+        unit = row.pair.new
+        yield RULE.finding(
+            unit.path,
+            unit.module.source_text.at(row.at),
+            row.text,
+            help=f"before: `{short(row.before)}`",
+            context=f"{unit.qualname}:{short(row.before)}",
+        )
+
+
+INCORRECT = (
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def loss(total, tokens, world_size):
+    dist.all_reduce(tokens, op=dist.ReduceOp.SUM)
+    return total * world_size / tokens
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def loss(total, tokens, world_size):
+    dist.all_reduce(tokens, op=dist.ReduceOp.AVG)  # error: MP912
+    return total * world_size / tokens
+""",
+    """# before: rl/evaluate.py
+import torch.distributed as dist
+
+
+def evaluate(loss, best, trainer):
+    dist.all_reduce(loss)
+    if loss < best:
+        trainer.save()
+# file: rl/evaluate.py
+import torch.distributed as dist
+
+
+def evaluate(loss, best, trainer):
+    dist.reduce(loss, dst=0)  # error: MP912
+    if loss < best:
+        trainer.save()
+""",
+    """# before: rl/train.py
+class Trainer:
+    def step(self, index, loss):
+        self.model.sync = (index + 1) % self.every == 0
+        loss.backward()
+        if (index + 1) % self.every == 0:
+            self.optimizer.step()
+# file: rl/train.py
+class Trainer:
+    def step(self, index, loss):
+        self.model.sync = index % self.every == 0  # error: MP912
+        loss.backward()
+        if (index + 1) % self.every == 0:
+            self.optimizer.step()
+""",
+)
+
+CORRECT = (
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def loss(total, tokens, world_size):
+    dist.all_reduce(tokens, op=dist.ReduceOp.SUM)
+    return total * world_size / tokens
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def loss(total, tokens, world_size):
+    dist.all_reduce(tokens, op=dist.ReduceOp.AVG)
+    return total / tokens
+""",
+    """# before: rl/evaluate.py
+import torch.distributed as dist
+
+
+def evaluate(loss, best, trainer):
+    dist.all_reduce(loss)
+    if dist.get_rank() == 0:
+        print(loss)
+# file: rl/evaluate.py
+import torch.distributed as dist
+
+
+def evaluate(loss, best, trainer):
+    dist.reduce(loss, dst=0)
+    if dist.get_rank() == 0:
+        print(loss)
+""",
+    """# before: rl/train.py
+class Trainer:
+    def step(self, index, loss):
+        self.model.sync = (index + 1) % self.every == 0
+        loss.backward()
+        if (index + 1) % self.every == 0:
+            self.optimizer.step()
+# file: rl/train.py
+class Trainer:
+    def step(self, index, loss):
+        self.model.sync = index % self.every == 0
+        loss.backward()
+        if index % self.every == 0:
+            self.optimizer.step()
+""",
+)

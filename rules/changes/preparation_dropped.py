@@ -1,0 +1,138 @@
+"""A step that a change took away and without which a value is not fit for its use.
+
+What it does
+    Compares each function before and after a change. Reports a variable that was a copy and is now what it was made of,
+    where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
+    collective was handed it, and goes there as it is; and a number that was rounded to a whole multiple of a number of
+    ranks, and is so no longer.
+
+Why is this bad
+    The original is overwritten, ranks bring tensors of different sizes to a collective, or the last rank gets a shorter
+    piece: wrong numbers or a hang, on several processes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rules.changes.effect_dropped import short
+from validator.drift.change import Change
+from validator.drift.preparations import Preparations
+from validator.finding import Finding
+from validator.rule import Rule
+
+RULE = Rule("MP911", "preparation-dropped", "warning", stable_since="0.3.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for row in change.analysis(Preparations).lost:
+        unit = row.pair.new
+        yield RULE.finding(
+            unit.path,
+            unit.module.source_text.at(row.at),
+            row.text,
+            help=f"before: `{short(row.before)}`",
+            context=f"{unit.qualname}:{short(row.before)}",
+        )
+
+
+INCORRECT = (
+    """# before: rl/metrics.py
+import torch.distributed as dist
+
+
+class Recall:
+    def compute(self):
+        hits, misses = self.hits.clone(), self.misses.clone()
+        dist.all_reduce(hits)
+        dist.all_reduce(misses)
+        return hits / (hits + misses)
+# file: rl/metrics.py
+import torch.distributed as dist
+
+
+class Recall:
+    def compute(self):
+        hits, misses = self.hits.detach(), self.misses.detach()  # error: MP911
+        dist.all_reduce(hits)
+        dist.all_reduce(misses)
+        return hits / (hits + misses)
+""",
+    """# before: rl/video.py
+import math
+
+
+class Video:
+    def length(self, frames, height):
+        return math.ceil(frames * height / self.sp_size) * self.sp_size
+# file: rl/video.py
+import math
+
+
+class Video:
+    def length(self, frames, height):
+        return math.ceil(frames * height)  # error: MP911
+""",
+    """# before: rl/gather.py
+import torch
+import torch.distributed as dist
+
+
+def gathered(rows, longest, world):
+    missing = longest - rows.size(0)
+    if missing:
+        rows = torch.cat((rows, rows.new_zeros(missing)))
+    parts = [torch.empty_like(rows) for _ in range(world)]
+    dist.all_gather(parts, rows)
+    return parts
+# file: rl/gather.py
+import torch
+import torch.distributed as dist
+
+
+def gathered(rows, longest, world):
+    parts = [torch.empty_like(rows) for _ in range(world)]
+    dist.all_gather(parts, rows)  # error: MP911
+    return parts
+""",
+)
+
+CORRECT = (
+    """# before: rl/metrics.py
+def share(hits, misses):
+    found = hits.clone()
+    return found / (found + misses)
+# file: rl/metrics.py
+def share(hits, misses):
+    found = hits.detach()
+    return found / (found + misses)
+""",
+    """# before: rl/video.py
+def length(frames, sp_size):
+    return frames // sp_size * sp_size
+# file: rl/video.py
+def length(frames, sp_size):
+    return (frames // sp_size + 1) * sp_size
+""",
+    """# before: rl/gather.py
+import torch
+import torch.distributed as dist
+
+
+def gathered(rows, world):
+    rows = rows.contiguous()
+    parts = [torch.empty_like(rows) for _ in range(world)]
+    dist.all_gather(parts, rows)
+    return parts
+# file: rl/gather.py
+import torch
+import torch.distributed as dist
+
+
+def gathered(rows, world):
+    rows = rows.detach().contiguous()
+    parts = [torch.empty_like(rows) for _ in range(world)]
+    dist.all_gather(parts, rows)
+    return parts
+""",
+)

@@ -1,0 +1,162 @@
+"""Things that a change altered in one place, while another place still goes by what it was.
+
+An operation that adds up over ranks, and the factor that takes this back; a collective that gives its result to all
+ranks, and the code that reads it on all of them; two tests that come true in the same rounds of a loop.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.domains.axes import of_parallelism
+from validator.drift.change import Change, Pair
+from validator.drift.drops import Drops, differences
+from validator.drift.edits import Edit, Statement, in_head, node_of
+from validator.drift.named_effects import tables
+from validator.drift.surroundings import called, is_about_ranks, last_name
+
+_SUMS = frozenset({"SUM", "sum"})
+_MEANS = frozenset({"AVG", "avg", "mean"})
+
+
+class Apart(NamedTuple):
+    """An expression that no longer agrees with another place. `text`: in what."""
+
+    pair: Pair
+    at: ast.AST
+    before: str
+    text: str
+
+
+class Turn(NamedTuple):
+    """A test of a remainder: `(step + 1) % every`, with the number that is added."""
+
+    counted: str
+    every: str
+    more: int
+
+
+class Agreements:
+    """The places that a change put apart."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def broken(self) -> list[Apart]:
+        found: list[Apart] = []
+        for pair, _, new, edits in self.change.analysis(Drops).small:
+            for edit in edits:
+                if edit.old is not None and edit.new is not None:
+                    found += _rescaled(pair, edit)
+                    found += _for_one(pair, edit, new)
+                    found += self._out_of_turn(pair, edit)
+        return found
+
+    def _out_of_turn(self, pair: Pair, edit: Edit) -> Iterator[Apart]:
+        """A test that came true in the rounds of another one, and does so in other rounds now."""
+        assert edit.old is not None
+        assert edit.new is not None
+        before, after = (list(_turns(statement.node)) for statement in (edit.old, edit.new))
+        if len(before) != 1 or len(after) != 1:
+            return
+        (old, _), (new, node) = before[0], after[0]
+        if (old.counted, old.every) == (new.counted, new.every) and old.more != new.more:
+            other = next(self._others(pair, old, edit.new), None)
+            if other is not None:
+                text = f"this comes true in other rounds than before the change, not in those of `{ast.unparse(other)}`"
+                yield Apart(pair, node, edit.old.text, text)
+
+    @staticmethod
+    def _others(pair: Pair, turn: Turn, here: Statement) -> Iterator[ast.expr]:
+        """The remainders in a changed file that are still what one was before."""
+        for node in ast.walk(pair.new.module.source.tree):
+            if isinstance(node, ast.stmt) and node is not here.node:
+                yield from (part for other, part in _turns(node) if other == turn)
+
+
+def _turns(node: ast.stmt) -> Iterator[tuple[Turn, ast.expr]]:
+    """The remainders that a statement tests, on its own lines."""
+    for each in in_head(node):
+        if not isinstance(each, ast.BinOp) or not isinstance(each.op, ast.Mod):
+            continue
+        counted, more = each.left, 0
+        if isinstance(counted, ast.BinOp) and isinstance(counted.op, ast.Add | ast.Sub):
+            step = counted.right.value if isinstance(counted.right, ast.Constant) else None
+            if isinstance(step, int):
+                more = step if isinstance(counted.op, ast.Add) else -step
+                counted = counted.left
+        names = last_name(counted), last_name(each.right)
+        if all(names) and not isinstance(counted, ast.Call):
+            yield Turn(*names, more), each
+
+
+def _rescaled(pair: Pair, edit: Edit) -> Iterator[Apart]:
+    """A sum over ranks that is a mean now, or the other way round, beside a factor of the number of ranks that the
+    change left as it was."""
+    assert edit.old is not None
+    for old, new in differences(edit) if edit.new is not None else ():
+        if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
+            return
+        was, now = _operation(old), _operation(new)
+        if not (was in _SUMS and now in _MEANS or was in _MEANS and now in _SUMS):
+            continue
+        before, after = (_factors(unit) for unit in (node_of(pair.old), node_of(pair.new)))
+        left = sorted(before & after)
+        if left and before == after:
+            yield Apart(
+                pair,
+                new,
+                edit.old.text,
+                f"`{now}` stands for `{was}`, while the number of ranks is still reckoned with: `{_cut(left[0])}`",
+            )
+
+
+def _operation(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else last_name(node)
+
+
+def _factors(function: ast.AST | None) -> set[str]:
+    """The products and quotients of a function by a number of ranks."""
+    found = set()
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div):
+            sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.value,)
+            if any(_is_number_of_ranks(side) for side in sides):
+                found.add(ast.unparse(node))
+    return found
+
+
+def _is_number_of_ranks(node: ast.expr) -> bool:
+    name = last_name(node)
+    return name.endswith(("world_size", "num_processes")) or bool(of_parallelism(name)) and "size" in name
+
+
+def _for_one(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
+    """A collective that gave its result to all ranks and gives it to one now, where all of them still read it."""
+    assert edit.old is not None
+    assert edit.new is not None
+    before, after = called(edit.old.node), called(edit.new.node)
+    if before is None or after is None or not before.args or not after.args:
+        return
+    was, now = last_name(before.func), last_name(after.func)
+    if tables()["to_one"].get(was) != now or ast.dump(before.args[0]) != ast.dump(after.args[0]):
+        return
+    result = ast.unparse(after.args[0])
+    place = next(index for index, each in enumerate(new) if each.node is edit.new.node)
+    for each in new[place + 1 :]:
+        guarded = any(
+            head.startswith("if ") and is_about_ranks(ast.parse(head[3:], mode="eval").body) for head in each.inside
+        )
+        read = any(isinstance(n, ast.expr) and ast.unparse(n) == result for n in in_head(each.node))
+        if read and not guarded:
+            text = f"`{now}` gives one rank what `{was}` gave all of them, and line {each.node.lineno} reads it on all"
+            yield Apart(pair, edit.new.node, edit.old.text, text)
+            return
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"
