@@ -15,8 +15,8 @@ from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
 from validator.domains.spmd import UNIFORM
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops, differences
-from validator.drift.edits import Edit
-from validator.drift.surroundings import is_report, last_name
+from validator.drift.edits import Edit, node_of
+from validator.drift.surroundings import is_told, last_name
 from validator.flow.calls import axes_in
 from validator.flow.program import Unit
 from validator.flow.queries import Place
@@ -62,13 +62,17 @@ class Ranks:
         return found
 
     def _of(self, pair: Pair, edit: Edit) -> Iterator[Exchanged]:
-        if edit.old is None or edit.new is None or is_report(edit.new.node):
+        if edit.old is None or edit.new is None or is_told(edit.new.node):
             return
         changed = differences(edit)
         if len(changed) > 2:
             return
         for old, new in changed:
-            if not isinstance(old, ast.expr) or not isinstance(new, ast.expr) or _is_of_device(edit.new.node, new):
+            if (
+                not isinstance(old, ast.expr)
+                or not isinstance(new, ast.expr)
+                or _is_of_device(pair.new, edit.new.node, new)
+            ):
                 continue
             ways = zip(_around(edit.old.node, old), _around(edit.new.node, new), strict=False)
             for one, other in ways:
@@ -187,11 +191,20 @@ def _is_index(statement: ast.stmt, expression: ast.expr) -> bool:
     return any(isinstance(node, ast.Subscript) and node.slice is expression for node in ast.walk(statement))
 
 
-def _is_of_device(statement: ast.stmt, expression: ast.expr) -> bool:
-    """Whether an expression says which device is meant: there the number within a host is right."""
-    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+def _is_of_device(unit: Unit, statement: ast.stmt, expression: ast.expr) -> bool:
+    """Whether an expression, or the variable that it gives its value, says which device is meant: there the number
+    within a host is right."""
+    if any(part is expression for said in _devices(statement) for part in ast.walk(said)):
+        return True
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    function = node_of(unit)
+    given = (part for said in _devices(function) for part in ast.walk(said)) if function is not None else ()
+    return any(isinstance(part, ast.Name) and part.id in names for part in given)
+
+
+def _devices(node: ast.AST) -> Iterator[ast.expr]:
+    """What calls are given as the device."""
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
         said = [*((last_name(call.func), each) for each in call.args), *((k.arg or "", k.value) for k in call.keywords)]
-        for name, given in said:
-            if ("device" in name or name == "cuda") and any(part is expression for part in ast.walk(given)):
-                return True
-    return False
+        yield from (given for name, given in said if "device" in name or name == "cuda")

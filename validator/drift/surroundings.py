@@ -169,9 +169,14 @@ def knows(old: list[Statement], pair: Pair, test: ast.expr) -> bool:
 
 def is_report(node: ast.stmt) -> bool:
     """Whether a statement tells people something."""
+    return is_told(node) or any(isinstance(n, ast.JoinedStr) for n in ast.walk(own_head(node)))
+
+
+def is_told(node: ast.stmt) -> bool:
+    """Whether a statement calls what tells people something."""
     parts = list(ast.walk(own_head(node)))
     names = {n.attr for n in parts if isinstance(n, ast.Attribute)} | {n.id for n in parts if isinstance(n, ast.Name)}
-    return not _REPORTS.isdisjoint(names) or any(isinstance(n, ast.JoinedStr) for n in parts)
+    return not _REPORTS.isdisjoint(names)
 
 
 def reports(name: str) -> bool:
