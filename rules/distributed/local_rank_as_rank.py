@@ -19,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from validator.domains.axes import LOCAL
 from validator.finding import Finding
+from validator.flow.calls import axes_in
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project
@@ -133,8 +135,9 @@ def _range(element: Place) -> Place | None:
 
 def _is_whole(world: Place, bound: _Bound) -> bool:
     """Whether a size counts the processes of all nodes."""
-    if any(o[0] == "size" for o in world.closed.each):
-        return True
+    sizes = [axes_in(o[1]) for o in world.closed.of("size")]
+    if sizes:
+        return sizes != [frozenset({LOCAL})]
     limit = bound.place
     if limit is None or world.key == limit.key:
         return False

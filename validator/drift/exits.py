@@ -65,7 +65,8 @@ def uncaught(old: list[Statement], new: list[Statement], effects: frozenset[str]
             now = here[effect.text]
             behind = effect.inside == statement.inside and _place(old, effect) > _place(old, statement)
             if behind and _place(new, now) > _place(new, kept[-1]):
-                yield Overtaken(now, kept[0], f"{kept[0].text}: raise")
+                failing = next((each for each in kept if called(each.node) is not None), kept[0])
+                yield Overtaken(now, failing, f"{failing.text}: raise")
                 break
 
 
