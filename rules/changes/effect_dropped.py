@@ -42,6 +42,10 @@ def _report(lost: Lost) -> Finding:
         )
     elif lost.kind == "exit":
         message = f"`{unit.qualname}` is left before the call `{text}` since the change: by `{short(lost.condition)}`"
+    elif lost.kind == "each":
+        message = (
+            f"`{unit.qualname}` makes the call `{text}` for one of `{lost.condition}` since the change, not for each"
+        )
     elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
     else:
@@ -338,6 +342,82 @@ def count(tokens, state, groups):
     dist.all_reduce(tokens)
     return state.save(tokens.item())
 """,
+    """# before: rl/seeds.py
+import torch.distributed as dist
+
+
+def agree(args, rank):
+    if dist.is_initialized():
+        seeds = [args.seed] if rank == 0 else [None]
+        dist.broadcast_object_list(seeds, src=0)
+        args.seed = seeds[0]
+    return args.seed
+# file: rl/seeds.py
+import torch.distributed as dist
+
+
+def agree(args, rank):
+    if dist.is_initialized() and args.seed < 0:  # error: MP905
+        seeds = [args.seed] if rank == 0 else [None]
+        dist.broadcast_object_list(seeds, src=0)
+        args.seed = seeds[0]
+    return args.seed
+""",
+    """# before: rl/train.py
+import torch.distributed as dist
+
+
+def any_rank_done(flag):
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag)
+
+
+def train(loader, model):
+    for batch, flag in loader:
+        done = any_rank_done(flag)
+        if done:
+            break
+        model(batch)
+# file: rl/train.py
+import torch.distributed as dist
+
+
+def any_rank_done(flag):
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag)
+
+
+def train(loader, model):
+    for batch, flag in loader:
+        done = flag and any_rank_done(flag)  # error: MP905
+        if done:
+            break
+        model(batch)
+""",
+    """# before: rl/streams.py
+import torch
+
+
+class Buckets:
+    def finish(self):
+        main = torch.cuda.current_stream()
+        self.count += 1
+        self.time = 0.0
+        for stream in self.streams:
+            main.wait_stream(stream)
+        self.open = False
+# file: rl/streams.py
+import torch
+
+
+class Buckets:
+    def finish(self):
+        main = torch.cuda.current_stream()
+        self.count += 1
+        self.time = 0.0
+        main.wait_stream(self.streams[self.last])  # error: MP905
+        self.open = False
+""",
 )
 CORRECT = (
     """# before: rl/loading.py
@@ -489,5 +569,22 @@ def count(tokens, state, groups):
         return None
     state.seen += 1
     return state.save(tokens.item())
+""",
+    """# before: rl/train.py
+import torch.distributed as dist
+
+
+def stop(flag, world_size):
+    if flag is not None:
+        dist.all_reduce(flag)
+    return flag
+# file: rl/train.py
+import torch.distributed as dist
+
+
+def stop(flag, world_size):
+    if flag is not None and dist.is_initialized():
+        dist.all_reduce(flag)
+    return flag
 """,
 )

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.drift import exits
+from validator.drift import exits, narrowed
 from validator.drift.change import Change, Pair
 from validator.drift.drops import MUCH, Drops
-from validator.drift.edits import Edit, Statement, matcher, node_of, statements
+from validator.drift.edits import Edit, Statement, in_head, matcher, node_of, statements
 from validator.drift.named_effects import collective, filling, firsts, is_of_tables, named, table, tables
 from validator.drift.surroundings import (
     BRANCHES,
@@ -50,8 +50,8 @@ class Lost(NamedTuple):
     """An effect that a function has no longer on some way, or in another order.
 
     `kind`: `call`, `context`, `decorator`, `check`, `guard` (a condition that stood around what is there still),
-    `order`, `exit` (a way leaves before it). `condition`: under which it still happens; of `order` the call that it now
-    comes before or after, of `exit` what leaves.
+    `order`, `exit` (a way leaves before it), `each` (it happens for one of several things). `condition`: under which it
+    still happens; of `order` the call that it now comes before or after, of `exit` what leaves, of `each` the several.
     """
 
     pair: Pair
@@ -87,6 +87,8 @@ class Effects:
             found += self._deeper_collectives(pair, old, new, edits)
             found += self._reordered(pair, old, new, edits)
             found += self._overtaken(pair, old, new, edits)
+            found += self._narrowed(pair, old, new, edits)
+            found += _for_one(pair, old, new, edits)
             found += _undecorated(pair, new)
         often = Counter(each.name for each in found if each.kind in ("check", "store"))
         lost = Counter(text for row in self.drops.edited for text in _gone(row[3]))
@@ -182,6 +184,31 @@ class Effects:
         for row in (*exits.moved(old, new, waits), *exits.uncaught(old, new, waits)):
             name = name_of_call(row.effect) or next(iter(sorted(exits.names(row.effect) & waits)))
             yield Lost(pair, row.effect, "exit", name, row.exit.node.lineno, row.text)
+
+    def _narrowed(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Calls that wait for other ranks, behind a condition that asks for more than it did: of an `if`, or within an
+        expression (`done and any_rank(done)`)."""
+        for edit in edits if len(edits) <= _FEW else ():
+            if edit.old is None or edit.new is None:
+                continue
+            added = narrowed.added(edit.old.node, edit.new.node)
+            if (
+                added is not None
+                and knows(old, pair, added)
+                and not is_alone(added)
+                and not has_other_way(new, edit.new.text)
+            ):
+                inside = (each for each in new if edit.new.text in each.inside)
+                rows = ((each, name) for each in inside for name in sorted(exits.names(each)))
+                for statement, name in rows:
+                    if name in collective() or name in self._waiting:
+                        yield Lost(pair, statement, "call", name, edit.new.node.lineno, edit.new.text)
+                        break
+            for call, test in narrowed.shortcuts(edit.old.node, edit.new.node):
+                name = last_name(call.func)
+                if name in collective() or name in self._waiting:
+                    row = Statement(ast.unparse(call), edit.new.node, ())
+                    yield Lost(pair, row, "call", name, edit.new.node.lineno, f"if {ast.unparse(test)}")
 
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
@@ -339,6 +366,23 @@ class Effects:
                 for unit in side.units(module).values() if module is not None else ():
                     count.update(called_names(unit))
         return counts
+
+
+def _for_one(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+    """Effects that were made for each of several things, and are for one of these now."""
+    for edit in edits if len(edits) <= _FEW else ():
+        loop = edit.old.node if edit.old is not None and edit.new is None else None
+        if edit.old is None or not isinstance(loop, ast.For):
+            continue
+        several = ast.unparse(loop.iter)
+        for each in (row for row in old if edit.old.text in row.inside):
+            call = called(each.node)
+            if call is None or last_name(call.func) not in named():
+                continue
+            for other in (row for row in new if name_of_call(row) == last_name(call.func)):
+                parts = (n.value for n in in_head(other.node) if isinstance(n, ast.Subscript))
+                if other.text not in {row.text for row in old} and any(ast.unparse(n) == several for n in parts):
+                    yield Lost(pair, other, "each", last_name(call.func), other.node.lineno, several)
 
 
 def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
