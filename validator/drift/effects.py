@@ -178,8 +178,9 @@ class Effects:
         """Effects before which the function may be left now, and was not before."""
         if len(edits) > 2 * _FEW:
             return
+        others = frozenset((*table()["waiting"], *table()["writing"]))  # what others wait for, or read
         waits = frozenset(
-            name for each in new for name in exits.names(each) if name in collective() or self.is_effect(name)
+            name for each in new for name in exits.names(each) if self._is_awaited(name) or name in others
         )
         for row in (*exits.moved(old, new, waits), *exits.uncaught(old, new, waits)):
             name = name_of_call(row.effect) or next(iter(sorted(exits.names(row.effect) & waits)))
@@ -312,6 +313,12 @@ class Effects:
             return False
         says = not set(name.split("_")).isdisjoint(table()["words"])
         return says or name in self._waiting or self._is_uncalled(name)
+
+    def _is_awaited(self, name: str) -> bool:
+        """Whether a call by this name waits for other ranks."""
+        if name in collective() or name in self._waiting:
+            return True
+        return name in self.change.after.methods and not set(name.split("_")).isdisjoint(table()["words"])
 
     def _is_uncalled(self, name: str) -> bool:
         """Whether nothing but tests speaks of a function that is still there."""
