@@ -4,7 +4,8 @@ What it does
     Reports a shuffle (`random.shuffle`, `torch.randperm`, `random.sample`) that differs between ranks, where a part of
     what it orders is then taken by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch
     (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose seed tells
-    the rank is an error; one that nothing in the project seeds a warning. Silent where the seed is the same on the
+    the rank is an error, also as the `seed` of a DistributedSampler; one that nothing in the project seeds a warning.
+    Silent where the seed is the same on the
     ranks among which is divided, and where a collective makes the order equal; and for numbers that are drawn one by
     one (`randn`, `randint`, `choice`): a part of independent numbers is as good as another.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.places import is_aside
-from validator.domains.axes import meets
+from validator.domains.axes import WHOLE, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, held, only
 from validator.finding import Finding
 from validator.flow.queries import Place, Queries
@@ -28,8 +29,15 @@ from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP532", "unseeded-shuffle", "error", "0.1.0", tokens=("shuffle", "randperm", "permutation", "sample"))
+RULE = Rule(
+    "MP532",
+    "unseeded-shuffle",
+    "error",
+    "0.1.0",
+    tokens=("shuffle", "randperm", "permutation", "sample", "DistributedSampler"),
+)
 
+_SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
 
 
@@ -47,6 +55,21 @@ def check_project(project: Project) -> Iterator[Finding]:
             if apart and (draw.unit.path, draw.at) not in seen:
                 seen.add((draw.unit.path, draw.at))
                 yield _report(draw, apart)
+
+    yield from _samplers(queries)
+
+
+def _samplers(queries: Queries) -> Iterator[Finding]:
+    """Samplers that take their part of an order which they draw with a seed that tells the rank."""
+    for call in queries.calls(*_SAMPLERS):
+        seed, rank, shuffle = (call.argument(name, place) for name, place in (("seed", 4), ("rank", 2), ("shuffle", 3)))
+        if is_aside(call.unit.path) or seed is None or shuffle is not None and shuffle.val.constant() is False:
+            continue
+        divided = rank.varies("rank") if rank is not None else NONE
+        axes = frozenset(c.axis for c in divided) or WHOLE
+        apart = frozenset(c for c in seed.varies("rank", "member") if c.sure and meets(c.axis, axes))
+        if apart:
+            yield _report(call, apart)
 
 
 def _first(key: Place) -> Place:
@@ -156,6 +179,16 @@ class Tokens:
         order = np.random.permutation(len(self.tokens))  # error: MP532
         return np.array_split(order, world_size)[rank]
 """,
+    """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader(dataset, args):
+    rank = dist.get_rank()
+    seed = args.global_seed * dist.get_world_size() + rank
+    sampler = DistributedSampler(dataset, shuffle=True, seed=seed)  # error: MP532
+    return DataLoader(dataset, sampler=sampler)
+""",
 ]
 
 CORRECT = [
@@ -241,5 +274,16 @@ def stretch(count, rank, part):
 def crop(image, width, rank):
     start = random.randint(0, image.shape[1] - width)
     return image[:, start : start + width][rank]
+""",
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader(dataset, args):
+    rank = dist.get_rank()
+    torch.manual_seed(args.global_seed + rank)
+    sampler = DistributedSampler(dataset, rank=rank, shuffle=True, seed=args.global_seed)
+    return DataLoader(dataset, sampler=sampler)
 """,
 ]

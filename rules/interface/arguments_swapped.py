@@ -4,8 +4,9 @@ What it does
     Takes calls whose arguments, passed by position, bear the names of two parameters of what is called, each that of
     the other: `create(name, use_w2, use_w1)` for `def create(self, name, use_w1, use_w2)`. Where several definitions
     may be reached, all must have these parameters in this order. Silent in the function itself, behind a test of the
-    two, where the function passes them in the other order too, where a statement exchanges the two, and where a name
-    says that the exchange is meant (`swap`, `reverse`, `transpose`).
+    two, where the function passes them in the other order too, where a statement exchanges the two, where their names
+    are those of the two ways of one thing (`scatter_dim`, `gather_dim`), and where a name says that the exchange is
+    meant (`swap`, `reverse`, `transpose`).
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.
@@ -29,6 +30,14 @@ from validator.rule import Rule
 
 RULE = Rule("MP145", "arguments-swapped", "warning", stable_since="0.4.0", solves=True)
 _MEANT = re.compile(r"swap|revers|flip|transpos|invers|mirror|exchang|permut|commut|rotat|backward|symmetr|opposite")
+# Words of which each names the way back of the other: who exchanges them goes the other way.
+_WAYS = frozenset(
+    frozenset(pair)
+    for pair in (
+        ("gather", "scatter"), ("in", "out"), ("input", "output"), ("src", "dst"), ("source", "target"),
+        ("send", "recv"), ("from", "to"), ("up", "down"), ("encode", "decode"), ("first", "last"), ("start", "end"),
+    )
+)  # fmt: skip
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -56,7 +65,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
                 continue
             callee = reached.callees[0].place
-            if rows[0] is None or callee is function or not _is_alone(function, call, *rows[0]):
+            if rows[0] is None or callee is function or _go_back(*rows[0]) or not _is_alone(function, call, *rows[0]):
                 continue
             yield _report(function, call, reached.callees[0].name, callee, *rows[0])
 
@@ -98,6 +107,12 @@ def _swapped(names: list[str], params: list[str]) -> tuple[str, str] | None:
         if place < other < len(names) and names[other] == params[place] and names.count(name) == 1:
             return name, names[other]
     return None
+
+
+def _go_back(one: str, other: str) -> bool:
+    """Whether to exchange two things is to go the other way."""
+    words = (frozenset(name.lower().split("_")) for name in (one, other))
+    return frozenset(next(words) ^ next(words)) in _WAYS
 
 
 def _is_alone(function: Method, call: Call, one: str, other: str) -> bool:
