@@ -22,7 +22,7 @@ from validator.flow.program import Unit
 from validator.flow.queries import Place
 from validator.flow.substitution import instantiated
 
-_WORDS = ("rank", "world_size", "process_index", "num_processes", "group", "mesh", "device_count", "coord")
+_WORDS = ("rank", "world_size", "process_index", "num_processes", "device_count")
 
 
 class Told(NamedTuple):
@@ -56,7 +56,7 @@ class Ranks:
     def exchanged(self) -> list[Exchanged]:
         found: list[Exchanged] = []
         for pair, _, _, edits in self.change.analysis(Drops).small:
-            if any(_speaks_of_ranks(unit) for unit in pair):
+            if any(_is_word(name) for unit in pair for name in unit.words):
                 for edit in edits:
                     found += self._of(pair, edit)
         return found
@@ -68,11 +68,11 @@ class Ranks:
         if len(changed) > 2:
             return
         for old, new in changed:
-            if (
-                not isinstance(old, ast.expr)
-                or not isinstance(new, ast.expr)
-                or _is_of_device(pair.new, edit.new.node, new)
-            ):
+            if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
+                continue
+            if not (_may_tell(pair.old, edit.old.node, old) or _may_tell(pair.new, edit.new.node, new)):
+                continue  # to ask what values are takes a walk through what the function calls
+            if _is_of_device(pair.new, edit.new.node, new):
                 continue
             ways = zip(_around(edit.old.node, old), _around(edit.new.node, new), strict=False)
             for one, other in ways:
@@ -152,8 +152,31 @@ def _operands(node: ast.AST) -> Iterator[tuple[Any, ast.expr]]:
         yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
 
 
-def _speaks_of_ranks(unit: Unit) -> bool:
-    return any(word in name.lower() for name in unit.words for word in _WORDS)
+def _is_word(name: str) -> bool:
+    return any(word in name.lower() for word in _WORDS)
+
+
+def _may_tell(unit: Unit, statement: ast.stmt, expression: ast.expr) -> bool:
+    """Whether an expression, what is right around it, or what its variables were made of, names a rank or a number of
+    ranks."""
+    function = node_of(unit)
+    made: dict[str, list[ast.expr]] = {}
+    for each in (n for n in ast.walk(function) if isinstance(n, ast.Assign)) if function is not None else ():
+        for target in each.targets:
+            for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
+                made.setdefault(name, []).append(each.value)
+    stack: list[ast.expr] = list(_around(statement, expression)[:3])
+    seen: set[str] = set()
+    while stack:
+        for node in ast.walk(stack.pop()):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            name = last_name(node) if isinstance(node, ast.expr) and not text else text
+            if _is_word(name):
+                return True
+            if isinstance(node, ast.Name) and name not in seen:
+                seen.add(name)
+                stack += made.get(name, ())
+    return False
 
 
 def _exchange(before: Told, after: Told, statement: ast.stmt, new: ast.expr) -> str:
