@@ -48,9 +48,16 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     known = at.flow.foreign.get((owner.number, name))
     if known is None:
         known = _attribute(at, number, owner, name)
-        if all(o[0] in _FOREIGN and (o[0] != "ext" or f"{o[1]}.{name}" not in at.models.states) for o in owner.objs):
+        if all(_is_settled(at, o, name) for o in owner.objs):
             at.flow.foreign[owner.number, name] = known
     return known
+
+
+def _is_settled(at: Evaluation, o: Obj, name: str) -> bool:
+    """Whether an attribute of an object is the same whatever the project does."""
+    if o[0] == "ext":
+        return f"{o[1]}.{name}" not in at.models.states
+    return o[0] in _FOREIGN and (o[0] != "made" or len(o) == 2)
 
 
 def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
@@ -138,7 +145,7 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     if kind == "super":
         return _of_super(at, o, name)
     if kind == "made":
-        return _of_library(at, o[1], name)
+        return _of_library(at, o[1], name) if len(o) == 2 else _of_holder(at, o, name)
     if kind == "mesh":
         return _of_mesh(o, name)
     if kind == "size":
@@ -158,6 +165,12 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     if kind == "param":
         return _of_parameter(at, number, o[1], name, any(each[0] == "self" for each in owner.objs))
     return UNKNOWN
+
+
+def _of_holder(at: Evaluation, o: Obj, name: str) -> Val:
+    """What the program itself has set on a namespace; the other attributes are options, of which nothing is known."""
+    held: Val = at.flow.get("held", o, name)
+    return obj("ext", f"{NOBODY}.{name}") if held is BOTTOM else held
 
 
 def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotated: bool) -> Val:

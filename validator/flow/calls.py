@@ -809,6 +809,10 @@ class Calling:
             return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
             return described(word)
+        if isinstance(word, str) and word.startswith("holder"):
+            form, _, made = word.partition(":")
+            holder = Val(frozenset({("made", made, self.at.unit)}), state=frozenset({"?"}))
+            return tuple_of([holder, UNKNOWN]) if form == "holder and rest" else holder
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
@@ -1118,8 +1122,8 @@ class Calling:
                 return before
             part = elements(added) if name in ("extend", "update") else added
             grown = sequence(join2(elements(before), part))
-            n = before.n | (added.n if name in ("extend", "update") else NONE)
-            return Val(grown.objs, before.v | added.v, n, before.p, before.state)
+            n = combined(before.n, added.n if name in ("extend", "update") else NONE)
+            return Val(grown.objs, combined(before.v, added.v), n, before.p, before.state)
 
         self.at.after[number, -1] = change
 

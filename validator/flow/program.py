@@ -488,7 +488,7 @@ class Flow:
     """Answers for one project. Unknowns of the solver:
 
     `("unit", unit)` a `Result`; `("argument", unit, position)`, `("field", class, name, exact)`,
-    `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
+    `("held", namespace, name)`, `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
     `("placed", class, name)` (as objects: the steps by which an attribute is placed otherwise where it is),
     `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the random numbers of a
     library differ between ranks) a `Val` in closed form, that is without parameters; `("makers", name)` the `Makers` of
@@ -619,6 +619,8 @@ class Flow:
             return self._argument(*rest)
         if kind == "field":
             return self._field(*rest)
+        if kind == "held":
+            return self._held(*rest)
         if kind == "under":
             return self._under(*rest)
         if kind == "placed":
@@ -896,6 +898,22 @@ class Flow:
                     yield unit, _on_all_ranks(self.close(value, unit)), value.symbolic
                 elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
                     yield unit, self._perhaps(self.close(value, unit)), value.symbolic
+
+    def _held(self, holder: Any, name: str) -> Val:
+        """What functions of the project set as an attribute of a namespace; BOTTOM where none does."""
+        found = []
+        for method in self.writers(name):
+            unit = self.unit_of(method)
+            if unit is None or name not in unit.foreign or _is_of_tests(unit, holder[2].path):
+                continue
+            rows = self.part(("unit", unit), ("stored", name))
+            if rows is None:
+                found.append(NOT_YET)
+            for owner, value in rows or ():
+                owner = self.close(owner, unit)
+                if owner is NOT_YET or holder in owner.objs:
+                    found.append(owner if owner is NOT_YET else _on_all_ranks(self.close(value, unit)))
+        return _there_if_any(found, join_origins(found)) if found else BOTTOM
 
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""

@@ -591,7 +591,7 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
-            v = before.v if is_dictionary(before) else before.v | stored.v
+            v = before.v if is_dictionary(before) else combined(before.v, stored.v)
             return Val(frozenset(objs), v, before.n, before.p, before.state)
 
         self.after[number, 0] = change

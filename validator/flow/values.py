@@ -9,6 +9,7 @@ Objects are tuples whose first element says what they are:
 | `("inst", ClassDef)` | an instance of just this class; `("self", ClassDef)`: of it or a class below |
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
+| `("made", dotted, unit)` | a namespace that the code of this unit makes, on which the program sets attributes |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length; `("dict", items, rest)` |
 | `("group", axes, ranks, backend)` | a process group; `"several"`: one of several, `"every"`: these fill the job |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
@@ -38,7 +39,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from validator.domains.placement import UNPLACED, parameters
-from validator.domains.spmd import NONE, UNIFORM, Causes, decided_by, on_ways, only
+from validator.domains.spmd import NONE, UNIFORM, Causes, decided_by, on_ways, only, varying
 
 Obj = tuple[Any, ...]
 _COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
@@ -340,6 +341,23 @@ def join2(a: Val, b: Val) -> Val:
             objs = limited(objs, dict.fromkeys((*a.each, *b.each)))
         known = _joins[key] = Val(objs, a.v | b.v, a.n | b.n, a.p | b.p, a.state | b.state)
     return known
+
+
+def widened(old: Val, new: Val) -> Val:
+    """The join of two approximations of one value, the later one last.
+
+    What was equal on all ranks in the first rounds of a loop is not equal on some way of the program: a later
+    approximation in which ranks differ replaces that.
+    """
+    joined = join2(old, new)
+    if joined is new or joined is old:
+        return joined
+    facets = [_outgrown(a, b, c) for a, b, c in ((old.v, new.v, joined.v), (old.n, new.n, joined.n))]
+    return Val(joined.objs, facets[0], facets[1], joined.p, joined.state)
+
+
+def _outgrown(old: Causes, new: Causes, joined: Causes) -> Causes:
+    return joined - {UNIFORM} if UNIFORM in old and UNIFORM not in new and varying(new) else joined
 
 
 def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:

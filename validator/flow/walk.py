@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
-from validator.flow.values import BOTTOM, NOT_YET, NOTHING, Val, const, join2
+from validator.flow.values import BOTTOM, NOT_YET, NOTHING, Val, const, join2, widened
 from validator.ir.model import Code
 from validator.ir.model import Value as Instruction
 
@@ -206,7 +206,7 @@ class Walk:
         told = told or number in self.after.calls
         if new is old and not told:
             return
-        joined = new if old is NOT_YET else join2(old, new)
+        joined = new if old is NOT_YET else join2(old, new) if count > _PATIENCE else widened(old, new)
         if first >= 0 and joined is not new and self._again and first not in self._anew:
             self._start_anew(first)  # something is taken back: what rests on itself must not stay
             return

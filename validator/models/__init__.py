@@ -182,6 +182,7 @@ class Library(NamedTuple):
     bases: tuple[str, ...] = ()
     shards: bool = False
     generates: bool = False
+    holds: bool = False  # whether programs set attributes on it at will, as on a namespace
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +331,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for name, row in data.get("objects", {}).items():
             objects[name] = Library(
                 row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
-                row.get("shards", False), row.get("generates", False),
+                row.get("shards", False), row.get("generates", False), row.get("holds", False),
             )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))
