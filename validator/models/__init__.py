@@ -167,6 +167,7 @@ class Row(NamedTuple):
     default_drop: float = 0.0
     gathered: tuple[str, ...] = ()
     sharded: tuple[str, int] | None = None
+    shares: tuple[tuple[str, int], tuple[str, int]] | None = None  # the rank whose part is taken, of how many parts
 
     @property
     def is_collective(self) -> bool:
