@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from validator.analysis.places import is_aside
-from validator.domains.axes import WHOLE, Axes, axes_of, meets
+from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import Causes, only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Access, Files, reaches
@@ -32,6 +32,8 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP581", "file-of-other-rank", "error", "0.3.0", tokens=("open", "load", "save", "read_"))
+
+_WHOLLY = WHOLE | SOME | {LOCAL, NODE}  # axes of numbers from which coordinates are computed
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -88,12 +90,13 @@ def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Findin
 
 def _leaves_out(write: Access) -> bool:
     """Whether a test around a write tells apart the ranks that have files of their own. Coordinates that are computed
-    from one number are told apart by their names."""
-    own = _coordinates(piece.text for piece in write.path if piece.kind == "text")
+    from one number are told apart by their names; one of a known axis is what it is, whatever it is called."""
+    pairs = [(test, own) for test in _tests(write) for own in write.apart if meets(test.axis, frozenset({own.axis}))]
+    if any(test.axis == own.axis and test.sure and own.sure and own.axis not in _WHOLLY for test, own in pairs):
+        return True
+    said = _coordinates(piece.text for piece in write.path if piece.kind == "text")
     asked = _coordinates(part.hint for test in write.place.tests for part in test.parts)
-    if own and asked and own.isdisjoint(asked):
-        return False
-    return any(meets(test.axis, frozenset({own.axis})) for test in _tests(write) for own in write.apart)
+    return bool(pairs) and not (said and asked and said.isdisjoint(asked))
 
 
 def _coordinates(names: Iterable[str]) -> Axes:
