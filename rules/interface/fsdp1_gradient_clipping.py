@@ -1,9 +1,10 @@
 """Gradients of an FSDP1 model that are clipped by their local norm.
 
 What it does
-    Reports `torch.nn.utils.clip_grad_norm_(model.parameters(), …)` in a class (or, outside classes, a file) that
-    wraps its models in `FullyShardedDataParallel` and never calls the wrapper's own `clip_grad_norm_`. Silent where
-    a condition asks for FSDP or for that method. FSDP2 (`fully_shard`) is right with torch's function.
+    Reports `torch.nn.utils.clip_grad_norm_(model.parameters(), …)` of a model that was wrapped in
+    `FullyShardedDataParallel`, wherever that was (a warning where it is on some ways of the program), and in a class
+    (or, outside classes, a file) that wraps its models and never calls the wrapper's own `clip_grad_norm_`. Silent
+    where a condition asks for FSDP or for that method. FSDP2 (`fully_shard`) is right with torch's function.
 
 Why is this bad
     Each rank holds a part of every gradient and computes the norm of that part alone: every rank scales by another
@@ -18,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from validator.analysis.members import method_of
-from validator.facts.model import Call
+from validator.domains.placement import certainly, may
+from validator.facts.model import At, Call
 from validator.finding import Finding, Related
+from validator.flow.queries import Queries
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -34,6 +37,36 @@ _ASKED = ("fsdp", "isinstance", "clip_grad_norm_", "no_shard", "ddp")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    seen: set[tuple[str, At]] = set()
+    for found in (*_of_wrapped(project), *_in_wrapping_classes(project)):
+        if (place := (found.path, found.span)) not in seen:
+            seen.add(place)
+            yield found
+
+
+def _of_wrapped(project: Project) -> Iterator[Finding]:
+    """Models of which the flow knows that they are inside the wrapper."""
+    for call in project.analysis(Queries).calls("torch.nn.utils.clip_grad_norm_"):
+        given = call.argument("parameters", 0)
+        state = given.closed.state if given is not None else frozenset()
+        if given is None or not may(state, "fsdp1") or any(_asks(word) for test in call.tests for word in test.words):
+            continue
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"`{given.text}`{call.where} are of a model inside FSDP1's wrapper: they are clipped by the norm of this"
+            " rank's part",
+            help="call `model.clip_grad_norm_(max_norm)` where the model is FSDP1's wrapper",
+            context=f"{call.unit.qualname}:clip_grad_norm_",
+            severity="error" if certainly(state, "fsdp1") else "warning",
+        )
+
+
+def _asks(word: str) -> bool:
+    return any(each in word.lower() for each in _ASKED)
+
+
+def _in_wrapping_classes(project: Project) -> Iterator[Finding]:
     for module in project.modules.values():
         clipping = [f for f in module.functions.values() if any(c.method == "clip_grad_norm_" for c in f.facts.calls)]
         scopes: dict[object, list[Method]] = {}
@@ -51,7 +84,7 @@ def _check(project: Project, functions: list[Method]) -> Iterator[Finding]:
     if any(project.dotted(f, c.target) not in _CLIP for f, c in clips):
         return  # the wrapper's own method is used somewhere: the two are told apart
     for function, call in clips:
-        asked = any(g.kind == "if" and any(word in g.text.lower() for word in _ASKED) for g in call.guards)
+        asked = any(g.kind == "if" and _asks(g.text) for g in call.guards)
         if not asked and call.args and ".parameters" in call.args[0].value:
             yield _report(function, call, *wrapped)
 
@@ -88,6 +121,29 @@ class FSDPStrategy:
     def optimizer_step(self, optimizer, model):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # error: MP127
         optimizer.step()
+""",
+    """# file: wrap.py
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+
+def wrapped(model):
+    return FullyShardedDataParallel(model, use_orig_params=True)
+
+# file: train.py
+import torch
+from wrap import wrapped
+
+
+def train(model, loader, optimizer):
+    for batch in loader:
+        model(batch).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # error: MP127
+        optimizer.step()
+
+
+def main(loader):
+    model = wrapped(torch.nn.Linear(2, 2))
+    train(model, loader, torch.optim.AdamW(model.parameters()))
 """,
 )
 
