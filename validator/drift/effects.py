@@ -110,15 +110,15 @@ class Effects:
                 continue
             inside = [each.text for each in old if edit.old.text in each.inside]
             if is_mode(edit.old, here) and len(edits) <= _FEW and not self._goes(edit.old.node):
-                yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
+                yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
             if not inside or not here.issuperset(inside):
                 continue
             if isinstance(edit.old.node, CONTEXTS):
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
-                    yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
+                    yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
             elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
-                yield Lost(pair, edit.old, "guard", edit.old.text, _line(old, new, edit.old), "")
+                yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
 
     def _goes(self, node: ast.stmt) -> bool:
         """Whether the change takes the same condition away in other places too: then it is meant."""
@@ -227,7 +227,7 @@ class Effects:
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
             if name and not self._turns_up(name, pair):
-                yield Lost(pair, edit.old, kind, name, _line(old, new, edit.old), "")
+                yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
 
     def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
         node = statement.node
@@ -559,7 +559,7 @@ def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: 
             yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
 
 
-def _line(old: list[Statement], new: list[Statement], gone: Statement) -> int:
+def line_of(old: list[Statement], new: list[Statement], gone: Statement) -> int:
     """The line of the new function before which what went would stand: of the statement that followed it."""
     place = next(index for index, each in enumerate(old) if each is gone)
     for start, where, size in matcher([each.text for each in old], [each.text for each in new]).get_matching_blocks():

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, SOME, Axes
 from validator.flow.calls import axes_in
-from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 
 _CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})

@@ -1,0 +1,175 @@
+"""Something that a function did among ranks, and does otherwise or not at all since a change.
+
+What it does
+    Compares what the flow knows of each function before and after a change: over which group a collective of a tensor
+    works, by which number of ranks a value is multiplied or divided, whether a rank's place in its group is a quotient
+    or a remainder, and along which axes ranks have files of their own. Reports where one of these is another now, or
+    gone, while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions
+    that gain a collective.
+
+Why is this bad
+    A norm that is summed over the wrong ranks, gradients that are divided twice, checkpoints of which several ranks
+    write the same file: nothing fails at once, and on one host often nothing at all.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#collective-functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.drift.change import Change
+from validator.drift.rank_facts import Differing, RankFacts, among
+from validator.finding import Finding
+from validator.rule import Rule
+
+RULE = Rule("MP913", "rank-fact-changed", "warning", stable_since="1.0")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    facts = change.analysis(RankFacts)
+    for row in facts.differing:
+        yield _report(row)
+    for pair, name, was, now in facts.files:
+        line = pair.new.code.at[0]
+        yield RULE.finding(
+            pair.new.path,
+            (line, 1, line, 2),
+            f"`{name}` is a file of its own for {among(now)} now, and was for {among(was)} before the change",
+            context=f"{pair.new.qualname}:{name}",
+        )
+
+
+def _report(row: Differing) -> Finding:
+    unit = row.pair.new
+    at = row.new.place.at if row.new is not None else (row.line, 1, row.line, 2)
+    now = f"{row.new.text} now" if row.new is not None else "nothing of the kind is done now"
+    return RULE.finding(
+        unit.path,
+        at,
+        f"before the change {row.old.text}; {now}{row.old.place.where}",
+        context=f"{unit.qualname}:{row.old.kind}:{row.old.about}",
+    )
+
+
+INCORRECT = (
+    """# before: norm.py
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+
+def norm(split, whole):
+    dist.all_reduce(split)
+    dist.all_reduce(whole)
+    whole /= parallel_state.get_tensor_model_parallel_world_size()
+    return (split + whole) ** 0.5
+# file: norm.py
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+
+def norm(split, whole):
+    dist.all_reduce(split, group=parallel_state.get_tensor_model_parallel_group())  # error: MP913
+    dist.all_reduce(whole)
+    whole /= parallel_state.get_tensor_model_parallel_world_size()
+    return (split + whole) ** 0.5
+""",
+    """# before: engine.py
+import torch.distributed as dist
+
+
+def batch_of(expected, distributed):
+    size = expected
+    if distributed:
+        size /= dist.get_world_size()
+    return size
+# file: engine.py
+import torch.distributed as dist
+
+
+def batch_of(expected, distributed):
+    size = expected
+    return size  # error: MP913
+""",
+    """# before: names.py
+import torch
+from megatron.core import parallel_state
+
+
+def name_of(folder):
+    rank = parallel_state.get_tensor_model_parallel_rank()
+    return f"{folder}/mp_rank_{rank:02d}.pt"
+
+
+def save(model, folder):
+    torch.save(model.state_dict(), name_of(folder))
+# file: names.py
+import torch
+from megatron.core import parallel_state
+
+
+def name_of(folder):  # error: MP913
+    rank = parallel_state.get_data_parallel_rank()
+    return f"{folder}/mp_rank_{rank:02d}.pt"
+
+
+def save(model, folder):
+    torch.save(model.state_dict(), name_of(folder))
+""",
+    """# before: resume.py
+import torch.distributed as dist
+
+
+def shard(config):
+    index = dist.get_rank() % config.num_shard
+    return f"{index} of {config.num_shard}"
+# file: resume.py
+import torch.distributed as dist
+
+
+def shard(config):
+    index = dist.get_rank() // config.num_replicate  # error: MP913
+    return f"{index} of {config.num_shard}"
+""",
+)
+
+CORRECT = (
+    """# before: norm.py
+import torch.distributed as dist
+
+
+def mean(loss, size):
+    dist.all_reduce(loss)
+    return loss / dist.get_world_size()
+# file: norm.py
+import torch.distributed as dist
+
+
+def _summed(value):
+    dist.all_reduce(value)
+    return value
+
+
+def mean(loss, size):
+    return _summed(loss) / dist.get_world_size()
+""",
+    """# before: mean.py
+import torch.distributed as dist
+
+
+def mean(loss):
+    dist.all_reduce(loss)
+    loss /= dist.get_world_size()
+    return loss
+# file: mean.py
+import torch.distributed as dist
+
+
+def mean(loss):
+    dist.all_reduce(loss)
+    count = dist.get_world_size()
+    loss /= count
+    return loss
+""",
+)

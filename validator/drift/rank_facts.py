@@ -1,0 +1,212 @@
+"""What a function does among ranks, as the flow knows it in both revisions, and where the two no longer agree.
+
+Facts are compared, not text: over which group a collective works and on what, by which number of ranks a value is
+scaled, which part of something is this rank's, which ranks have files of their own. A function that was rewritten, or
+did the same under another name, says the same in both revisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
+from validator.drift.change import Change, Pair, Side
+from validator.drift.drops import Drops
+from validator.drift.edits import Edit, Statement
+from validator.effects.files import Files
+from validator.flow.aside import is_test
+from validator.flow.program import Unit
+from validator.flow.queries import Place, spanned
+from validator.flow.rank_shares import axes_of_rank
+
+_FEW = 3  # edits of a function, beyond which it does something else now
+_SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
+_POSITIONS = {"Mod": "remainder", "FloorDiv": "quotient"}
+_AMONG = {WHOLE: "the whole job", frozenset({LOCAL}): "one host", frozenset({NODE}): "the hosts"}
+
+
+class Fact(NamedTuple):
+    """What is said of one thing. `about`: the thing, the same in both revisions; `said`: axes, or another description;
+    `text`: both in words."""
+
+    kind: str
+    about: Hashable
+    said: Hashable
+    text: str
+    place: Place
+    named: bool = True  # whether the thing has a name, by which it is found again
+
+
+class Differing(NamedTuple):
+    """A fact that holds no longer, and the one in its stead (None: nothing is said of the thing any more)."""
+
+    pair: Pair
+    old: Fact
+    new: Fact | None
+    line: int
+
+
+class RankFacts:
+    """The facts about ranks that a change altered."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def differing(self) -> list[Differing]:
+        found: list[Differing] = []
+        for pair, old, new, edits in self.change.analysis(Drops).small:
+            if 0 < len(edits) <= _FEW and not is_test(pair.new.path):
+                found += self._of_pair(pair, old, new, edits)
+        came = {(fact.kind, fact.said) for fact in self._came}
+        return [each for each in found if each.new is not None or (each.old.kind, each.old.said) not in came]
+
+    def _of_pair(
+        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
+    ) -> Iterator[Differing]:
+        before, after = _by_thing(self.change.before, pair.old), _by_thing(self.change.after, pair.new)
+        if any(key[0] == "collective" and key not in before for key in after):
+            return  # it meets the other ranks in another way now: what goes with that is meant
+        for key, facts in before.items():
+            others = after.get(key, [])
+            if len(facts) != 1 or len(others) > 1 or not facts[0].named:
+                continue
+            (fact,), other = facts, others[0] if others else None
+            edit = next((each for each in edits if _holds(each.old, fact.place)), None)
+            if edit is None:
+                continue
+            if other is None:
+                if fact.kind != "position":
+                    yield Differing(pair, fact, None, _next_line(old, new, edit))
+            elif fact.said != other.said:
+                yield Differing(pair, fact, other, other.place.at[0])
+
+    @cached_property
+    def _came(self) -> list[Fact]:
+        """The facts of changed code that were not there before: what moved is not lost."""
+        found: list[Fact] = []
+        for old, new in self.change.modules:
+            was = self.change.before.units(old) if old is not None else {}
+            for key, unit in self.change.after.units(new).items() if new is not None else ():
+                known = _by_thing(self.change.before, was[key]) if key in was else {}
+                found += [f for thing, facts in _by_thing(self.change.after, unit).items() for f in facts
+                          if thing not in known]  # fmt: skip
+        return found
+
+    @cached_property
+    def files(self) -> list[tuple[Pair, str, Axes, Axes]]:
+        """Files that other ranks had for their own before: where, their name, and the axes then and now."""
+        touched = [
+            pair
+            for pair, _, _, edits in self.change.analysis(Drops).small
+            if len(edits) <= 2 * _FEW and any("rank" in word.lower() for unit in pair for word in unit.words)
+        ]
+        if not touched:
+            return []
+        before, after = (_apart(side) for side in (self.change.before, self.change.after))
+        found = []
+        for pair in touched:
+            for name in sorted(before.keys() & after.keys()):
+                was, now = before[name], after[name]
+                if was != now and was and now and not (was | now) & SOME and _names(pair.old, name):
+                    found.append((pair, name, was, now))
+        return found
+
+
+def among(axes: Axes) -> str:
+    """Axes in words."""
+    return _AMONG.get(axes) or f"ranks along {', '.join(sorted(axes))}"
+
+
+def _by_thing(side: Side, unit: Unit) -> dict[tuple[str, Hashable], list[Fact]]:
+    found: dict[tuple[str, Hashable], list[Fact]] = {}
+    for fact in _facts(side, unit):
+        found.setdefault((fact.kind, fact.about), []).append(fact)
+    return found
+
+
+def _facts(side: Side, unit: Unit) -> Iterator[Fact]:
+    names = {number: name for name, numbers in unit.code.definitions.items() for number in numbers}
+    for number, value in enumerate(unit.code.values):
+        place = Place(side.flow, unit, number)
+        if value.op == "call":
+            yield from _of_call(place)
+        elif value.op == "binary" and value.data in _SCALING:
+            yield from _of_scale(place, names)
+            if value.data in _POSITIONS:
+                yield from _of_position(place, names)
+        elif value.op == "binary" and value.data in _POSITIONS:
+            yield from _of_position(place, names)
+
+
+def _of_call(place: Place) -> Iterator[Fact]:
+    site = place.result.sites.get(place.number)
+    for operation in site.operations if site is not None and not site.targets else ():
+        axes, sure = spanned(operation.group, _group_hint(place, operation.row))
+        given = operation.row.tensor or operation.row.equal or operation.row.reads
+        tensor = place.argument(*given) if given is not None else None
+        if tensor is not None and tensor.text:
+            text = f"`{operation.name}` of `{tensor.text}` is among {among(axes)}"
+            yield Fact("collective", (operation.name, tensor.text), axes if axes != SOME else sure, text, place)
+
+
+def _group_hint(place: Place, row: object) -> str:
+    which = getattr(row, "group", None)
+    group = place.argument(*which) if which else None
+    return group.hint if group is not None else ""
+
+
+def _of_scale(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    for mine, other in ((1, 0), (0, 1)) if place.value.data == "Mult" else ((1, 0),):
+        counts = [o for o in place.operand(mine).val.each if o[0] == "size"]
+        if len(counts) != 1 or len(place.operand(mine).val.objs) != 1:
+            continue
+        scaled = place.operand(other)
+        axes, _ = spanned(counts[0][1], "")
+        if scaled.val.of("size"):
+            continue
+        thing = names.get(place.number) or scaled.hint
+        word = _SCALING[place.value.data]
+        text = f"`{scaled.text}` is {word} by the number of {'all ranks' if axes == WHOLE else among(axes)}"
+        yield Fact("scale", (word, thing), axes, text, place, bool(thing))
+
+
+def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    axes = axes_of_rank(place.operand(0))
+    if axes != SOME and (thing := names.get(place.number, "")):
+        word = _POSITIONS[place.value.data]
+        text = f"`{thing}` is the {word} of a rank by `{place.operand(1).text}`"
+        yield Fact("position", thing, (axes, word), text, place)
+
+
+def _holds(statement: Statement | None, place: Place) -> bool:
+    """Whether a value of the old revision is in a statement."""
+    if statement is None:
+        return False
+    line = place.value.at[0]
+    return statement.node.lineno <= line <= (statement.node.end_lineno or line)
+
+
+def _next_line(old: list[Statement], new: list[Statement], edit: Edit) -> int:
+    """The line of the new function at which the lost statement would stand."""
+    from validator.drift.effects import line_of
+
+    return edit.new.node.lineno if edit.new is not None else line_of(old, new, edit.old) if edit.old else 0
+
+
+def _apart(side: Side) -> dict[str, Axes]:
+    """By name the axes of ranks that have files of their own; without the name of what only some access tells apart."""
+    found: dict[str, set[Axes]] = {}
+    for access in side.project.analysis(Files).accesses:
+        if access.name and access.apart and not is_test(access.place.unit.path):
+            found.setdefault(access.name, set()).add(frozenset(c.axis for c in access.apart))
+    return {name: next(iter(several)) for name, several in found.items() if len(several) == 1}
+
+
+def _names(unit: Unit, name: str) -> bool:
+    """Whether a unit spells a part of a file's name."""
+    parts = [part for part in name.replace("{rank}", "*").split("*") if len(part) > 2]
+    texts = [str(value.data) for value in unit.code.values if value.op == "const" and isinstance(value.data, str)]
+    return bool(parts) and any(parts[0].strip("_-.") in text for text in texts)
