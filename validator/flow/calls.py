@@ -810,8 +810,8 @@ class Calling:
         if isinstance(word, str) and word.startswith("made:"):
             return described(word)
         if isinstance(word, str) and word.startswith("holder"):
-            form, _, made = word.partition(":")
-            holder = Val(frozenset({("made", made, self.at.unit)}), state=frozenset({"?"}))
+            form, _, name = word.partition(":")
+            holder = Val(frozenset({("made", name, self.at.unit)}), state=frozenset({"?"}))
             return tuple_of([holder, UNKNOWN]) if form == "holder and rest" else holder
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))

@@ -488,11 +488,12 @@ class Flow:
     """Answers for one project. Unknowns of the solver:
 
     `("unit", unit)` a `Result`; `("argument", unit, position)`, `("field", class, name, exact)`,
-    `("held", namespace, name)`, `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a unit is called at all),
-    `("placed", class, name)` (as objects: the steps by which an attribute is placed otherwise where it is),
-    `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the random numbers of a
-    library differ between ranks) a `Val` in closed form, that is without parameters; `("makers", name)` the `Makers` of
-    the data classes of that name: of all at once, for where one is called `Config` all others are.
+    `("held", namespace, name)`, `("global", module, name)`, `("under", unit)` (as `v`: on what it depends whether a
+    unit is called at all), `("placed", class, name)` (as objects: the steps by which an attribute is placed otherwise
+    where it is), `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the
+    random numbers of a library differ between ranks) a `Val` in closed form, that is without parameters;
+    `("makers", name)` the `Makers` of the data classes of that name: of all at once, for where one is called `Config`
+    all others are.
     """
 
     def __init__(self, project: Project) -> None:
@@ -900,8 +901,12 @@ class Flow:
                     yield unit, self._perhaps(self.close(value, unit)), value.symbolic
 
     def _held(self, holder: Any, name: str) -> Val:
-        """What functions of the project set as an attribute of a namespace; BOTTOM where none does."""
-        found = []
+        """What functions of the project set as an attribute of a namespace; BOTTOM where none does.
+
+        Where it is an option too, what stood on the command line may still be there, which is the same on all ranks.
+        """
+        found = [UNKNOWN] if name in self._options and name not in self.models.ranks["names"] else []
+        parsed = len(found)
         for method in self.writers(name):
             unit = self.unit_of(method)
             if unit is None or name not in unit.foreign or _is_of_tests(unit, holder[2].path):
@@ -913,7 +918,13 @@ class Flow:
                 owner = self.close(owner, unit)
                 if owner is NOT_YET or holder in owner.objs:
                     found.append(owner if owner is NOT_YET else _on_all_ranks(self.close(value, unit)))
-        return _there_if_any(found, join_origins(found)) if found else BOTTOM
+        return _there_if_any(found, join_origins(found)) if len(found) > parsed else BOTTOM
+
+    @cached_property
+    def _options(self) -> frozenset[str]:
+        """The names under which parsers of the project put what they read."""
+        texts = (a.value for _, call in self.project.calls("add_argument") for a in call.args if a.kind == "const")
+        return frozenset(text.strip("'\"").lstrip("-").replace("-", "_") for text in texts)
 
     def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
         """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
