@@ -36,7 +36,7 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield RULE.finding(
             pair.new.path,
             (line, 1, line, 2),
-            f"`{name}` is a file of its own for {among(now)} now, and was for {among(was)} before the change",
+            f"the change no longer tells `{name}` apart for {among(was)}: it does for {among(now)} now",
             context=f"{pair.new.qualname}:{name}",
         )
 

@@ -27,7 +27,7 @@ class Side:
 
     def __init__(self, sources: Iterable[SourceFile], config: Any) -> None:
         self.project = Project(sources, config)
-        self.flow = Flow(self.project)
+        self.flow = self.project.analysis(Flow)  # one solver for all that is asked of this revision
         self.by_absolute = {source.absolute: source for source in self.project.files.values()}
         self._occurrences: dict[SourceFile, dict[str, list[Occurrence]]] = {}
         self._mentioning: dict[str, list[SourceFile]] = {}

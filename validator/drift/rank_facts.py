@@ -97,11 +97,12 @@ class RankFacts:
 
     @cached_property
     def files(self) -> list[tuple[Pair, str, Axes, Axes]]:
-        """Files that other ranks had for their own before: where, their name, and the axes then and now."""
+        """Files that other ranks have for their own now: where, their name, and the axes that told them apart before
+        and do so no longer, and those that do now."""
         touched = [
             pair
-            for pair, _, _, edits in self.change.analysis(Drops).small
-            if len(edits) <= 2 * _FEW and any("rank" in word.lower() for unit in pair for word in unit.words)
+            for pair in self.change.pairs
+            if pair.new.code.kind == "function" and any("rank" in word.lower() for unit in pair for word in unit.words)
         ]
         if not touched:
             return []
@@ -109,9 +110,10 @@ class RankFacts:
         found = []
         for pair in touched:
             for name in sorted(before.keys() & after.keys()):
-                was, now = before[name], after[name]
-                if was != now and was and now and not (was | now) & SOME and _names(pair.old, name):
-                    found.append((pair, name, was, now))
+                if before[name].isdisjoint(after[name]) and _names(pair.old, name):
+                    was, now = (frozenset[str]().union(*several[name]) for several in (before, after))
+                    if was - now and not (was | now) & SOME:
+                        found.append((pair, name, was - now, now))
         return found
 
 
@@ -196,13 +198,13 @@ def _next_line(old: list[Statement], new: list[Statement], edit: Edit) -> int:
     return edit.new.node.lineno if edit.new is not None else line_of(old, new, edit.old) if edit.old else 0
 
 
-def _apart(side: Side) -> dict[str, Axes]:
-    """By name the axes of ranks that have files of their own; without the name of what only some access tells apart."""
+def _apart(side: Side) -> dict[str, set[Axes]]:
+    """By name of a file the axes of the ranks that have one of their own, for each place that reads or writes it."""
     found: dict[str, set[Axes]] = {}
     for access in side.project.analysis(Files).accesses:
         if access.name and access.apart and not is_test(access.place.unit.path):
             found.setdefault(access.name, set()).add(frozenset(c.axis for c in access.apart))
-    return {name: next(iter(several)) for name, several in found.items() if len(several) == 1}
+    return found
 
 
 def _names(unit: Unit, name: str) -> bool:
