@@ -3,7 +3,8 @@
 What it does
     Reads dotted paths in texts (`"pkg.rollout.generate"`, also `"pkg.rollout:generate"`): constants of the source,
     values of YAML, JSON and TOML files, words of launch scripts. Reported is a path that leads to a module below a
-    package of the project and ends in a name that the module does not define. Silent in tests, about names of
+    package of the project and ends in a name that the module, or a class in it whose members are all known, does not
+    define. Silent in tests, about names of
     loggers and of modules that may have been there once (unless most texts beside it name functions or classes),
     about texts in the very module that they name (labels of what it does: for a profiler, a counter), in what Sphinx
     is configured with, and where the module defines names in ways of its own (`__getattr__`, `globals()`).
@@ -80,11 +81,12 @@ def _beside_names(project: Project, named: Named) -> frozenset[tuple[str, At]]:
 
 def _report(path: str, at: At, text: str, symbol: Missing) -> Finding:
     assert symbol.owner is not None
-    names = sorted(name for name in symbol.owner.facts.names if not name.startswith("_"))
+    cls = symbol.owner.classes.get(symbol.module.removeprefix(f"{symbol.owner.name}."))
+    names = sorted(name for name in (cls.methods if cls else symbol.owner.facts.names) if not name.startswith("_"))
     return RULE.finding(
         path,
         at,
-        f"the text `{text}` names nothing: `{symbol.owner.name}` defines no `{symbol.name}`",
+        f"the text `{text}` names nothing: `{symbol.module if cls else symbol.owner.name}` defines no `{symbol.name}`",
         help=f"name what is there{nearest(str(symbol.name), names)}",
         related=[Related(symbol.owner.path, 1, "the module")],
         context=text,
@@ -148,6 +150,7 @@ INCORRECT = (
     + """# file: train.py
 WORKER = "rl.rollout.RolloutWorker"  # error: MP207
 WORKERS = {"sft": "rl.rollout:SftWorker", "rl": "rl.rollout.Worker"}  # error: MP207
+HANDLER = "rl.rollout:Worker.begin"  # error: MP207
 # file: conf.yaml
 rollout_function: rl.rollout.generate_rollout  # error: MP207
 # file: run.sh

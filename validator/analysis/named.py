@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from validator.analysis.members import Members
 from validator.definitions import ClassDef, Missing, Module, Symbol, Unknown
 from validator.project import Project
 
@@ -32,16 +33,18 @@ class Named:
         for end in range(len(parts), 0, -1):
             module = self.project.import_module(importer, ".".join(parts[:end]))
             if isinstance(module, Module):
-                return _inside(module, parts[end:])
+                return self._inside(module, parts[end:])
         return None
 
-
-def _inside(symbol: Symbol, names: list[str]) -> Symbol:
-    for name in names:
-        if isinstance(symbol, Module):
-            symbol = symbol.member(name)
-        elif isinstance(symbol, ClassDef):
-            symbol = symbol.find(name) or Unknown(name)
-        else:
-            return symbol if isinstance(symbol, Missing) else Unknown(name)
-    return symbol
+    def _inside(self, symbol: Symbol, names: list[str]) -> Symbol:
+        for name in names:
+            if isinstance(symbol, Module):
+                symbol = symbol.member(name)
+            elif isinstance(symbol, ClassDef):
+                found = symbol.find(name)
+                if found is None and self.project.analysis(Members).lacks_where_made(symbol, name):
+                    return Missing(f"{symbol.module.name}.{symbol.qualname}", name, symbol.module)
+                symbol = found or Unknown(name)
+            else:
+                return symbol if isinstance(symbol, Missing) else Unknown(name)
+        return symbol
