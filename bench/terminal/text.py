@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 MARKDOWN = "github"
+NUMBER = re.compile(r"[-+]?[\d.,]+(?:e[-+]?\d+)?%?(?: ±[\d.]+%)?|-")
+"""A number as tables have it, with its spread where it has one."""
 _MARKS = ("\\", "|", "`", "<", "[", "*")
 
 
@@ -21,11 +24,15 @@ def plain(text: str, style: str = "simple") -> str:
 
 
 def grid(rows: Iterable[Sequence[str]], headers: Sequence[str], style: str = "simple") -> str:
-    """Rows of cells for a terminal (`simple`) or Markdown (`github`), as they are written: numbers stay as given."""
-    from tabulate import tabulate
+    """Rows of cells for a terminal (`simple`) or Markdown (`github`), as they are written: numbers stay as given. In
+    a terminal columns of numbers end at one place."""
+    import tabulate
 
+    tabulate.MIN_PADDING = 0  # it would leave two columns beside each heading
     cells = [[plain(cell, style) for cell in row] for row in rows]
-    return tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True)
+    numbers = [style == "simple" and all(map(NUMBER.fullmatch, column)) for column in zip(*cells, strict=True)]
+    align = ["right" if number else "left" for number in numbers] or None
+    return tabulate.tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True, colalign=align)
 
 
 def valid_json(value: Any, **options: Any) -> str:
