@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bench.problems import NOT_WRITTEN
 from bench.process import stopping
+from bench.terminal.parsing import nearest
 from bench.terminal.streams import printable
 
 COMMANDS = {
@@ -72,7 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     if name.startswith("-"):
         name, rest = DEFAULT, list(arguments)
     if name not in COMMANDS:
-        print(f"bench: {_unknown(name)}", file=sys.stderr)
+        hint = nearest(name, COMMANDS) or f"; there are: {', '.join(COMMANDS)}"
+        print(f"bench: no command {name!r}{hint}", file=sys.stderr)
         return USAGE
     problem = _launched_wrongly(os.environ) if name in RANKS else None
     if problem:
@@ -164,11 +166,3 @@ def _without_local_rank(arguments: Sequence[str]) -> Sequence[str]:
     the same."""
     first = arguments[0] if arguments else ""
     return arguments[1:] if first.startswith(("--local_rank=", "--local-rank=")) else arguments
-
-
-def _unknown(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
-    return f"no command {name!r}; {hint}"

@@ -16,9 +16,9 @@ from bench.compare import logprobs
 from bench.compare.pairs import Limits, Pair, compare
 from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
-from bench.compare.series import InputError, Run
+from bench.compare.series import Run
 from bench.compare.sources import read
-from bench.problems import in_one_line
+from bench.problems import InputError, in_one_line
 from bench.terminal.parsing import Parser
 from bench.terminal.text import valid_json
 

@@ -247,7 +247,8 @@ def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
 
 def as_text(request: Request, legal: list[Plan], refused: list[Refusal], width: int | None = None) -> str:
     """A table, of at most `width` columns of text, then the refused configurations by constraint."""
-    rows, notes = _rows(legal), []
+    rows = _rows(legal)
+    notes: list[str] = []
     kept = list(range(len(HEADINGS)))
     if width is not None:
         kept, notes = chosen(rows, HEADINGS, ORDER, width)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.compare.logs import read_log
-from bench.compare.series import InputError, Metric, Run, Series
+from bench.compare.series import Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
 from bench.metrics.times import PHASES, STEP, process_means
+from bench.problems import InputError
+from bench.process.files import json_lines
 from bench.results import foreign
 from bench.results.results import read_result
 
@@ -89,20 +91,6 @@ def _log(lines: Iterable[str], path: Path, loss: str | None) -> Run:
 def foreign_file(path: Path) -> InputError:
     """That a file is not what it was named for, what it is, and what to do."""
     return InputError(f"{path}: {foreign.told(path)}")
-
-
-def json_lines(path: Path, holding: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line, on lines that hold one of these texts; others are passed over."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if not any(text in line for text in holding):
-                continue
-            try:
-                found = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(found, dict):
-                yield found
 
 
 def is_row(value: dict[str, Any]) -> bool:

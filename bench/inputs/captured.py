@@ -22,9 +22,10 @@ from typing import Any
 
 import torch
 
-from bench.inputs.batch import Batch, InputError, make_batch
+from bench.inputs.batch import Batch, make_batch
 from bench.inputs.sources.recorded import list_inputs
 from bench.pickles import RestrictedUnpickler, one_line
+from bench.problems import InputError
 
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")

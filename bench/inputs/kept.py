@@ -19,7 +19,7 @@ from bench.inputs.sources.recorded import list_inputs
 def read(path: Path, digest: str | None, limit: int | None = None) -> list[Batch]:
     """The batches under `path`, at most `limit`; each names the file that was recorded, whatever it is read from.
 
-    `digest` stands for their content. Raises `bench.inputs.batch.InputError`.
+    `digest` stands for their content. Raises `InputError`.
     """
     folder, files = os.environ.get(KEPT), list_inputs(path)[:limit]
     if folder is None or digest is None or all(file.suffix == ".safetensors" for file in files):

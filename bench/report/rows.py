@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.compare.series import InputError, Run
-from bench.compare.sources import foreign_file, is_row, json_lines, read
+from bench.compare.series import Run
+from bench.compare.sources import foreign_file, is_row, read
 from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
 from bench.metrics import every
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import process_means, spread, step_times
+from bench.problems import InputError
+from bench.process.files import json_lines
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import foreign, identity
 from bench.sweep import attempts

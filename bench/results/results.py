@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,27 +90,45 @@ def build_result(
     return result
 
 
-def write_suite(path: Path, result: dict[str, Any]) -> None:
-    """The measured values as a pyperf suite: seconds by phase, and bytes, one pyperf run per process."""
+Processes = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""Values, and those of the warm-up before them, of each process."""
+
+
+def write_pyperf(path: Path, benchmarks: Iterable[tuple[Mapping[str, Any], Processes]]) -> None:
+    """Benchmarks by their metadata as a pyperf suite, one pyperf run per process."""
     import pyperf
 
-    benchmarks = []
-    for phase in PHASES:
-        pairs = [(run["times"], run["warmups"]) for run in result["runs"] if phase in run["times"][0]]
-        made = [
-            pyperf.Run(
-                [step[phase] for step in times], warmups=[(1, step[phase]) for step in warmups if step.get(phase)],
-                metadata=_metadata(result, phase, "second"), collect_metadata=False,
-            )
-            for times, warmups in pairs
-        ]  # fmt: skip
-        if made:
-            benchmarks.append(pyperf.Benchmark(made))
-    peaks = [float(max(run["memory"]["allocated"].values())) for run in result["runs"]]
-    memory = _metadata(result, "peak_memory", "byte")
-    benchmarks.append(pyperf.Benchmark([pyperf.Run([p], metadata=memory, collect_metadata=False) for p in peaks]))
+    made = [
+        pyperf.Benchmark([
+            pyperf.Run(values, warmups=[(1, one) for one in warm if one], metadata=told, collect_metadata=False)
+            for values, warm in processes
+        ])
+        for told, processes in benchmarks if processes
+    ]  # fmt: skip
     with files.whole(path) as part:
-        pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
+        pyperf.BenchmarkSuite(made).dump(str(part), replace=True)
+
+
+def write_suite(path: Path, result: dict[str, Any]) -> None:
+    """The measured values for pyperf: seconds by phase, and bytes."""
+    runs = result["runs"]
+    benchmarks: list[tuple[dict[str, Any], Processes]] = [
+        (
+            _metadata(result, phase, "second"),
+            [([s[phase] for s in run["times"]], [s.get(phase, 0.0) for s in run["warmups"]])
+             for run in runs if phase in run["times"][0]],
+        )
+        for phase in PHASES
+    ]  # fmt: skip
+    peaks: Processes = [([float(max(run["memory"]["allocated"].values()))], []) for run in runs]
+    write_pyperf(path, [*benchmarks, (_metadata(result, "peak_memory", "byte"), peaks)])
+
+
+def stack_metadata(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions and the first GPU, as pyperf takes them."""
+    found = {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
+    gpus = environment.get("gpus", [])[:1]
+    return found | {f"gpu_{k.replace('.', '_')}": v for gpu in gpus for k, v in gpu.items() if v}
 
 
 def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
@@ -117,9 +136,7 @@ def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
     `compare_to` finds the same of another backend, setting or stack; what was measured stands beside it."""
     environment = result["environment"]
     found: dict[str, Any] = {"name": phase, "unit": unit, "configuration": result["label"], "hash": result["hash"]}
-    found |= {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
-    for gpu in environment.get("gpus", [])[:1]:
-        found |= {f"gpu_{k.replace('.', '_')}": v for k, v in gpu.items()}
+    found |= stack_metadata(environment)
     for name in ("command", "platform", "python", "git_revision", "topology"):
         found[name] = str(environment.get(name, "")).replace("\n", " | ")
     found["seed"] = environment.get("seed", 0)

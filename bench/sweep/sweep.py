@@ -315,9 +315,8 @@ class Sweep:
             self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)
             raise
         if verdict.status != "ok":
-            rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
             self._finish(
-                configuration, status=verdict.status, message=rank + verdict.message, phase=verdict.phase,
+                configuration, status=verdict.status, message=verdict.told, phase=verdict.phase,
                 hint=verdict.hint(configuration), log=log,
             )  # fmt: skip
             self.progress.note(gpu_memory.wait_until_free(self.held))

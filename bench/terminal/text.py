@@ -35,6 +35,20 @@ def grid(rows: Iterable[Sequence[str]], headers: Sequence[str], style: str = "si
     return tabulate.tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True, colalign=align)
 
 
+def counted(noun: str, numbers: Iterable[int], shown: int | None = None) -> str:
+    """Numbers behind what they count, stretches as such: `rank 3`, `steps 0-2, 5`; the first `shown` stretches."""
+    found = sorted(numbers)
+    stretches: list[list[int]] = []
+    for number in found:
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1] = [stretches[-1][0], number]
+        else:
+            stretches.append([number])
+    more = len(stretches) - len(stretches[:shown])
+    text = ", ".join("-".join(map(str, each)) for each in stretches[:shown])
+    return f"{noun}{'s' * (len(found) > 1)} {text}" + f" and {more} more ranges" * bool(more)
+
+
 def valid_json(value: Any, **options: Any) -> str:
     """JSON as its readers know it: infinities and what is no number, which it lacks, are null."""
     try:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from bench.configuration import Configuration, ConfigurationError
 from bench.inputs import KEPT, kept
-from bench.inputs.batch import Batch, InputError, make_batch, pad_to
+from bench.inputs.batch import Batch, make_batch, pad_to
 from bench.inputs.captured import capture, convert, read_batch, read_batches
 from bench.inputs.packing import pack_inputs, pad_inputs
 from bench.inputs.source import InputSource
 from bench.inputs.sources.recorded import list_inputs
 from bench.inputs.synthetic import synthetic_batches
+from bench.problems import InputError
 
 
 def a_batch(rows: int = 3, positions: int = 20, seed: int = 0) -> Batch:

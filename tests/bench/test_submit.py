@@ -92,9 +92,9 @@ def test_options_are_held_against_the_program(cluster: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("srun py -m bench --num-layer 2", "`--num-layer` is no option of `bench run`; did you mean `--num-layers`"),
+        ("srun py -m bench --num-layer 2", "`--num-layer` is no option of `bench run`; did you mean --num-layers"),
         ("python -m bench sft --backend fsdp2 --ringsize=2", "`--ringsize` is no option of `bench sft`"),
-        ("python -m bench compre a b", "bench has no command `compre`; did you mean `compare`?"),
+        ("python -m bench compre a b", "bench has no command `compre`; did you mean compare?"),
         ("cd x && py -m bench sft --dtype fp16 > log", "`bench sft`: argument --dtype/--param_dtype: invalid choice"),
         ("torchrun -m bench run \\\n --tp 0", "`bench run`: argument --tp"),
         ("python -m bench plan --model m | tee log", "`bench plan`: the following arguments are required: --gpus"),

@@ -69,7 +69,7 @@ class Recorded:
 
     def _read(self) -> list[Batch]:
         from bench.inputs import kept
-        from bench.inputs.batch import InputError
+        from bench.problems import InputError
 
         configuration = self.configuration
         batches = kept.read(Path(configuration.inputs or ""), configuration.input_hash, configuration.max_inputs)
