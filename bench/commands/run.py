@@ -216,7 +216,6 @@ def _left(sweep: LanedSweep, options: argparse.Namespace) -> int:
 
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
     """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
-    from bench.results import results
     from bench.results.table import render
     from bench.sweep import attempts
 
@@ -240,14 +239,8 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
 
         work(configuration, folder, 0)
     if int(os.environ["RANK"]) == 0:
-        verdict = {"status": "ok"}
-        if refused is not None:
-            verdict = {"status": "unsupported", "message": refused[0], "hint": refused[1]}
-        described = environment.describe(configuration)
-        runs = results.read_runs(folder)[:1] if refused is None else []
-        result = results.build_result(configuration, runs, environment=described, **verdict)
-        attempts.conclude(folder, folder, result)
-        print(render([result]))
+        verdict = {} if refused is None else {"status": "unsupported", "message": refused[0], "hint": refused[1]}
+        print(render([attempts.keep(configuration, folder, **verdict)]))
     end(OK if refused is None else FAILED)
 
 

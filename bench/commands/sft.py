@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.cli import FAILED, INTERRUPTED, OK
-from bench.configuration import Configuration
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.problems import in_one_line
 from bench.process.ending import end
-from bench.results import environment, results
+from bench.results import environment
 from bench.results.table import render
 from bench.suite.flags import add_training, given
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
@@ -87,12 +86,5 @@ def _one_rank(settings: Settings, cell: Cell, options: argparse.Namespace) -> in
 
     work(configuration, folder, 0)
     if first:
-        print(render([_finish(configuration, folder)]))
+        print(render([attempts.keep(configuration, folder)]))
     end(OK)
-
-
-def _finish(configuration: Configuration, folder: Any) -> dict[str, Any]:
-    described = environment.describe(configuration)
-    result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
-    attempts.conclude(folder, folder, result)
-    return result

@@ -12,11 +12,12 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.commands.plan import memory_size
-from bench.configuration import SETTINGS, Configuration, model_facts, parse
+from bench.configuration import Configuration, model_facts, parse
 from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
+from bench.sweep.flags import add_one
 from bench.terminal.parsing import Parser, choice, listed, whole
 from bench.terminal.text import grid
 
@@ -34,13 +35,12 @@ TRIED = sorted(
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench tune`."""
     p = Parser(prog="bench tune", description=__doc__)
-    p.add_argument("--model", help="preset, config.json, directory or hub name; default: as in bench run")
+    add_one(p, "model", help="preset, config.json, directory or hub name; default: as in bench run")
     p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=whole, help="processes; default: one per GPU, or 2")
-    p.add_argument("--num-layers", type=whole, help="of the model, fewer than it has: rows take less time")
-    p.add_argument("--seq-len", type=whole, help="positions of a synthetic row")
-    p.add_argument("--tp", type=whole, default=1, help="tensor-parallel size, which is not varied; default 1")
-    p.add_argument("--ring", type=whole, default=1, help="ring size, which is not varied; default 1")
-    p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
+    add_one(p, "num_layers", help="of the model, fewer than it has: rows take less time")
+    add_one(p, "seq_len")
+    add_one(p, "tp", "ring", default=1, help="size, which is not varied; default 1")
+    add_one(p, "dtype", help="default: bf16, without a GPU fp32")
     p.add_argument("--backends", type=listed(choice(tuple(backends.variants()))), default=TRIED,
                    help=f"default {','.join(TRIED)}")  # fmt: skip
     p.add_argument("--micro-batch-sizes", type=listed(whole), default=list(BATCHES), help="default 1,2,4,8")
