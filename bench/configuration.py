@@ -144,7 +144,7 @@ class Configuration:
         None, PLACE, "recorded batches, a directory or file", INPUTS, unset="default: synthetic ones",
         no_word="synthetic",
     )  # fmt: skip
-    input_hash: str | None = setting(None, WORK, "", no_word="synthetic")
+    input_hash: str | None = setting(None, WORK, "", no_word="synthetic", word="inputs-{:.8}".format)
     max_inputs: int | None = setting(
         None, WORK, "the first so many; without it all of them", INPUTS, no_word="all-inputs", recorded=True
     )

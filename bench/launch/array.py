@@ -16,6 +16,12 @@ from bench.problems import Problem
 SECONDS = 120
 
 
+class SlurmError(Problem):
+    """sbatch did not take a script; the message is one line."""
+
+    status = 1
+
+
 @dataclass(frozen=True)
 class Request:
     """What every task asks of Slurm. `at_once` tasks of an array run at a time; `options` are sbatch's own."""
@@ -84,14 +90,14 @@ def _word(text: str) -> str:
 
 
 def submit(*arguments: str) -> str:
-    """Give a script to `sbatch`; the job's number. Raises `Problem` where it is not taken."""
+    """Give a script to `sbatch`; the job's number. Raises `SlurmError`."""
     try:
         done = subprocess.run(
             ["sbatch", "--parsable", *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Problem(f"sbatch: {error}") from None
+        raise SlurmError(f"sbatch: {error}") from None
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        raise Problem(f"sbatch refused it: {reason[0]}")
+        raise SlurmError(f"sbatch refused it: {reason[0]}")
     return done.stdout.strip().partition(";")[0]

@@ -87,7 +87,7 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others: Sequence[str]) -> list[str]:
     """Names of groups of rows by their first ones: the model, what `begin` says, the length, what `others` tell one
     from another by, and the processor where there are several."""
-    more = words([row.configuration for row in firsts], others)
+    more = words([row.configuration for row in firsts], others, usual=False)
     kinds = [processor(row.environment) for row in firsts]
     found = []
     for row, rest, kind in zip(firsts, more, kinds, strict=True):
@@ -98,8 +98,10 @@ def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others
 
 
 def _work(name: str, rows: list[Row]) -> Work:
-    more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT])
-    ways = {id(row): " ".join(filter(None, (row.variant, text))) for row, text in zip(rows, more, strict=True)}
+    more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT], usual=False)
+    ways = {
+        id(row): " ".join(filter(None, (row.variant, text, row.apart))) for row, text in zip(rows, more, strict=True)
+    }
     work = Work(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
     _speeds(work)
     _memories(work)

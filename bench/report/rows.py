@@ -71,6 +71,8 @@ class Row:
     environment: dict[str, Any] = field(default_factory=dict)
     number: int = 0
     """Its place in the collection, from 0."""
+    apart: str = ""
+    """What tells it from rows of the same settings: versions, processor, file."""
     more: str = ""
     """Settings in which the rows beside it differ and that no column of its own shows."""
 
@@ -184,10 +186,8 @@ def name_apart(rows: Sequence[Row]) -> None:
         by_label.setdefault(row.label, []).append(row)
     for same in by_label.values():
         for row, apart in zip(same, _apart(same), strict=True):
-            row.label, row.more = (
-                f"{row.label}{f' ({apart})' * bool(apart)}",
-                ", ".join(filter(None, (row.more, apart))),
-            )
+            row.label, row.apart = f"{row.label}{f' ({apart})' * bool(apart)}", f"({apart})" * bool(apart)
+            row.more = ", ".join(filter(None, (row.more, apart)))
 
 
 def _apart(rows: Sequence[Row]) -> list[str]:

@@ -60,8 +60,9 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     for row in rows:
         found[tuple(getattr(row.configuration, name) for name in OF_A_LINE)].append(row)
     firsts = [members[0] for members in found.values()]
-    more = words([row.configuration for row in firsts], [name for name in OF_A_LINE if name not in IN_VARIANT])
-    return [
+    others = [name for name in OF_A_LINE if name not in IN_VARIANT]
+    more = words([row.configuration for row in firsts], others, usual=False)
+    lines = [
         {
             "name": " ".join(filter(None, (first.variant, text))),
             "points": [
@@ -70,6 +71,7 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for first, text, members in zip(firsts, more, found.values(), strict=True)
     ]  # fmt: skip
+    return sorted(lines, key=lambda one: -one["points"][-1]["tokens"])  # names stand as the lines end
 
 
 def _point(row: Row, members: Sequence[Row]) -> dict[str, Any]:

@@ -17,11 +17,15 @@ def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
     }
 
 
-def words(configurations: Sequence[Configuration], names: Iterable[str]) -> list[str]:
-    """Of each configuration the settings among `names` in which any differ, in words."""
+def words(configurations: Sequence[Configuration], names: Iterable[str], usual: bool = True) -> list[str]:
+    """Of each configuration the settings among `names` in which any differ, in words; without `usual` those that have
+    their default are left out, by which they are still told apart."""
     unique = [name for name in names if len({getattr(c, name) for c in configurations}) > 1]
-    told = [_words(configurations, name) for name in unique]
-    return [" ".join(parts[number] for parts in told) for number, _ in enumerate(configurations)]
+    told = [(name, _words(configurations, name)) for name in unique]
+    return [
+        " ".join(parts[number] for name, parts in told if usual or getattr(c, name) != getattr(Configuration, name))
+        for number, c in enumerate(configurations)
+    ]
 
 
 def differing(configurations: list[Configuration]) -> list[str]:

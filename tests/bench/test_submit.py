@@ -143,8 +143,8 @@ def test_a_script_without_slurm_runs_in_bash(
 def test_a_refusal_of_the_cluster_is_one_line(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("job.sh").write_text(JOB.format(ring=1))
     assert main(["job.sh", "--partition", "closed"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "sbatch refused it: sbatch: error: invalid partition specified: closed"
+    assert capsys.readouterr().err == (
+        "bench submit: sbatch refused it: sbatch: error: invalid partition specified: closed\n"
     )
 
 
