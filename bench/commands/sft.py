@@ -55,13 +55,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
-    from bench.process.progress import Progress
-    from bench.suite.sweep import TrainingSweep, log_path, with_data
+    from bench.suite.sweep import log_path, prepared
 
-    progress = Progress([False], options.quiet)
-    progress.begin(0, "seed checkpoint")
-    ready = with_data(settings, [cell], progress.update)
-    sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
+    sweep = prepared(settings, [cell], options.force, options.quiet)
     try:
         rows = list(sweep.train().values())
     except Interrupted as stop:
