@@ -96,11 +96,13 @@ def _measured(request: Request, folder: Path) -> list[dict[str, Any]]:
 def _run(requests: Sequence[Request], processes: int) -> list[list[dict[str, Any]]]:
     """Per kernel and shape, what each process found. Process n of every kernel runs before process n + 1 of any."""
     found: dict[tuple[str, Shape], list[dict[str, Any]]] = {}
+    todo = len(requests) * processes
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(processes):
-            for request in requests:
+        for turn in range(processes):
+            for place, request in enumerate(requests, 1 + turn * len(requests)):
                 missing = needs.lacking(request.kernel, request.device, request.dtype)
                 if missing is None:
+                    print(f"[{place}/{todo}] {request.kernel}", file=sys.stderr, flush=True)
                     rows = _measured(request, Path(folder))
                 else:
                     rows = [suite.ended(request.kernel, shape, "unsupported", missing) for shape in request.shapes]

@@ -16,7 +16,7 @@ from bench.compare.series import Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
 from bench.metrics.times import PHASES, STEP, process_means
 from bench.problems import InputError
-from bench.process.files import json_lines
+from bench.process.files import json_lines, read_json
 from bench.results import foreign
 from bench.results.results import read_result
 
@@ -129,10 +129,7 @@ def _numbers(values: Any, path: Path) -> list[float]:
 
 def _whole(path: Path, loss: str | None) -> list[Run] | None:
     """One JSON document: a result, a pyperf suite, the state of transformers' trainer; None for any other."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        return None
+    value = read_json(path)
     if not isinstance(value, dict):
         return None
     if is_row(value):

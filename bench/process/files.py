@@ -23,6 +23,14 @@ def write(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
+def read_json(path: Path) -> Any:
+    """What a file of JSON holds; None where it cannot be read, or not as JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 def json_lines(path: Path, holding: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file, one a line, on lines that hold one of these texts; others are passed over."""
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from bench.metrics import every
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import process_means, spread, step_times
 from bench.problems import InputError
-from bench.process.files import json_lines
+from bench.process.files import json_lines, read_json
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import foreign, identity
 from bench.sweep import attempts
@@ -256,10 +255,9 @@ def _add(file: Path, found: Collection, named: bool) -> None:
 
 
 def _add_whole(file: Path, found: Collection) -> None:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise foreign_file(file) from None
+    value = read_json(file)
+    if value is None:
+        raise foreign_file(file)
     if isinstance(value, dict) and "log_history" in value:
         _add_curves(file, file.parent, found)
     else:

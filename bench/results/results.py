@@ -43,10 +43,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_result(folder: Path, name: str = FILE, any_schema: bool = False) -> dict[str, Any] | None:
     """The finished result in `folder`, or None where there is none that this version can read; with `any_schema` that
     of another version too, to keep it and no more."""
-    try:
-        result: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    result = files.read_json(folder / name)
     return result if isinstance(result, dict) and (any_schema or result.get("schema") == SCHEMA) else None
 
 
