@@ -257,6 +257,7 @@ def test_the_page_is_one_file_and_escaped(page_file: Path) -> None:
     assert "<img src=x" not in text
     assert "&lt;script&gt;document.title" in text
     assert 'src="' not in text
+    assert "1 of 4 rows do not say by which command" in text
     assert "Traceback" in text  # the log that lies beside the result, whatever folder the result names
 
 
@@ -306,6 +307,7 @@ def test_the_page_in_a_browser(page_file: Path) -> None:
         log.wait_for(timeout=10_000)
         assert log.is_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.evaluate("document.documentElement.scrollHeight") < 12 * 800  # long lists scroll by themselves
         assert page.title() == "Results of bench"
         browser.close()
     assert said == []

@@ -250,6 +250,7 @@ def test_wrong_usage_is_one_line_and_status_2(
         ("dtype = ['bf16', 'fp23']", "dtype = 'fp23': choose from bf16"),
         ("layers = 2", "no such setting: layers; did you mean num_layers?"),
         ("processes = [1, 2]", "processes = [1, 2]: one whole number from 1 on, for all rows"),
+        ("device = ['cpu', 'cuda']", "device takes one value, for all rows"),
         ("tp = ", "Invalid value"),
     ],
 )
