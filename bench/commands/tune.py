@@ -23,6 +23,8 @@ from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
 BATCHES = (1, 2, 4, 8)
+SHOWN = 8
+"""Rows that were not run."""
 
 
 TRIED = sorted(
@@ -128,8 +130,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _table(search: Search) -> str:
-    trials = sorted(search.trials.values(), key=lambda trial: -trial.speed)
-    return grid([_cells(trial) for trial in trials], HEADERS)
+    """The fastest first; of those that were not run the first few."""
+    trials = search.trials.values()
+    ran = sorted((trial for trial in trials if trial.status not in NOT_RUN), key=lambda trial: -trial.speed)
+    left = [trial for trial in trials if trial.status in NOT_RUN]
+    more = f"\nand {len(left) - SHOWN} more that were left out" if len(left) > SHOWN else ""
+    return grid([_cells(trial) for trial in (*ran, *left[:SHOWN])], HEADERS) + more
 
 
 def _fastest_so_far(search: Search) -> str:
@@ -142,7 +148,9 @@ def _fastest_so_far(search: Search) -> str:
 def _show(search: Search, best: Trial | None) -> int:
     print(_table(search))
     if best is None:
-        print("no row ran: give --memory, smaller --micro-batch-sizes, more --gpus or fewer --num-layers")
+        here = "give --memory, smaller --micro-batch-sizes, more --gpus or fewer --num-layers"
+        without = "no GPU is visible here: tune where they are, or give fewer --num-layers or --model llama-tiny"
+        print(f"no row ran: {here if environment.gpus() else without}")
         return FAILED
     ran = sum(trial.status not in NOT_RUN for trial in search.trials.values())
     left = len(search.trials) - ran

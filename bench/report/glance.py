@@ -78,7 +78,7 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 
     def begin(row: Row) -> list[str]:
         c = row.configuration
-        layers = "all layers" if c.num_layers is None else f"{c.num_layers} layers"
+        layers = "all layers" if c.num_layers is None else f"{c.num_layers} layer{'s' * (c.num_layers > 1)}"
         return [layers, f"{c.num_gpus} {rank_word([row])}{'s' * (c.num_gpus > 1)}"]
 
     return group_names(firsts, begin, [name for name in deciding(WORK) if name not in told])
