@@ -95,12 +95,7 @@ class Configuration:
     )  # fmt: skip
     loss: str = setting("sft", WORK, "sft, ppo or module:function", HOW, word=str)
     optimizer: str = setting(
-        "adamw",
-        WORK,
-        "the same of torch for all backends: {choices}",
-        HOW,
-        choices=("adamw", "sgd"),
-        word=str,
+        "adamw", WORK, "the same of torch for all backends: {choices}", HOW, choices=("adamw", "sgd"), word=str
     )
     lr: float = setting(
         1e-4, WORK, "learning rate", HOW, others=("--learning_rate",), word="lr{:g}".format, memory=NONE

@@ -120,8 +120,7 @@ def _place(ray: Any, kind: str, ranks: int) -> list[Any]:
     actors = [
         ray.remote(Rank)
         .options(
-            **resources,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+            **resources, scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
         )
         .remote()
         for index in range(ranks)
