@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bench.problems import NOT_WRITTEN
-from bench.process import stopping
+from bench.process import interrupts
 from bench.terminal.parsing import nearest
 from bench.terminal.streams import printable
 
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"bench {name}: {problem}", file=sys.stderr)
         return USAGE
     if name in STOPPABLE and "RANK" not in os.environ:
-        stopping.listen()
+        interrupts.listen()
     with printable():
         return _run(name, rest)
 
@@ -107,7 +107,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted(name)
     except ImportError as error:
-        if stopping.STOPPED.is_set():
+        if interrupts.STOPPED.is_set():
             return _interrupted(name)
         if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] not in REQUIRED:
             raise

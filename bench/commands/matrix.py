@@ -23,7 +23,7 @@ from bench.sweep import availability
 from bench.sweep.expansion import meant
 from bench.sweep.flags import add_one
 from bench.sweep.sweep import Interrupted, refusal
-from bench.terminal import described
+from bench.terminal import help_texts
 from bench.terminal.parsing import WIDE, Parser, whole
 
 ON_GPU = {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--quiet", action="store_true", help="no line per phase")
     p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
-    described.describe(p, ON_GPU, ON_CPU)
+    help_texts.describe(p, ON_GPU, ON_CPU)
     return p
 
 

@@ -19,14 +19,14 @@ from bench.configuration import Configuration, ConfigurationError, hash_inputs, 
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.inputs.sources.recorded import list_inputs
 from bench.problems import in_one_line
-from bench.process.ending import end
+from bench.process.process_exit import end
 from bench.replay import records
 from bench.results import environment
 from bench.results.table import problem
 from bench.sweep import attempts, availability
 from bench.sweep.flags import add_one
 from bench.sweep.sweep import Interrupted, Sweep, require
-from bench.terminal.described import told
+from bench.terminal.help_texts import told
 from bench.terminal.parsing import Parser
 
 NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")

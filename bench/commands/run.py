@@ -18,11 +18,11 @@ from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import notice, sharding_disabled
 from bench.problems import in_one_line
-from bench.process.ending import end
+from bench.process.process_exit import end
 from bench.results import environment
 from bench.sweep import flags as setting_flags
 from bench.sweep.expansion import check_names, defaults, expand, read_file
-from bench.terminal import described
+from bench.terminal import help_texts
 from bench.terminal.parsing import WIDE, Parser, whole
 from bench.terminal.text import grid
 
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launchers.add(p)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
-    described.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
+    help_texts.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
     return p
 
 

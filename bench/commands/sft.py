@@ -11,7 +11,7 @@ from typing import Any
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.problems import in_one_line
-from bench.process.ending import end
+from bench.process.process_exit import end
 from bench.results import environment
 from bench.results.table import render
 from bench.suite.flags import add_training, given
@@ -19,7 +19,7 @@ from bench.suite.settings import Cell, Settings, from_environment, one_cell, set
 from bench.sweep import attempts
 from bench.sweep.expansion import check_names
 from bench.sweep.sweep import Interrupted, require
-from bench.terminal.described import told
+from bench.terminal.help_texts import told
 from bench.terminal.parsing import Parser, whole
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.compare.learning import Fall, check_fall, check_first_norms, fall, first_norms
+from bench.compare.convergence import Fall, check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import Alignment, Finding, align
 from bench.compare.series import Run
 from bench.compare.significance import Change, change

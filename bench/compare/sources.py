@@ -17,7 +17,7 @@ from bench.configuration import SCHEMA, parse_known
 from bench.metrics.times import PHASES, STEP, process_means
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
-from bench.results import foreign
+from bench.results import file_kinds
 from bench.results.results import read_result
 
 
@@ -90,7 +90,7 @@ def _log(lines: Iterable[str], path: Path, loss: str | None) -> Run:
 
 def foreign_file(path: Path) -> InputError:
     """That a file is not what it was named for, what it is, and what to do."""
-    return InputError(f"{path}: {foreign.told(path)}")
+    return InputError(f"{path}: {file_kinds.told(path)}")
 
 
 def is_row(value: dict[str, Any]) -> bool:
@@ -138,7 +138,7 @@ def _whole(path: Path, loss: str | None) -> list[Run] | None:
         return _pyperf(path)
     if isinstance(value.get("log_history"), list):
         return [_log(map(json.dumps, value["log_history"]), path, loss)]
-    if foreign.kind_of(value):
+    if file_kinds.kind_of(value):
         raise foreign_file(path)
     return None
 

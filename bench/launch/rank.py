@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.process import files
-from bench.process.ending import end
+from bench.process.process_exit import end
 
 SECONDS = 300.0
 POLL = 0.1

@@ -12,7 +12,7 @@ from bench.compare.pairs import Limits, compare
 from bench.compare.plot import draw, plain
 from bench.compare.series import Run, Series
 from bench.metrics.times import PHASES
-from bench.report.glance import works
+from bench.report.glance import workloads
 from bench.report.rows import Collection
 from bench.report.series import chart_data
 
@@ -59,7 +59,7 @@ def _style() -> Any:
 
 def charts(found: Collection) -> list[Chart]:
     """The first charts of the page, of each kind at most `MOST`."""
-    data = chart_data(found, works(found.rows))
+    data = chart_data(found, workloads(found.rows))
     with _style():
         return [
             *_against_layers(data["layers"], "throughput", "tokens", f"real tokens/s per {data['rank']}"),

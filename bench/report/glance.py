@@ -24,8 +24,8 @@ WAYS = deciding(SPLIT, WAY)
 
 
 @dataclass
-class Work:
-    """Rows that do the same: one model at one depth, on as many GPUs of one kind, with the same samples."""
+class Workload:
+    """Rows with the same work to do: one model at one depth, on as many GPUs of one kind, with the same samples."""
 
     name: str
     rows: list[Row]
@@ -61,7 +61,7 @@ class Work:
         return f"fastest: {self.way(self.fastest)}, {self.ahead:.1%} ahead of {self.way(self.next)}{doubt}"
 
 
-def works(rows: Sequence[Row]) -> list[Work]:
+def workloads(rows: Sequence[Row]) -> list[Workload]:
     """What rows have in common, those with the most rows first."""
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
@@ -97,19 +97,19 @@ def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others
     return found
 
 
-def _work(name: str, rows: list[Row]) -> Work:
+def _work(name: str, rows: list[Row]) -> Workload:
     more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT], usual=False)
     ways = {
         id(row): " ".join(filter(None, (row.variant, text, row.apart))) for row, text in zip(rows, more, strict=True)
     }
-    work = Work(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
+    work = Workload(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
     _speeds(work)
     _memories(work)
     _losses(work)
     return work
 
 
-def _speeds(work: Work) -> None:
+def _speeds(work: Workload) -> None:
     timed = sorted((row for row in work.rows if row.tokens), key=lambda row: -(row.tokens or 0.0))
     if not timed:
         return
@@ -120,14 +120,14 @@ def _speeds(work: Work) -> None:
         work.of_slowest = (timed[0].tokens or 0.0) / (timed[-1].tokens or 1.0)
 
 
-def _memories(work: Work) -> None:
+def _memories(work: Workload) -> None:
     known = sorted((row for row in work.rows if row.memory), key=lambda row: row.memory or 0.0)
     if known:
         work.leanest = known[0]
         work.saves = 1.0 - (known[0].memory or 0.0) / (known[-1].memory or 1.0) if len(known) > 1 else None
 
 
-def _losses(work: Work) -> None:
+def _losses(work: Workload) -> None:
     """Rows whose steps hold the same samples are held against the first of them."""
     dealt: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in work.rows:

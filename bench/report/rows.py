@@ -17,7 +17,7 @@ from bench.metrics.times import process_means, spread, step_times
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
-from bench.results import foreign, identity
+from bench.results import file_kinds, identity
 from bench.sweep import attempts
 from bench.sweep.labels import differing, labels, words
 
@@ -288,7 +288,7 @@ def _add_result(file: Path, value: Any, found: Collection) -> None:
         _add_matrix(file, value, found)
         return
     if not isinstance(value, dict) or not is_row(value):
-        raise InputError(f"{file}: {foreign.described(value)}")
+        raise InputError(f"{file}: {file_kinds.described(value)}")
     try:
         found.rows.append(to_row(value, file))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report.columns import of_a_sweep, table
-from bench.report.glance import works
+from bench.report.glance import workloads
 from bench.report.rows import to_row
 
 
@@ -40,7 +40,7 @@ def render(results: Sequence[dict[str, Any]], wide: bool = False) -> str:
     """The table, and below it which row is fastest, as the report has it, and a line per row that was compiled, that
     never became steady, or that did not end well, with what to change."""
     rows = [replace(to_row(result, Path()), label=result["label"]) for result in results]
-    done = works(rows)
+    done = workloads(rows)
     notes = [f"{one.name}: {told}" if len(done) > 1 else told for one in done if (told := one.told())]
     remarked: dict[str, list[str]] = {}
     for result in results:

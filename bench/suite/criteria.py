@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compare.learning import check_fall, check_first_norms, fall, first_norms
+from bench.compare.convergence import check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import align
 from bench.compare.series import Series
 

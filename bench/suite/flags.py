@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.suite.settings import MAX_GPUS, Settings, defaults
 from bench.sweep.flags import add_one
-from bench.terminal.described import describe
+from bench.terminal.help_texts import describe
 from bench.terminal.parsing import whole
 
 

@@ -10,8 +10,8 @@ from bench.configuration import Configuration
 from bench.measure.clock import DTYPES
 from bench.measure.model import build_actor
 from bench.measure.worker import command, on_rank
-from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat
+from bench.process.process_exit import end
 from bench.strategies import processes
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import SETTINGS, Configuration, kinds
-from bench.terminal.described import told
+from bench.terminal.help_texts import told
 from bench.terminal.parsing import choice, listed, switch, whole
 
 

@@ -14,7 +14,7 @@ from bench.configuration import Configuration, ConfigurationError, compiles, mod
 from bench.launch.engine import Launcher
 from bench.predict import sizes
 from bench.predict.capacity import impossible
-from bench.predict.domination import dominates
+from bench.predict.oom_pruning import dominates
 from bench.process import gpu_memory, supervise
 from bench.process.locks import Locks
 from bench.process.progress import Progress

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bench.cli import main as bench
 from bench.configuration import Configuration, model_name, seed_folder
 from bench.report.columns import as_csv, table
-from bench.report.glance import works
+from bench.report.glance import workloads
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
 from bench.report.series import chart_data
@@ -362,7 +362,7 @@ def test_what_is_fastest_fits_and_trains_right_stands_first(tmp_path: Path) -> N
         write_json(tmp_path / name / "result.json", value)
     failed = build_result(Configuration(num_layers=4, device="cpu", attn="eager"), [], status="oom", message="m")
     write_json(tmp_path / "d" / "result.json", failed)
-    most, other = works(collect([tmp_path]).rows)
+    most, other = workloads(collect([tmp_path]).rows)
     assert (most.fastest and most.way(most.fastest), most.leanest and most.way(most.leanest)) == (
         "ddp sdpa",
         "fsdp2 sdpa",
@@ -377,7 +377,7 @@ def test_what_is_fastest_fits_and_trains_right_stands_first(tmp_path: Path) -> N
     text = page.read_text()
     assert text.index("100.0% ahead of the next and 4.0 times the slowest") < text.index('<table id="rows">')
     (tmp_path / "c" / "result.json").unlink()
-    assert works(collect([tmp_path]).rows)[0].worst == pytest.approx(0.01)  # small differences are told as they are
+    assert workloads(collect([tmp_path]).rows)[0].worst == pytest.approx(0.01)  # small differences are told as they are
 
 
 def test_charts_never_join_unlike_rows_and_show_outliers(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_charts_never_join_unlike_rows_and_show_outliers(tmp_path: Path) -> None
             configuration = {**value["configuration"], "seq_len": length, "num_gpus": 1}  # type: ignore[dict-item]
             write_json(tmp_path / f"{layers}-{length}" / "result.json", {**value, "configuration": configuration})
     found = collect([tmp_path])
-    groups = chart_data(found, works(found.rows))["layers"]
+    groups = chart_data(found, workloads(found.rows))["layers"]
     assert sorted(len(line["points"]) for group in groups for line in group["lines"]) == [4, 4]
     assert {group["name"].split(", ")[3] for group in groups} == {"1024 tokens", "2048 tokens"}
     outliers = {
