@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 MARKDOWN = "github"
-NUMBER = re.compile(r"[-+]?[\d.,]+(?:e[-+]?\d+)?%?(?: ±[\d.]+%)?|-")
+NUMBER = re.compile(r"[-+]?[\d.,]+(?:e[-+]?\d+)?(?:%| ms| GB)?(?: ±[\d.]+%)?|-")
 """A number as tables have it, with its spread where it has one."""
 _MARKS = ("\\", "|", "`", "<", "[", "*")
 
@@ -30,7 +30,8 @@ def grid(rows: Iterable[Sequence[str]], headers: Sequence[str], style: str = "si
 
     tabulate.MIN_PADDING = 0  # it would leave two columns beside each heading
     cells = [[plain(cell, style) for cell in row] for row in rows]
-    numbers = [style == "simple" and all(map(NUMBER.fullmatch, column)) for column in zip(*cells, strict=True)]
+    columns = [list(filter(None, column)) for column in zip(*cells, strict=True)]
+    numbers = [style == "simple" and bool(column) and all(map(NUMBER.fullmatch, column)) for column in columns]
     align = ["right" if number else "left" for number in numbers] or None
     return tabulate.tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True, colalign=align)
 
