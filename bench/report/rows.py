@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.compare.series import Run
 from bench.compare.sources import foreign_file, is_row, read
-from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
+from bench.configuration import Configuration, model_name, parse_known
 from bench.metrics import every
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import process_means, spread, step_times
@@ -304,7 +304,7 @@ def _add_matrix(file: Path, value: dict[str, Any], found: Collection) -> None:
 
 def to_row(result: dict[str, Any], source: Path) -> Row:
     """A `result.json` as a row; raises KeyError and its like for one that is incomplete."""
-    configuration = _configuration(result["configuration"])
+    configuration = parse_known(result["configuration"])
     row = Row(
         source, str(result["label"]), configuration, str(result["status"]), str(result.get("message", "")),
         str(result.get("hint", "")), _log(result, source), environment=dict(result.get("environment") or {}),
@@ -314,24 +314,16 @@ def to_row(result: dict[str, Any], source: Path) -> Row:
     return _measured(row, summary, runs, float(result.get("left_allocated", 0))) if summary and runs else row
 
 
-def _configuration(values: dict[str, Any]) -> Configuration:
-    """Settings that this version does not know are left out: the row is still worth showing."""
-    try:
-        return parse(values)
-    except ConfigurationError:
-        return parse_known(values)
-
-
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
     steps = [step for run in runs for step in step_times(run)]
-    first, c = runs[0], row.configuration
+    first, c, peak = runs[0], row.configuration, float(summary["peak_memory"])
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
         summary=dict(summary), means=process_means(runs), per_token=seconds_per_token(c.num_gpus, runs),
         spread={name: spread([step[name] for step in steps]) for name in steps[0]},
         processes=int(summary["processes"]),
-        memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
+        memory=peak - left if peak > left else None, parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
         effective=dict(summary["effective"]),
@@ -341,11 +333,6 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
     if any(isinstance(number, str) or not abs(number) < MOST for number in numbers):
         raise ValueError("a time, rate or size is not finite")
     return measured
-
-
-def _own(peak: float, left: float) -> float | None:
-    """The peak less what earlier rows of the process had left; None where that was freed meanwhile."""
-    return peak - left if peak > left else None
 
 
 def _log(result: dict[str, Any], source: Path) -> Path | None:

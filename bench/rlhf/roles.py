@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench import backends
-from bench.predict.layout import HEADS
+from bench.configuration import SETTINGS
 from bench.predict.planning import Request, layout, refusal
 from bench.problems import Problem
 from bench.rlhf.job import Engine, Job, Part
@@ -40,7 +40,7 @@ _COMMON: Mapping[str, Callable[[str], object]] = {
 _OF_MODELS: Mapping[str, Callable[[str], object]] = {
     **_COMMON, "backend": lambda text: choice(tuple(backends.variants()))(text), "ring": whole,
     "micro-batch-size": whole, "score-batch-size": whole, "checkpointing": switch, "offload": choice(OFFLOADS),
-    "head": choice(HEADS),
+    "head": choice(SETTINGS["head"].choices),
 }  # fmt: skip
 _OF_ENGINES: Mapping[str, Callable[[str], object]] = {**_COMMON, "share": _share}
 HELP = (
