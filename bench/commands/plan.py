@@ -283,20 +283,19 @@ REQUESTED = (
 )  # fmt: skip
 
 
+OF_MODEL = ("name", "layers", "parameters", "active_parameters", "source")
+
+
 def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
     """`{"version": 1, "model", "request", "plans": […], "refused": […]}`; sizes in bytes, work per token."""
     document = {
         "version": 1,
-        "model": _model(request.facts),
+        "model": {name: getattr(request.facts, name) for name in OF_MODEL},
         "request": {"gpus": request.num_gpus, **{name: getattr(request, name) for name in REQUESTED}},
         "plans": [_plan(one) for one in legal],
         "refused": [one.__dict__ for one in refused],
     }  # fmt: skip
     return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-def _model(facts: ModelFacts) -> dict[str, Any]:
-    return {name: getattr(facts, name) for name in ("name", "layers", "parameters", "active_parameters", "source")}
 
 
 def _plan(one: Plan) -> dict[str, Any]:
@@ -314,6 +313,4 @@ def _plan(one: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMATS: dict[str, Callable[..., str]] = {
-    "text": as_text, "json": as_json, "markdown": as_markdown,
-}  # fmt: skip
+FORMATS: dict[str, Callable[..., str]] = {"text": as_text, "json": as_json, "markdown": as_markdown}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -208,18 +209,10 @@ def _apart(rows: Sequence[Row]) -> list[str]:
 
 def _places(sources: Sequence[Path]) -> list[str]:
     """The parts of paths in which they differ; a number for rows of one file."""
-    shared = len(_common(sources))
-    parts = ["/".join(source.parts[shared:-1]) or source.stem for source in sources]
+    files = [source.resolve() for source in sources]
+    shared = len(Path(os.path.commonpath([file.parent for file in files])).parts)
+    parts = ["/".join(file.parts[shared:-1]) or file.stem for file in files]
     return [f"{part} #{parts[:n].count(part) + 1}" if parts.count(part) > 1 else part for n, part in enumerate(parts)]
-
-
-def _common(sources: Sequence[Path]) -> list[str]:
-    found = []
-    for parts in zip(*(source.parts[:-1] for source in sources), strict=False):
-        if len(set(parts)) > 1:
-            break
-        found.append(parts[0])
-    return found
 
 
 def _counts(file: Path) -> bool:

@@ -62,23 +62,16 @@ def summarise(configuration: Configuration, runs: list[dict[str, Any]]) -> dict[
 
 
 def build_result(
-    configuration: Configuration,
-    runs: list[dict[str, Any]],
-    *,
-    status: str,
-    message: str = "",
-    phase: str = "",
-    hint: str = "",
-    log: str = "",
-    environment: dict[str, Any] | None = None,
+    configuration: Configuration, runs: list[dict[str, Any]], environment: dict[str, Any] | None = None, **verdict: str
 ) -> dict[str, Any]:
-    """The content of `result.json`; a loss that is not a number makes an ok run a `nan` one."""
+    """The content of `result.json`; `verdict` has the status, and may have message, phase, hint and log. A loss that is
+    not a number makes an ok run a `nan` one."""
     result: dict[str, Any] = {
         "schema": SCHEMA, "hash": configuration.content_hash(), "label": configuration.label(),
-        "status": status, "message": message, "phase": phase, "hint": hint, "log": log,
+        **dict.fromkeys(("message", "phase", "hint", "log"), ""), **verdict,
         "configuration": asdict(configuration), "environment": environment or {}, "runs": runs,
     }  # fmt: skip
-    if status == "ok":
+    if verdict["status"] == "ok":
         bad = [n for run in runs for n, loss in enumerate(run["losses"]) if not math.isfinite(loss)]
         if bad:
             result |= {"status": "nan", "message": f"the loss of step {bad[0]} is not finite", "runs": []}
