@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bench.problems import NOT_WRITTEN
-from bench.process import stopping
+from bench.process import interrupts
+from bench.terminal.parsing import nearest
 from bench.terminal.streams import printable
 
 COMMANDS = {
@@ -72,14 +73,15 @@ def main(arguments: Sequence[str]) -> int:
     if name.startswith("-"):
         name, rest = DEFAULT, list(arguments)
     if name not in COMMANDS:
-        print(f"bench: {_unknown(name)}", file=sys.stderr)
+        hint = nearest(name, COMMANDS) or f"; there are: {', '.join(COMMANDS)}"
+        print(f"bench: no command {name!r}{hint}", file=sys.stderr)
         return USAGE
     problem = _launched_wrongly(os.environ) if name in RANKS else None
     if problem:
         print(f"bench {name}: {problem}", file=sys.stderr)
         return USAGE
     if name in STOPPABLE and "RANK" not in os.environ:
-        stopping.listen()
+        interrupts.listen()
     with printable():
         return _run(name, rest)
 
@@ -105,7 +107,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted(name)
     except ImportError as error:
-        if stopping.STOPPED.is_set():
+        if interrupts.STOPPED.is_set():
             return _interrupted(name)
         if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] not in REQUIRED:
             raise
@@ -164,11 +166,3 @@ def _without_local_rank(arguments: Sequence[str]) -> Sequence[str]:
     the same."""
     first = arguments[0] if arguments else ""
     return arguments[1:] if first.startswith(("--local_rank=", "--local-rank=")) else arguments
-
-
-def _unknown(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
-    return f"no command {name!r}; {hint}"

@@ -95,12 +95,7 @@ class Configuration:
     )  # fmt: skip
     loss: str = setting("sft", WORK, "sft, ppo or module:function", HOW, word=str)
     optimizer: str = setting(
-        "adamw",
-        WORK,
-        "the same of torch for all backends: {choices}",
-        HOW,
-        choices=("adamw", "sgd"),
-        word=str,
+        "adamw", WORK, "the same of torch for all backends: {choices}", HOW, choices=("adamw", "sgd"), word=str
     )
     lr: float = setting(
         1e-4, WORK, "learning rate", HOW, others=("--learning_rate",), word="lr{:g}".format, memory=NONE
@@ -144,7 +139,7 @@ class Configuration:
         None, PLACE, "recorded batches, a directory or file", INPUTS, unset="default: synthetic ones",
         no_word="synthetic",
     )  # fmt: skip
-    input_hash: str | None = setting(None, WORK, "", no_word="synthetic")
+    input_hash: str | None = setting(None, WORK, "", no_word="synthetic", word="inputs-{:.8}".format)
     max_inputs: int | None = setting(
         None, WORK, "the first so many; without it all of them", INPUTS, no_word="all-inputs", recorded=True
     )

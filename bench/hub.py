@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import socket
+import urllib.error
 import urllib.parse
 import urllib.request
 from functools import cache
@@ -44,13 +44,12 @@ def unreachable() -> str:
 
 @cache
 def _problem(endpoint: str) -> str:
-    """Of a connection to the hub, or to the proxy that leads there."""
-    scheme = urllib.parse.urlsplit(endpoint).scheme
-    proxy = urllib.request.getproxies().get(scheme)
-    place = urllib.parse.urlsplit(proxy if proxy and "://" in proxy else f"//{proxy}" if proxy else endpoint)
-    port = place.port or (80 if (place.scheme or scheme) == "http" else 443)
+    """Of a connection to the hub, through a proxy where the environment names one."""
     try:
-        socket.create_connection((place.hostname or "", port), timeout=SECONDS).close()
+        urllib.request.urlopen(endpoint, timeout=SECONDS).close()
+    except urllib.error.HTTPError:
+        pass  # an answer
     except OSError as error:
-        return f"{place.hostname} cannot be reached: {error.strerror or error}"
+        reason, host = getattr(error, "reason", error), urllib.parse.urlsplit(endpoint).hostname
+        return f"{host} cannot be reached: {getattr(reason, 'strerror', None) or reason}"
     return ""

@@ -19,6 +19,10 @@ class Problem(ValueError):
     status = 2
 
 
+class InputError(Problem):
+    """A path, file or text that cannot be used; the message names it, and the field where there is one."""
+
+
 def in_one_line(main: Command) -> Command:
     """A command whose problems, and files that cannot be read or written, are one line on standard error."""
     name = main.__module__.rpartition(".")[2].replace("_", "-")

@@ -25,3 +25,4 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> None:
     width of a terminal."""
     os.environ["MESHPROOF_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
     os.environ.pop("COLUMNS", None)  # tables are whole in files and pipes
+    os.unsetenv("COLUMNS")  # readline sets it past `os.environ`, for the processes started here

@@ -21,6 +21,9 @@ class Heads:
     key_heads: int
     size: int
 
+    def __str__(self) -> str:
+        return f"{self.heads}x{self.key_heads}x{self.size}"
+
     @classmethod
     def parse(cls, text: str) -> Heads:
         """From `32x8x128`; raises `Problem` for anything else, and for heads that do not share key heads evenly."""

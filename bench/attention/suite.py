@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.attention.shapes import Shape
-from bench.process import files
-from bench.results.results import write_json
+from bench.results.results import Processes, stack_metadata, write_json, write_pyperf
 from bench.terminal.text import MARKDOWN, grid
 
 PHASES = {"forward": 1.0, "backward": 2.5}
@@ -46,8 +45,7 @@ def joined(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     shape = Shape.of(row["shape"])
-    heads = f"{shape.heads.heads}x{shape.heads.key_heads}x{shape.heads.size}"
-    head = [row["kernel"], shape.label(), heads, row["status"]]
+    head = [row["kernel"], shape.label(), str(shape.heads), row["status"]]
     if row["status"] != "ok":
         return [*head, *["-"] * (len(HEADERS) - len(head) - 1), row["message"]]
     rates = row["flops_per_second"]
@@ -74,30 +72,12 @@ def write(folder: Path, rows: Sequence[dict[str, Any]], described: dict[str, Any
     write_json(folder / "attention.json", {"environment": described, "asked": asked, "rows": list(rows)})
     measured = [row for row in rows if row["status"] == "ok"]
     if measured:
-        _write_pyperf(folder / "benchmarks.json", measured, described, asked)
+        common = {**stack_metadata(described), **asked, "unit": "second"}
+        write_pyperf(folder / "benchmarks.json", [_benchmark(row, name, common) for row in measured for name in PHASES])
 
 
-def _write_pyperf(path: Path, rows: Sequence[dict[str, Any]], described: dict[str, Any], asked: dict[str, str]) -> None:
-    import pyperf
-
-    common = {f"version_{k.replace('-', '_')}": v for k, v in described["versions"].items()} | asked
-    common |= {f"gpu_{k.replace('.', '_')}": v for gpu in described["gpus"][:1] for k, v in gpu.items() if v}
-    benchmarks = []
-    for row in rows:
-        heads = row["shape"]["heads"]
-        what = f"{Shape.of(row['shape']).label()}:{heads['heads']}x{heads['key_heads']}x{heads['size']}"
-        for phase in PHASES:
-            metadata = {
-                **common, "name": f"{row['kernel']}:{what}:{phase}", "unit": "second",
-                "flops_per_second": row["flops_per_second"][phase],
-            }  # fmt: skip
-            runs = [
-                pyperf.Run(
-                    [step[phase] for step in process["times"]], metadata=metadata, collect_metadata=False,
-                    warmups=[(1, step[phase]) for step in process["warmups"]],
-                )
-                for process in row["processes"]
-            ]  # fmt: skip
-            benchmarks.append(pyperf.Benchmark(runs))
-    with files.whole(path) as part:
-        pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
+def _benchmark(row: dict[str, Any], phase: str, common: dict[str, Any]) -> tuple[dict[str, Any], Processes]:
+    shape = Shape.of(row["shape"])
+    name = f"{row['kernel']}:{shape.label()}:{shape.heads}:{phase}"
+    values = [tuple([step[phase] for step in one[kind]] for kind in ("times", "warmups")) for one in row["processes"]]
+    return {**common, "name": name, "flops_per_second": row["flops_per_second"][phase]}, values  # type: ignore[return-value]

@@ -76,10 +76,7 @@ def _reductions(layout: Layout, n: Elements, apart: bool) -> list[tuple[float, f
     if layout.head in ("full", "compiled"):
         return [(n.embedding, reduction(n.embedding))]
     before = item * n.embedding if shards > 1 else 0.0
-    return [
-        (n.embedding + n.head, 2 * compute * n.head + reduction(n.embedding)),
-        (n.head, reduction(n.head) + before),
-    ]
+    return [(n.embedding + n.head, 2 * compute * n.head + reduction(n.embedding)), (n.head, reduction(n.head) + before)]
 
 
 BACKEND = FSDP2()

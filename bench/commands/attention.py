@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,6 @@ class Request:
     dtype: str
     warmup: int
     steps: int
-
-    def to_json(self) -> str:
-        plain = {name: getattr(self, name) for name in ("kernel", "device", "dtype", "warmup", "steps")}
-        return json.dumps({**plain, "shapes": [shape.as_dict() for shape in self.shapes]})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -77,7 +73,7 @@ def _requests(options: argparse.Namespace) -> list[Request]:
 def _measured(request: Request, folder: Path) -> list[dict[str, Any]]:
     """The rows of one process; those that it did not come to end as crashes with its last line."""
     asked, answer = folder / "request.json", folder / "answer.jsonl"
-    asked.write_text(request.to_json(), encoding="utf-8")
+    asked.write_text(json.dumps(asdict(request)), encoding="utf-8")
     answer.write_text("", encoding="utf-8")
     command = [sys.executable, "-m", "bench.attention.worker", str(asked), str(answer)]
     try:
@@ -96,11 +92,13 @@ def _measured(request: Request, folder: Path) -> list[dict[str, Any]]:
 def _run(requests: Sequence[Request], processes: int) -> list[list[dict[str, Any]]]:
     """Per kernel and shape, what each process found. Process n of every kernel runs before process n + 1 of any."""
     found: dict[tuple[str, Shape], list[dict[str, Any]]] = {}
+    todo = len(requests) * processes
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(processes):
-            for request in requests:
+        for turn in range(processes):
+            for place, request in enumerate(requests, 1 + turn * len(requests)):
                 missing = needs.lacking(request.kernel, request.device, request.dtype)
                 if missing is None:
+                    print(f"[{place}/{todo}] {request.kernel}", file=sys.stderr, flush=True)
                     rows = _measured(request, Path(folder))
                 else:
                     rows = [suite.ended(request.kernel, shape, "unsupported", missing) for shape in request.shapes]

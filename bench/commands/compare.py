@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 
 from bench.cli import FAILED, OK, UNDECIDED
@@ -16,9 +18,9 @@ from bench.compare import logprobs
 from bench.compare.pairs import Limits, Pair, compare
 from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
-from bench.compare.series import InputError, Run
+from bench.compare.series import Run
 from bench.compare.sources import read
-from bench.problems import in_one_line
+from bench.problems import InputError, in_one_line
 from bench.terminal.parsing import Parser
 from bench.terminal.text import valid_json
 
@@ -45,13 +47,24 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--threshold", type=share, default=0.05, help="allowed relative difference of a loss; default 0.05")
     p.add_argument("--fall-threshold", type=share, default=0.05, metavar="SHARE",
                    help="how much less, or more, a loss may fall than the reference's; default 0.05")  # fmt: skip
-    p.add_argument("--grad-norm-threshold", type=share, help="--threshold of gradient norms; default: none, only shown")
+    p.add_argument(
+        "--grad-norm-threshold",
+        dest="norm_threshold",
+        type=share,
+        metavar="SHARE",
+        help="--threshold of gradient norms; default: none, only shown",
+    )
     p.add_argument("--first-norm-threshold", type=share, default=0.05, metavar="SHARE",
                    help="of the first gradient norms, where the first losses are equal; default 0.05")  # fmt: skip
     p.add_argument("--atol", type=share, default=0.0, help="differences up to this count as none; default 0")
     p.add_argument("--max-slowdown", type=share, metavar="SHARE", help="0.1 allows 10%% more time; default: any")
     p.add_argument("--must-fall", action="store_true", help="fail where a loss does not fall")
-    p.add_argument("--common-steps", action="store_true", help="steps that one side lacks are a note, no failure")
+    p.add_argument(
+        "--common-steps",
+        dest="common_only",
+        action="store_true",
+        help="steps that one side lacks are a note, no failure",
+    )
     p.add_argument("--rebase", action="store_true", help="count the steps of each run from its first")
     p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
     p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
@@ -69,12 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.logprobs:
         return _logprobs(options)
-    limits = Limits(
-        threshold=options.threshold, fall_threshold=options.fall_threshold,
-        norm_threshold=options.grad_norm_threshold, first_norm_threshold=options.first_norm_threshold,
-        atol=options.atol, max_slowdown=options.max_slowdown, must_fall=options.must_fall,
-        common_only=options.common_steps, rebase=options.rebase,
-    )  # fmt: skip
+    limits = Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)})
     if options.plot:
         check_target(options.plot)
     chosen, unmatched = _chosen(options)
@@ -103,6 +111,7 @@ def _shown(pairs: list[Pair], unmatched: list[str], form: str) -> str:
     return as_markdown(pairs, unmatched) if form == "markdown" else as_text(pairs, unmatched)
 
 
+BY_SETTINGS = attrgetter("identity")
 Chosen = tuple[list[tuple[Run, Run]], list[str]]
 """Pairs of a reference and a run, and lines on the runs that are in none."""
 
@@ -115,7 +124,7 @@ def _chosen(options: argparse.Namespace) -> Chosen:
         raise InputError("name a reference and what to compare with it")
     groups = [read(path, options.loss_key) for path in paths]
     several = len(groups) == 2 and options.reference is None and any(len(group) > 1 for group in groups)
-    if several and (all(len(group) > 1 for group in groups) or _matched(groups[0], groups[1], _settings)):
+    if several and (all(len(group) > 1 for group in groups) or _matched(groups[0], groups[1], BY_SETTINGS)):
         return _row_by_row(groups[0], groups[1], paths[0], paths[1])
     runs = _told_apart(groups, paths)
     if len(runs) < 2:
@@ -146,7 +155,7 @@ def _reference(runs: list[Run], name: str | None) -> Run:
 def _row_by_row(before: list[Run], after: list[Run], first_path: Path, second_path: Path) -> Chosen:
     """Rows of two sweeps that belong together: of the same settings, else of the same name, one setting against
     another; where there are none, those of the same settings but for the backend."""
-    pairs = _matched(before, after, _settings)
+    pairs = _matched(before, after, BY_SETTINGS)
     paired = {id(run) for pair in pairs for run in pair}
     left, right = ([run for run in group if id(run) not in paired] for group in (before, after))
     pairs += _matched(left, right, lambda run: run.name)
@@ -171,10 +180,6 @@ def _matched(before: list[Run], after: list[Run], key: Callable[[Run], object]) 
     if any(group.count(row) > 1 for group in (rows, others) for row in group):
         return []
     return [(run, after[others.index(row)]) for run, row in zip(before, rows, strict=True) if row in others]
-
-
-def _settings(run: Run) -> object:
-    return run.identity
 
 
 def _but_for_backend(run: Run) -> object:

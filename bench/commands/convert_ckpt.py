@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cli import OK
-from bench.problems import in_one_line
+from bench.problems import Problem, in_one_line
 from bench.terminal.parsing import Parser, whole
 
 
@@ -39,6 +39,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 written; 2 for what cannot be read or is there already, with one line that says why."""
     options = parser().parse_args(arguments)
+    if not options.source.is_dir():  # told before torch is imported
+        raise Problem(f"{options.source}: no such directory")
     with warnings.catch_warnings():
         # One process on its own is what is meant here.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")

@@ -21,8 +21,9 @@ from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.sweep import availability
 from bench.sweep.expansion import meant
+from bench.sweep.flags import add_one
 from bench.sweep.sweep import Interrupted, refusal
-from bench.terminal import described
+from bench.terminal import help_texts
 from bench.terminal.parsing import WIDE, Parser, whole
 
 ON_GPU = {"model": "llama-3.1-8b", "num_layers": 2, "dtype": "bf16", "seq_len": 2048, "steps": 10, "warmup": 5}
@@ -38,16 +39,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--max-cells", type=whole, default=MAX_CELLS, help="run so many at most")
     p.add_argument("--backend", default="ddp", help="of the eight rows; default ddp, which on one process is plain")
     p.add_argument("--compile-mode", choices=("blocks", "full"), default="blocks", help="of the eight rows")
-    p.add_argument("--model", help="preset, config.json, directory or hub name")
-    p.add_argument("--num-layers", type=whole, help="of the eight rows; --full takes 2 and 4")
-    p.add_argument("--dtype", choices=("bf16", "fp32"))
-    p.add_argument("--seq-len", type=whole)
+    add_one(p, "model")
+    add_one(p, "num_layers", help="of the eight rows; --full takes 2 and 4")
+    add_one(p, "dtype", choices=("bf16", "fp32"))
+    add_one(p, "seq_len")
     p.add_argument("--inputs", type=Path, help="recorded batches instead of synthetic ones")
-    p.add_argument("--max-inputs", type=whole)
-    p.add_argument("--fold-tokens", action="store_true")
-    p.add_argument("--steps", type=whole)
-    p.add_argument("--warmup", type=whole)
-    p.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    add_one(p, "max_inputs", "fold_tokens", "steps", "warmup", "device")
     p.add_argument("--processes", type=whole, default=1, help="of each cell; two and more test which is faster")
     p.add_argument("--lanes", type=whole, help="cells side by side; default: one per GPU")
     p.add_argument("--output", type=Path, default=Path("results/matrix"), help="default ./results/matrix")
@@ -57,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--quiet", action="store_true", help="no line per phase")
     p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--diff", nargs=2, type=Path, metavar=("OLD", "NEW"), help="compare two matrices, run nothing")
-    described.describe(p, ON_GPU, ON_CPU)
+    help_texts.describe(p, ON_GPU, ON_CPU)
     return p
 
 
@@ -100,7 +97,7 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
     if options.inputs is not None:
         digest = sources.of(str(options.inputs)).digest(str(options.inputs))
         values |= {"inputs": str(options.inputs.resolve()), "input_hash": digest}
-        values["fold_tokens"] = options.fold_tokens
+        values["fold_tokens"] = bool(options.fold_tokens)
     if options.backend not in backends.names():
         raise ConfigurationError(
             f"--backend {options.backend}: use {', '.join(backends.names())}{meant(options.backend)}"

@@ -11,13 +11,14 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import presets
-from bench.predict.layout import HEADS
 from bench.predict.memory import GIB
 from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
 from bench.problems import Problem, in_one_line
 from bench.rlhf import roles
+from bench.sweep.flags import add_one
 from bench.terminal.fitting import chosen, terminal
 from bench.terminal.parsing import WIDE, Parser, whole
+from bench.terminal.text import MARKDOWN, grid
 from rules.models import ModelFacts, find, from_config, resolve
 
 _MOST_GPUS = 1_000_000  # beyond any cluster; listing the divisors of a mistyped number would take forever
@@ -39,7 +40,7 @@ class _Parser(Parser):
         options = super().parse_args(args, namespace)
         of_roles = [said["model"] for _, said in options.role or () if "model" in said]
         options.model = options.model or next(iter(of_roles), None)
-        lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.gpus)) if value is None]
+        lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.num_gpus)) if value is None]
         if lacking and options.recipe is None:
             self.error(f"the following arguments are required: {', '.join(lacking)}; or give --recipe")
         return options
@@ -52,36 +53,32 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
                    "or its command as one text")  # fmt: skip
     p.add_argument("--role", type=roles.role, action="append", metavar="ROLE[:KEY=VALUE,…]", help=roles.HELP)
-    p.add_argument("--gpus", "--num-gpus", "--num_gpus", type=whole, help="GPUs altogether")
+    p.add_argument("--gpus", "--num-gpus", "--num_gpus", dest="num_gpus", type=whole, help="GPUs altogether")
     p.add_argument("--gpus-per-node", type=whole, default=8)
     p.add_argument("--gpu-memory", type=memory_size, default=80e9, metavar="SIZE", help="default 80GB")
     p.add_argument("--seq-len", type=whole, help="tokens per sample; default 4096, or the model's maximum")
-    p.add_argument("--micro-batch-size", type=whole, default=1, help="samples per GPU and forward pass")
-    p.add_argument("--train-batch-size", type=whole, help="samples per step; default: no accumulation")
+    add_one(p, "micro_batch_size", default=1)
+    add_one(p, "train_batch_size", help="samples per step; default: no accumulation")
     p.add_argument("--backend", default="deepspeed,fsdp2", help=f"comma-separated, of {', '.join(backends.names())}")
     p.add_argument("--zero-stage", "--zero_stage", default="0,1,2,3", help="comma-separated ZeRO stages of deepspeed")
-    p.add_argument("--num-layers", "--num_layers", type=whole, help="cut the model to this many layers")
-    p.add_argument(
-        "--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, help="only this tensor-parallel size"
-    )
-    p.add_argument("--ring", "--ring-attn-size", "--ring_attn_size", type=whole, help="only this ring size")
-    p.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), default="bf16")
+    add_one(p, "num_layers")
+    add_one(p, "tp", "ring", help="only this size")
+    add_one(p, "dtype", default="bf16")
     p.add_argument("--master", choices=("fp32", "bf16"), default="fp32", help="type of the optimizer's copy")
-    p.add_argument("--attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
+    add_one(p, "attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
     p.add_argument("--ring-impl", choices=("zigzag", "llama3", "ring", "sdpa"), default="zigzag")
-    p.add_argument("--head", choices=HEADS, default="chunked", help="how logits are computed; full: all in fp32")
+    add_one(p, "head", default="chunked")
     p.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
     p.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
-    p.add_argument(
-        "--compile", choices=("none", "blocks", "full", "deepcompile"), default="none", nargs="?", const="blocks"
-    )
+    add_one(p, "compile", default="none")
     p.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
-    p.add_argument("--packing", action=argparse.BooleanOptionalAction, default=True)
+    add_one(p, "packing", default=True)
     p.add_argument("--gradient-checkpointing", choices=("auto", "on", "off"), default="auto",
                    help="auto: where it would not fit without")  # fmt: skip
-    p.add_argument("--sequence-parallel", action="store_true", help="split norms' activations over tp ranks")
-    p.add_argument("--no-reshard", action="store_true", help="FSDP2 keeps parameters gathered")
-    p.add_argument("--offload-optimizer", action="store_true")
+    add_one(p, "sequence_parallel", default=False)
+    p.add_argument("--no-reshard", dest="reshard_after_forward", action="store_false",
+                   help="FSDP2 keeps parameters gathered")  # fmt: skip
+    p.add_argument("--offload-optimizer", dest="cpu_offload", action="store_true")
     p.add_argument("--offload-param", action="store_true")
     p.add_argument("--format", choices=tuple(FORMATS), default="text")
     p.add_argument("--top", type=whole, help="show only the best rows")
@@ -105,12 +102,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _request(options: argparse.Namespace) -> Request:
-    if options.gpus > _MOST_GPUS:
-        raise Problem(f"--gpus {options.gpus}: at most {_MOST_GPUS} are planned for")
-    if options.gpus > options.gpus_per_node and options.gpus % options.gpus_per_node:
+    gpus, node = options.num_gpus, options.gpus_per_node
+    if gpus > _MOST_GPUS:
+        raise Problem(f"--gpus {gpus}: at most {_MOST_GPUS} are planned for")
+    if gpus > node and gpus % node:
         raise Problem(
-            f"--gpus {options.gpus} does not fill nodes of --gpus-per-node {options.gpus_per_node}: "
-            f"take {options.gpus - options.gpus % options.gpus_per_node} GPUs, or say how many a node has"
+            f"--gpus {gpus} does not fill nodes of --gpus-per-node {node}: take {gpus - gpus % node} GPUs, or say how "
+            "many a node has"
         )
     facts = _facts(options.model)
     if options.num_layers:
@@ -118,12 +116,13 @@ def _request(options: argparse.Namespace) -> Request:
     named = _listed(options.backend, "--backend", backends.names())
     stages = [int(stage) for stage in _listed(options.zero_stage, "--zero-stage", ("0", "1", "2", "3"))]
     variants = [(name, stage) for name in named for stage in (stages if backends.find(name).stages else [None])]
-    longest = facts.max_position_embeddings or 4096
-    said = {name: value for name, value in vars(options).items() if name in Request.__dataclass_fields__}
+    split = ("backend", "zero_stage", "tp", "ring")  # what plans are about
+    said = {n: v for n, v in vars(options).items() if n in Request.__dataclass_fields__ and n not in split}
     return Request(**said | {
-        "facts": facts, "variants": tuple(variants), "seq_len": options.seq_len or min(4096, longest),
-        "checkpointing": {"auto": None, "on": True, "off": False}[options.gradient_checkpointing],
-        "reshard": not options.no_reshard,
+        "facts": facts, "variants": tuple(variants),
+        "seq_len": options.seq_len or min(4096, facts.max_position_embeddings or 4096),
+        "gradient_checkpointing": options.gradient_checkpointing == "on",
+        "checkpoint_if_needed": options.gradient_checkpointing == "auto",
     })  # fmt: skip
 
 
@@ -185,7 +184,7 @@ def _title(request: Request) -> str:
     facts = request.facts
     step = f", train batch {request.train_batch_size}" if request.train_batch_size else ""
     return (
-        f"{facts.name}: {_count(facts.parameters)} parameters, {facts.layers} layers; {request.gpus} GPUs "
+        f"{facts.name}: {_count(facts.parameters)} parameters, {facts.layers} layers; {request.num_gpus} GPUs "
         f"of {request.gpu_memory / 1e9:.0f} GB; {request.micro_batch_size} × {request.seq_len} tokens per "
         f"micro-batch{step}"
     )
@@ -227,7 +226,7 @@ def _whole_job(options: argparse.Namespace) -> int:
     if options.role:
         job = roles.job(options.role, _request(options), _facts)
     else:
-        job = show.job_of(options.recipe, options.gpus, options.model)
+        job = show.job_of(options.recipe, options.num_gpus, options.model)
     if options.format == "json":
         print(json.dumps(show.as_data(job, options.gpu_memory), indent=2))
     else:
@@ -241,27 +240,21 @@ def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
         return []
     least = min(legal, key=lambda one: one.reserved)
     ways = ["more --gpus", f"--gpu-memory from {math.ceil(least.reserved / 1e9)}GB on"]
-    ways += ["--offload-optimizer"] * (not request.offload_optimizer)
+    ways += ["--offload-optimizer"] * (not request.cpu_offload)
     split = f"{least.backend} tp {least.layout.tp} ring {least.layout.ring}"
     return ["", f"nothing fits: the least is {least.reserved / 1e9:.1f} GB, {split}; try {' or '.join(ways)}"]
 
 
 def as_text(request: Request, legal: list[Plan], refused: list[Refusal], width: int | None = None) -> str:
     """A table, of at most `width` columns of text, then the refused configurations by constraint."""
-    rows: list[tuple[str, ...]] = [HEADINGS, *_rows(legal)]
+    rows = _rows(legal)
     notes: list[str] = []
+    kept = list(range(len(HEADINGS)))
     if width is not None:
-        kept, notes = chosen(rows[1:], HEADINGS, ORDER, width)
-        rows = [tuple(row[n] for n in kept) for row in rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [_title(request), *_NOTES, ""]
-    for row in rows:
-        lines.append("  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
-                               for i, (cell, w) in enumerate(zip(row, widths, strict=True))))  # fmt: skip
-    lines += notes
-    if not legal:
-        lines.append("no legal configuration")
-    lines += _nothing_fits(request, legal)
+        kept, notes = chosen(rows, HEADINGS, ORDER, width)
+    table = grid([[row[n] for n in kept] for row in rows], [HEADINGS[n] for n in kept])
+    lines = [_title(request), *_NOTES, "", table, *notes]
+    lines += ["no legal configuration"] * (not legal) + _nothing_fits(request, legal)
     warnings = dict(warning for one in legal for warning in one.warnings)
     if warnings:
         lines += ["", *(f"warning [{identifier}] {text}" for identifier, text in warnings.items())]
@@ -275,36 +268,34 @@ def as_text(request: Request, legal: list[Plan], refused: list[Refusal], width: 
 
 def as_markdown(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
     """Two tables: legal configurations, and refused ones by constraint."""
-    lines = [f"## {_title(request)}", "", f"| {' | '.join(HEADINGS)} |", f"|{' --- |' * len(HEADINGS)}"]
-    lines += [f"| {' | '.join(row)} |" for row in _rows(legal)]
+    parts = [f"## {_title(request)}", grid(_rows(legal), HEADINGS, MARKDOWN)]
     if refused:
-        lines += ["", "| constraint | ruled out | example |", "| --- | --- | --- |"]
-    lines += [
-        f"| {identifier} | {'; '.join(names)} | {example.message} |" for identifier, names, example in _grouped(refused)
-    ]
-    return "\n".join(lines)
+        ruled_out = [
+            [identifier, "; ".join(names), example.message] for identifier, names, example in _grouped(refused)
+        ]
+        parts.append(grid(ruled_out, ["constraint", "ruled out", "example"], MARKDOWN))
+    return "\n\n".join(parts)
 
 
 REQUESTED = (
-    "gpus", "gpus_per_node", "gpu_memory", "seq_len", "micro_batch_size", "train_batch_size", "dtype", "master", "attn",
+    "gpus_per_node", "gpu_memory", "seq_len", "micro_batch_size", "train_batch_size", "dtype", "master", "attn",
     "packing", "compile", "head",
 )  # fmt: skip
+
+
+OF_MODEL = ("name", "layers", "parameters", "active_parameters", "source")
 
 
 def as_json(request: Request, legal: list[Plan], refused: list[Refusal]) -> str:
     """`{"version": 1, "model", "request", "plans": […], "refused": […]}`; sizes in bytes, work per token."""
     document = {
         "version": 1,
-        "model": _model(request.facts),
-        "request": {name: getattr(request, name) for name in REQUESTED},
+        "model": {name: getattr(request.facts, name) for name in OF_MODEL},
+        "request": {"gpus": request.num_gpus, **{name: getattr(request, name) for name in REQUESTED}},
         "plans": [_plan(one) for one in legal],
         "refused": [one.__dict__ for one in refused],
     }  # fmt: skip
     return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-def _model(facts: ModelFacts) -> dict[str, Any]:
-    return {name: getattr(facts, name) for name in ("name", "layers", "parameters", "active_parameters", "source")}
 
 
 def _plan(one: Plan) -> dict[str, Any]:
@@ -322,6 +313,4 @@ def _plan(one: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORMATS: dict[str, Callable[..., str]] = {
-    "text": as_text, "json": as_json, "markdown": as_markdown,
-}  # fmt: skip
+FORMATS: dict[str, Callable[..., str]] = {"text": as_text, "json": as_json, "markdown": as_markdown}

@@ -8,26 +8,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse, store
+from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import effective, notice, sharding_disabled
 from bench.inputs.sources.recorded import list_inputs
 from bench.problems import in_one_line
-from bench.process import supervise
-from bench.process.ending import end
-from bench.process.locks import Locks
+from bench.process.process_exit import end
 from bench.replay import records
-from bench.results import environment, results
+from bench.results import environment
+from bench.results.table import problem
 from bench.sweep import attempts, availability
 from bench.sweep.flags import add_one
-from bench.sweep.sweep import require
-from bench.terminal.described import told
+from bench.sweep.sweep import Interrupted, Sweep, require
+from bench.terminal.help_texts import told
 from bench.terminal.parsing import Parser
 
 NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
@@ -108,9 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     launched = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else None
     configuration = configuration_of(options, gpus, launched)
     require(configuration, gpus)
-    folder = configuration.directory(options.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    return (_supervised if launched is None else _one_rank)(configuration, folder, options.quiet)
+    return (_supervised if launched is None else _one_rank)(configuration, options.output, options.quiet)
 
 
 def _total(configuration: Configuration) -> int:
@@ -118,54 +115,51 @@ def _total(configuration: Configuration) -> int:
     return len(list_inputs(Path(configuration.inputs or ""))[: configuration.max_inputs])
 
 
-def _supervised(configuration: Configuration, folder: Path, quiet: bool) -> int:
+class ReplaySweep(Sweep):
+    """The one row of a replay, which is measured again whatever is there; tells each input as it is done."""
+
+    module = "bench.replay.worker"
+
+    def __init__(self, configuration: Configuration, output: Path, quiet: bool) -> None:
+        super().__init__([configuration], output, processes=1, force=True, quiet=True)
+        self.tell, self.total = not quiet, _total(configuration)
+        self.tail: records.Tail | None = None
+
+    def _show(self, phase: str, done: int, total: int) -> None:
+        (configuration,) = self.configurations
+        self.tail = self.tail or records.Tail(self._folder(configuration) / records.FILE)
+        for record in self.tail.new() if self.tell else ():
+            print(records.line(record, self.total, configuration.dp), flush=True)
+
+    def _finish(self, configuration: Configuration, **verdict: Any) -> None:
+        if self.tail is not None:
+            self._show("", 0, 0)  # what came after the last look
+        super()._finish(configuration, **verdict)
+
+
+def _supervised(configuration: Configuration, output: Path, quiet: bool) -> int:
     """Start the ranks; another replay of the same into the same place is waited for."""
-    locks = Locks(folder.parent)
+    sweep = ReplaySweep(configuration, output, quiet)
     try:
-        locks.claim(configuration.content_hash(), configuration.label())
-        return _replayed(configuration, folder, quiet)
-    finally:
-        locks.release()
-
-
-def _replayed(configuration: Configuration, directory: Path, quiet: bool) -> int:
-    folder = attempts.begin(directory)
-    store(configuration, folder)
-    job = supervise.job_of(configuration, len(environment.gpus()), "bench.replay.worker")
-    tail, total = records.Tail(folder / records.FILE), _total(configuration)
-
-    def progress(phase: str, done: int, steps: int) -> None:
-        for record in tail.new():
-            if not quiet:
-                print(records.line(record, total, configuration.dp), flush=True)
-
-    try:
-        verdict = supervise.run_group(folder, 0, configuration.num_gpus, progress, job=job)
-    except KeyboardInterrupt:
-        verdict = supervise.Verdict("interrupted", "stopped by Ctrl-C")
-    progress("", 0, 0)
-    result = _finish(configuration, directory, folder, verdict)
-    if verdict.status == "ok":
-        return OK
-    return _failed(verdict, result["log"])
-
-
-def _failed(verdict: supervise.Verdict, log: str) -> int:
-    rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
-    hint = f"; {verdict.hint()}" if verdict.hint() else ""
-    if verdict.status == "interrupted":
-        hint = "; the same command goes through all inputs again"
-    told = f"; log: {log}" if log else ""
-    print(f"bench replay: {verdict.status}: {rank}{verdict.message}{hint}{told}", file=sys.stderr)
-    if verdict.status == "interrupted":
+        (row,) = sweep.run()
+    except Interrupted as stop:
+        print("bench replay: interrupted: the same command goes through all inputs again", file=sys.stderr)
+        for row in stop.rows:
+            _summarise(configuration, output, row)
         return INTERRUPTED
-    return USAGE if verdict.message.startswith("InputError") else FAILED
+    _summarise(configuration, output, row)
+    if row["status"] == "ok":
+        return OK
+    print(f"bench replay: {problem(row)}", file=sys.stderr)
+    return USAGE if "InputError: " in row["message"] else FAILED
 
 
-def _one_rank(configuration: Configuration, folder: Path, quiet: bool) -> int:
+def _one_rank(configuration: Configuration, output: Path, quiet: bool) -> int:
     """Under torchrun or deepspeed this process is one rank and starts no others."""
     from bench.replay.worker import show_nothing, work
 
+    folder = configuration.directory(output)
+    folder.mkdir(parents=True, exist_ok=True)
     total = _total(configuration)
 
     def show(record: records.Record) -> None:
@@ -173,22 +167,16 @@ def _one_rank(configuration: Configuration, folder: Path, quiet: bool) -> int:
 
     work(configuration, folder, 0, show_nothing if quiet else show)
     if int(os.environ["RANK"]) == 0:
-        _finish(configuration, folder, folder, supervise.Verdict("ok"))
+        _summarise(configuration, folder.parent, attempts.keep(configuration, folder))
     end(OK)
 
 
-def _finish(configuration: Configuration, directory: Path, folder: Path, verdict: supervise.Verdict) -> dict[str, Any]:
-    """The result of a replay that ran in `folder`, kept as every command does, and the table."""
-    runs = results.read_runs(folder)[:1] if verdict.status == "ok" else []
-    result = results.build_result(
-        configuration, runs, status=verdict.status, message=verdict.message, phase=verdict.phase,
-        hint=verdict.hint(), log=str(folder / "log.0.txt"), environment=environment.describe(configuration),
-    )  # fmt: skip
-    found = records.Tail(folder / records.FILE).new()
-    ours = attempts.conclude(directory, folder, result)
+def _summarise(configuration: Configuration, output: Path, row: Mapping[str, Any]) -> None:
+    """The table over all inputs that were taken, from the row's folder, or from that of an attempt that failed."""
+    directory = configuration.directory(output)
+    path = (attempts.beside(directory) if row.get("kept") else directory) / records.FILE
+    found = records.Tail(path).new()
     if found:
         print(records.summary(found))
         tokens, met = sum(record["real_tokens"] for record in found), len({record["index"] for record in found})
-        path = (directory if ours else folder) / records.FILE
         print(f"{met} of {_total(configuration)} inputs, {tokens:,} tokens: {path}")
-    return result

@@ -18,11 +18,11 @@ from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
 from bench.debug.sharding import notice, sharding_disabled
 from bench.problems import in_one_line
-from bench.process.ending import end
+from bench.process.process_exit import end
 from bench.results import environment
 from bench.sweep import flags as setting_flags
 from bench.sweep.expansion import check_names, defaults, expand, read_file
-from bench.terminal import described
+from bench.terminal import help_texts
 from bench.terminal.parsing import WIDE, Parser, whole
 from bench.terminal.text import grid
 
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launchers.add(p)
     measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
-    described.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
+    help_texts.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
     return p
 
 
@@ -216,7 +216,6 @@ def _left(sweep: LanedSweep, options: argparse.Namespace) -> int:
 
 def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) -> int:
     """Under torchrun or deepspeed this process is one rank of one configuration and starts none."""
-    from bench.results import results
     from bench.results.table import render
     from bench.sweep import attempts
 
@@ -240,14 +239,8 @@ def _one_rank(settings: dict[str, Any], options: argparse.Namespace, gpus: int) 
 
         work(configuration, folder, 0)
     if int(os.environ["RANK"]) == 0:
-        verdict = {"status": "ok"}
-        if refused is not None:
-            verdict = {"status": "unsupported", "message": refused[0], "hint": refused[1]}
-        described = environment.describe(configuration)
-        runs = results.read_runs(folder)[:1] if refused is None else []
-        result = results.build_result(configuration, runs, environment=described, **verdict)
-        attempts.conclude(folder, folder, result)
-        print(render([result]))
+        verdict = {} if refused is None else {"status": "unsupported", "message": refused[0], "hint": refused[1]}
+        print(render([attempts.keep(configuration, folder, **verdict)]))
     end(OK if refused is None else FAILED)
 
 

@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.cli import FAILED, INTERRUPTED, OK
-from bench.configuration import Configuration
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.problems import in_one_line
-from bench.process.ending import end
-from bench.results import environment, results
+from bench.process.process_exit import end
+from bench.results import environment
 from bench.results.table import render
 from bench.suite.flags import add_training, given
 from bench.suite.settings import Cell, Settings, from_environment, one_cell, settle
 from bench.sweep import attempts
 from bench.sweep.expansion import check_names
 from bench.sweep.sweep import Interrupted, require
-from bench.terminal.described import told
+from bench.terminal.help_texts import told
 from bench.terminal.parsing import Parser, whole
 
 
@@ -56,13 +55,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _supervised(settings: Settings, cell: Cell, options: argparse.Namespace) -> int:
-    from bench.process.progress import Progress
-    from bench.suite.sweep import TrainingSweep, log_path, with_data
+    from bench.suite.sweep import log_path, prepared
 
-    progress = Progress([False], options.quiet)
-    progress.begin(0, "seed checkpoint")
-    ready = with_data(settings, [cell], progress.update)
-    sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
+    sweep = prepared(settings, [cell], options.force, options.quiet)
     try:
         rows = list(sweep.train().values())
     except Interrupted as stop:
@@ -87,12 +82,5 @@ def _one_rank(settings: Settings, cell: Cell, options: argparse.Namespace) -> in
 
     work(configuration, folder, 0)
     if first:
-        print(render([_finish(configuration, folder)]))
+        print(render([attempts.keep(configuration, folder)]))
     end(OK)
-
-
-def _finish(configuration: Configuration, folder: Any) -> dict[str, Any]:
-    described = environment.describe(configuration)
-    result = results.build_result(configuration, results.read_runs(folder)[:1], status="ok", environment=described)
-    attempts.conclude(folder, folder, result)
-    return result

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +16,10 @@ from typing import Any
 
 from bench import validation
 from bench.cli import FAILED, OK
-from bench.launch import own_flags
+from bench.launch import array, own_flags
 from bench.launch.script import Script
 from bench.problems import Problem, in_one_line
 from bench.terminal.parsing import Parser
-
-SECONDS = 120
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,6 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     script = _read(options.script)
     sizes = _sizes(options)
     command = _command(options, script, sizes)
+    if sys.stderr.isatty():
+        print(f"reading {options.source.resolve()}; --source names a smaller tree", file=sys.stderr, flush=True)
     found = [*check(options.script, script, sizes, options.source), *own_flags.check(script.text)]
     for finding in found:
         print(_line(options.script, finding))
@@ -60,7 +61,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.dry_run:
         print(shlex.join(command))
         return OK
-    return _submit(command)
+    if command[0] == "bash":
+        return OK if subprocess.run(command, check=False).returncode == 0 else FAILED
+    print(f"submitted as job {array.submit(*command[2:])}")
+    return OK
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -142,18 +146,3 @@ def _copy(path: Path, script: Script) -> Path:
 def _line(path: Path, finding: dict[str, Any]) -> str:
     advice = f" → {finding['help']}" if finding.get("help") else ""
     return f"{path}:{finding['line']}: {finding['severity']} {finding['code']} {finding['message']}{advice}"
-
-
-def _submit(command: list[str]) -> int:
-    if command[0] == "bash":
-        return OK if subprocess.run(command, check=False).returncode == 0 else FAILED
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Problem(f"sbatch: {error}") from None
-    if done.returncode != 0:
-        reason = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        print(f"sbatch refused it: {reason[0]}")
-        return FAILED
-    print(f"submitted as job {done.stdout.strip().partition(';')[0]}")
-    return OK

@@ -61,18 +61,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _train(settings: Settings, planned: list[Any], options: argparse.Namespace) -> int:
-    from bench.process.progress import Progress
-    from bench.suite.sweep import TrainingSweep, with_data
+    from bench.suite.sweep import prepared
     from bench.sweep.sweep import Interrupted
 
-    progress = Progress([False], options.quiet)
-    progress.begin(0, "seed checkpoint")
+    sweep = prepared(settings, planned, options.force, options.quiet)
     try:
-        ready = with_data(settings, planned, progress.update)
-    finally:
-        progress.end()
-    try:
-        sweep = TrainingSweep(ready, settings, force=options.force, quiet=options.quiet)
         rows = sweep.train()
     except OSError as error:
         print(f"bench suite: results cannot be written: {error}; the same command goes on from here", file=sys.stderr)

@@ -12,16 +12,19 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.commands.plan import memory_size
-from bench.configuration import SETTINGS, Configuration, model_facts, parse
+from bench.configuration import Configuration, model_facts, parse
 from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
+from bench.sweep.flags import add_one
 from bench.terminal.parsing import Parser, choice, listed, whole
 from bench.terminal.text import grid
 
 HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
 BATCHES = (1, 2, 4, 8)
+SHOWN = 8
+"""Rows that were not run."""
 
 
 TRIED = sorted(
@@ -34,13 +37,12 @@ TRIED = sorted(
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench tune`."""
     p = Parser(prog="bench tune", description=__doc__)
-    p.add_argument("--model", help="preset, config.json, directory or hub name; default: as in bench run")
+    add_one(p, "model", help="preset, config.json, directory or hub name; default: as in bench run")
     p.add_argument("--gpus", "--num-gpus", dest="num_gpus", type=whole, help="processes; default: one per GPU, or 2")
-    p.add_argument("--num-layers", type=whole, help="of the model, fewer than it has: rows take less time")
-    p.add_argument("--seq-len", type=whole, help="positions of a synthetic row")
-    p.add_argument("--tp", type=whole, default=1, help="tensor-parallel size, which is not varied; default 1")
-    p.add_argument("--ring", type=whole, default=1, help="ring size, which is not varied; default 1")
-    p.add_argument("--dtype", choices=SETTINGS["dtype"].choices, help="default: bf16, without a GPU fp32")
+    add_one(p, "num_layers", help="of the model, fewer than it has: rows take less time")
+    add_one(p, "seq_len")
+    add_one(p, "tp", "ring", default=1, help="size, which is not varied; default 1")
+    add_one(p, "dtype", help="default: bf16, without a GPU fp32")
     p.add_argument("--backends", type=listed(choice(tuple(backends.variants()))), default=TRIED,
                    help=f"default {','.join(TRIED)}")  # fmt: skip
     p.add_argument("--micro-batch-sizes", type=listed(whole), default=list(BATCHES), help="default 1,2,4,8")
@@ -128,8 +130,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _table(search: Search) -> str:
-    trials = sorted(search.trials.values(), key=lambda trial: -trial.speed)
-    return grid([_cells(trial) for trial in trials], HEADERS)
+    """The fastest first; of those that were not run the first few."""
+    trials = search.trials.values()
+    ran = sorted((trial for trial in trials if trial.status not in NOT_RUN), key=lambda trial: -trial.speed)
+    left = [trial for trial in trials if trial.status in NOT_RUN]
+    more = f"\nand {len(left) - SHOWN} more that were left out" if len(left) > SHOWN else ""
+    return grid([_cells(trial) for trial in (*ran, *left[:SHOWN])], HEADERS) + more
 
 
 def _fastest_so_far(search: Search) -> str:
@@ -142,7 +148,9 @@ def _fastest_so_far(search: Search) -> str:
 def _show(search: Search, best: Trial | None) -> int:
     print(_table(search))
     if best is None:
-        print("no row ran: give --memory, smaller --micro-batch-sizes, more --gpus or fewer --num-layers")
+        here = "give --memory, smaller --micro-batch-sizes, more --gpus or fewer --num-layers"
+        without = "no GPU is visible here: tune where they are, or give fewer --num-layers or --model llama-tiny"
+        print(f"no row ran: {here if environment.gpus() else without}")
         return FAILED
     ran = sum(trial.status not in NOT_RUN for trial in search.trials.values())
     left = len(search.trials) - ran

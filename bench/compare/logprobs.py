@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.compare.series import InputError
+from bench.problems import InputError
 
 NAMES = (
     "logprobs", "log_probs", "rollout_log_probs", "old_log_probs", "action_log_probs", "token_logprobs",
@@ -115,13 +115,9 @@ def _masked(values: Any, mask: Any, where: str) -> Row:
 
 
 def _tensors(path: Path) -> list[Row]:
-    from bench.inputs.batch import InputError as Unreadable
     from bench.inputs.captured import read_tensors
 
-    try:
-        content = read_tensors(path)
-    except Unreadable as error:
-        raise InputError(str(error)) from None
+    content = read_tensors(path)
     if not any(name in content for name in NAMES):
         return []
     values, mask = _named(content)

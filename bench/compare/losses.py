@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bench.compare.series import Series
+from bench.terminal.text import counted
 
 SHIFTS = (-2, -1, 1, 2)
 
@@ -183,15 +184,6 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def steps_text(steps: list[int], shown: int = 6) -> str:
-    """`steps 3, 5-9 and 12`, cut after some ranges."""
-    ranges: list[tuple[int, int]] = []
-    for step in steps:
-        if ranges and step == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], step)
-        else:
-            ranges.append((step, step))
-    parts = [str(a) if a == b else f"{a}-{b}" for a, b in ranges[:shown]]
-    more = len(ranges) - shown
-    text = ", ".join(parts) + (f" and {more} more ranges" if more > 0 else "")
-    return f"step {text}" if len(steps) == 1 else f"steps {text}"
+def steps_text(steps: list[int]) -> str:
+    """`steps 3, 5-9, 12`, cut after some ranges."""
+    return counted("step", steps, shown=6)

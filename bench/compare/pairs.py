@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.compare.learning import Fall, check_fall, check_first_norms, fall, first_norms
+from bench.compare.convergence import Fall, check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import Alignment, Finding, align
-from bench.compare.series import InputError, Run
+from bench.compare.series import Run
 from bench.compare.significance import Change, change
 from bench.configuration import deciding, parse_known
+from bench.problems import InputError
 from bench.settings import WORK
 
 DECISIVE = (*(name for name in deciding(WORK) if name not in ("num_gpus", "dtype", "backward")), "packing")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.compare.pairs import Pair
-from bench.compare.series import InputError
+from bench.problems import InputError
 
 FORMATS = (".png", ".svg", ".pdf")
 MOST = 1e30

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.compare.logprobs import Mismatch
-from bench.compare.losses import Alignment, Finding
+from bench.compare.losses import Finding
 from bench.compare.pairs import Pair
 from bench.compare.significance import Change
 from bench.terminal.text import grid, plain, valid_json
@@ -144,40 +144,15 @@ def as_data(pairs: Sequence[Pair], unmatched: Sequence[str] = ()) -> dict[str, A
 
 def _pair(pair: Pair) -> dict[str, Any]:
     return {
-        "run": pair.second.name,
-        "reference": pair.first.name,
-        "status": pair.status,
-        "passed": pair.passed,
-        "series": [_alignment(a) for a in pair.alignments],
-        "metrics": [
-            {
-                "metric": c.metric, "unit": c.unit, "reference": c.first, "value": c.second, "ratio": c.ratio,
-                "low": c.low, "high": _finite(c.high), "processes": list(c.processes), "significant": c.significant,
-                "deciding": c.deciding,
-            }
-            for c in pair.changes
-        ],
-        "fall": pair.fall and {
-            "reference": pair.fall.first, "run": pair.fall.second, "lags": list(pair.fall.lags),
-            "clear": pair.fall.clear,
-        },
-        "first_norms": pair.first_norms,
-        "findings": [
-            {"kind": f.kind, "message": f.message, "fails": f.fails, "undecided": f.undecided} for f in pair.findings
-        ],
+        "run": pair.second.name, "reference": pair.first.name, "status": pair.status, "passed": pair.passed,
+        "series": [_renamed(a, "run", "differences", "findings") for a in pair.alignments],
+        "metrics": [{**_renamed(c, "value"), "significant": c.significant} for c in pair.changes],
+        "fall": pair.fall and _renamed(pair.fall, "run"), "first_norms": pair.first_norms,
+        "findings": [asdict(finding) for finding in pair.findings],
     }  # fmt: skip
 
 
-def _alignment(a: Alignment) -> dict[str, Any]:
-    return {
-        "quantity": a.quantity, "common": a.common, "max_difference": _finite(a.max_difference), "max_step": a.max_step,
-        "mean_difference": _finite(a.mean_difference), "beyond": a.beyond, "number_beyond": a.number_beyond,
-        **{
-            side: {"steps": s.steps, "initial": _finite(s.initial), "mean": _finite(s.mean), "final": _finite(s.final)}
-            for side, s in (("reference", a.first), ("run", a.second))
-        },
-    }  # fmt: skip
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _renamed(found: Any, second: str, *left_out: str) -> dict[str, Any]:
+    """The fields of what compares a first and a second run, which are named by what they are."""
+    names = {"first": "reference", "second": second}
+    return {names.get(name, name): value for name, value in asdict(found).items() if name not in left_out}

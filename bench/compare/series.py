@@ -6,12 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.problems import Problem
-
-
-class InputError(Problem):
-    """A path or file that cannot be compared; the message is one line for the user."""
-
 
 @dataclass
 class Series:

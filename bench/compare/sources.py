@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.compare.logs import read_log
-from bench.compare.series import InputError, Metric, Run, Series
+from bench.compare.series import Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
 from bench.metrics.times import PHASES, STEP, process_means
-from bench.results import foreign
+from bench.problems import InputError
+from bench.process.files import json_lines, read_json
+from bench.results import file_kinds
 from bench.results.results import read_result
 
 
@@ -88,21 +90,7 @@ def _log(lines: Iterable[str], path: Path, loss: str | None) -> Run:
 
 def foreign_file(path: Path) -> InputError:
     """That a file is not what it was named for, what it is, and what to do."""
-    return InputError(f"{path}: {foreign.told(path)}")
-
-
-def json_lines(path: Path, holding: tuple[str, ...] = ("",)) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line, on lines that hold one of these texts; others are passed over."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if not any(text in line for text in holding):
-                continue
-            try:
-                found = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(found, dict):
-                yield found
+    return InputError(f"{path}: {file_kinds.told(path)}")
 
 
 def is_row(value: dict[str, Any]) -> bool:
@@ -141,10 +129,7 @@ def _numbers(values: Any, path: Path) -> list[float]:
 
 def _whole(path: Path, loss: str | None) -> list[Run] | None:
     """One JSON document: a result, a pyperf suite, the state of transformers' trainer; None for any other."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        return None
+    value = read_json(path)
     if not isinstance(value, dict):
         return None
     if is_row(value):
@@ -153,7 +138,7 @@ def _whole(path: Path, loss: str | None) -> list[Run] | None:
         return _pyperf(path)
     if isinstance(value.get("log_history"), list):
         return [_log(map(json.dumps, value["log_history"]), path, loss)]
-    if foreign.kind_of(value):
+    if file_kinds.kind_of(value):
         raise foreign_file(path)
     return None
 

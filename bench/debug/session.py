@@ -53,6 +53,5 @@ def run(configuration: Configuration, orders: Orders) -> int:
     if verdict.message.startswith("BdbQuit"):
         print(f"{configuration.label()} was left at the breakpoint")
         return INTERRUPTED
-    rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
-    print(f"bench run: {verdict.status}: {rank}{verdict.message}", file=sys.stderr)
+    print(f"bench run: {verdict.status}: {verdict.told}", file=sys.stderr)
     return FAILED

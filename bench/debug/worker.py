@@ -19,8 +19,8 @@ from bench.debug.shapes import log_shapes
 from bench.measure import worker
 from bench.measure.clock import Phase
 from bench.measure.training import StepResult, train_step
-from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat
+from bench.process.process_exit import end
 
 
 class Debugged(worker.Run):

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.pickles import RestrictedUnpickler, one_line
 from bench.problems import Problem
-from bench.process.stacks import LIBRARIES, Frame
+from bench.process.stacks import Frame, where
 
 MAX_BYTES = 512 * 2**20
 STACKS = re.compile(r"(?:^|\n)(?:Current thread|Thread) ")
@@ -37,8 +37,7 @@ class Entry:
 
     def where(self) -> str:
         """The innermost call outside libraries, as "file:line in function"; "" where the dump has no stack."""
-        own = next((f for f in self.frames if not LIBRARIES.search(f.file) and not f.file.startswith("<")), None)
-        return f"{own.place()} in {own.function}" if own else ""
+        return where(self.frames)
 
     def name(self) -> str:
         return f"{self.operation} #{self.number}"

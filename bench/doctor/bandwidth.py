@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat, reported, write_run
+from bench.process.process_exit import end
 
 GPU_BYTES, CPU_BYTES = 256 * 2**20, 8 * 2**20
 WARM, REPEATS = 3, 10

@@ -33,10 +33,7 @@ def checks(gpus: int) -> Iterator[Check]:
         job = supervise.Job("bench.doctor.bandwidth", environment={} if gpus else {"CUDA_VISIBLE_DEVICES": ""})
         verdict = supervise.run_group(folder, 0, ranks, lambda *_: None, DEADLINES, job)
         if verdict.status != "ok":
-            who = "" if verdict.rank is None else f"rank {verdict.rank}: "
-            yield failure(
-                name, f"{verdict.status}: {who}{verdict.message}", "NCCL_DEBUG=INFO shows more" if gpus else ""
-            )
+            yield failure(name, f"{verdict.status}: {verdict.told}", "NCCL_DEBUG=INFO shows more" if gpus else "")
             return
         measured = json.loads((folder / "run.0.json").read_text(encoding="utf-8"))["bytes_per_second"]
         yield from judge(name, measured, bool(gpus))

@@ -7,6 +7,7 @@ from importlib import metadata
 
 from bench import backends
 from bench.doctor.check import Check, failure, ok, warning
+from bench.results import environment
 from bench.sweep.availability import INSTALL
 
 PLAIN = ", ".join(name for name, one in backends.every().items() if not one.needs)
@@ -44,14 +45,6 @@ def specifiers(distribution: str = "meshproof") -> dict[str, str]:
     return found
 
 
-def installed(package: str) -> str | None:
-    """The version of a distribution, or None."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def checks(on_gpu: bool) -> Iterator[Check]:
     """One line for each thing that packages are needed for."""
     ranges = specifiers()
@@ -62,7 +55,7 @@ def checks(on_gpu: bool) -> Iterator[Check]:
 
 def check(what: str, packages: Sequence[str], ranges: dict[str, str]) -> Check:
     """Whether all of `packages` are there in versions that fit `ranges`."""
-    versions = {package: installed(package) for package in packages}
+    versions = {package: environment.version(package) for package in packages}
     text = ", ".join(f"{package} {version or 'is not installed'}" for package, version in versions.items())
     name = f"for {what}"
     missing = [package for package, version in versions.items() if version is None]

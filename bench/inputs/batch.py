@@ -6,11 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.problems import Problem
-
-
-class InputError(Problem):
-    """An input that cannot be used; the message names the file or source and the field."""
+from bench.problems import InputError
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from typing import Any
 
 import torch
 
-from bench.inputs.batch import Batch, InputError, make_batch
+from bench.inputs.batch import Batch, make_batch
 from bench.inputs.sources.recorded import list_inputs
 from bench.pickles import RestrictedUnpickler, one_line
+from bench.problems import InputError
 
 MAX_BYTES = 1 << 30
 FIELDS = ("sequences", "attention_mask", "action_mask")
@@ -72,24 +73,20 @@ ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def _read_pickle(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = RestrictedUnpickler(file, ALLOWED).load()
-    except InputError:
-        raise
-    except Exception as error:  # whatever a hostile stream raises, it is one refused file
-        raise InputError(f"{path}: refused: {one_line(error)}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds a {type(content).__name__}, expected a dictionary of tensors")
-    return content
+def _read_pickle(path: Path) -> Any:
+    with path.open("rb") as file:
+        return RestrictedUnpickler(file, ALLOWED).load()
 
 
-def _read_saved(path: Path) -> dict[str, Any]:
-    """A dictionary by torch.save, of plain tensors; whatever else is in it is refused."""
+def _read_saved(path: Path) -> Any:
+    return torch.load(path, weights_only=True, map_location="cpu")
+
+
+def _dictionary(path: Path, load: Callable[[Path], Any]) -> dict[str, Any]:
+    """What `load` makes of a file, which must be a dictionary; whatever else is in it is refused."""
     try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # its refusals share no class, and some are paragraphs
+        content = load(path)
+    except Exception as error:  # whatever a hostile stream raises, it is one refused file; some are paragraphs
         raise InputError(f"{path}: refused: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds a {type(content).__name__}, expected a dictionary of tensors")
@@ -101,7 +98,7 @@ def _content(path: Path) -> dict[str, Any]:
         return _read_safetensors(path)
     with path.open("rb") as file:
         archive = file.read(2) == b"PK"
-    return _read_saved(path) if archive or path.suffix in SAVED else _read_pickle(path)
+    return _dictionary(path, _read_saved if archive or path.suffix in SAVED else _read_pickle)
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:

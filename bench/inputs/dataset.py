@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from bench import hub
-from bench.inputs.batch import Batch, InputError
+from bench.inputs.batch import Batch
 from bench.inputs.embedded import embedded_samples
 from bench.inputs.formats import readers
+from bench.problems import InputError
 from bench.terminal.text import plain
 
 EMBEDDED = "embedded"

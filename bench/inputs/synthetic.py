@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import torch
 
-from bench.inputs.batch import Batch, InputError
+from bench.inputs.batch import Batch
+from bench.problems import InputError
 
 PROMPT_QUANTILES = (43, 51, 56, 67, 102, 286, 505, 542, 579, 612, 659, 730, 803, 887, 1001, 1024, 1024)
 RESPONSE_QUANTILES = (2, 54, 84, 123, 157, 188, 214, 256, 298, 360, 409, 463, 532, 610, 708, 1024, 1024)

@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.configuration import Configuration, ConfigurationError
+from bench.configuration import Configuration
 from bench.launch.slurm import nodes_for
+from bench.problems import Problem
 
 SECONDS = 120
 
 
-class ArrayError(ConfigurationError):
+class SlurmError(Problem):
     """sbatch did not take a script; the message is one line."""
+
+    status = 1
 
 
 @dataclass(frozen=True)
@@ -86,15 +89,15 @@ def _word(text: str) -> str:
     return f'"{text}"' if " " in text else text
 
 
-def submit(script: Path) -> str:
-    """Give a script to `sbatch`; the job's number. Raises `ArrayError`."""
+def submit(*arguments: str) -> str:
+    """Give a script to `sbatch`; the job's number. Raises `SlurmError`."""
     try:
         done = subprocess.run(
-            ["sbatch", "--parsable", str(script)], capture_output=True, text=True, timeout=SECONDS, check=False
+            ["sbatch", "--parsable", *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ArrayError(f"sbatch {script}: {error}") from None
+        raise SlurmError(f"sbatch: {error}") from None
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        raise ArrayError(f"sbatch {script}: {reason[0]}")
+        raise SlurmError(f"sbatch refused it: {reason[0]}")
     return done.stdout.strip().partition(";")[0]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.launch.exits import record
-from bench.process.ending import end
+from bench.process.process_exit import end
 
 
 def command(processes: int, module: str, arguments: Sequence[str]) -> list[str]:

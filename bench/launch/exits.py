@@ -23,8 +23,4 @@ def record(codes: Mapping[int, int]) -> None:
 
 def read(path: Path) -> dict[int, int]:
     """Exit codes by rank; empty where the launcher left none."""
-    try:
-        codes = json.loads(path.read_text(encoding="utf-8"))
-        return {int(rank): int(code) for rank, code in codes.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+    return {int(rank): int(code) for rank, code in (files.read_json(path) or {}).items()}

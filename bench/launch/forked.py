@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from bench.launch import exits
-from bench.process.ending import end
+from bench.process.process_exit import end
 
 HEAVY = ("torch", "torch.distributed.fsdp", "transformers.models.llama.modeling_llama")
 """What every worker of bench that knows torch comes to import."""

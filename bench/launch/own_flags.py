@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import importlib
 import io
 import shlex
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from bench.cli import COMMANDS, DEFAULT
+from bench.terminal.parsing import nearest
 
 ENDS = frozenset((";", "&", "&&", "|", "||", ")", ">", ">>", "<", "<<", ">&", "<&", "&>", "(", "2>", "1>"))
 """Words after which the arguments of a command are over."""
@@ -69,7 +69,7 @@ def _problem(arguments: list[str]) -> str | None:
     if any(mark in name for mark in EXPANDED):
         return None
     if name not in COMMANDS:
-        return f"bench has no command `{name}`{_near(name, COMMANDS)}"
+        return f"bench has no command `{name}`{nearest(name, COMMANDS)}"
     try:
         parser: argparse.ArgumentParser = importlib.import_module(f"bench.commands.{name.replace('-', '_')}").parser()
     except ImportError:
@@ -78,15 +78,10 @@ def _problem(arguments: list[str]) -> str | None:
     known = [word.partition("=")[0] for word in rest if word.startswith("--") and word != "--"]
     for flag in known:
         if flag not in flags and not any(mark in flag for mark in EXPANDED):
-            return f"`{flag}` is no option of `bench {name}`{_near(flag, flags)}"
+            return f"`{flag}` is no option of `bench {name}`{nearest(flag, flags)}"
     if any(mark in word for word in rest for mark in EXPANDED):
         return None
     return _parsed(parser, name, rest)
-
-
-def _near(word: str, words: Any) -> str:
-    near = difflib.get_close_matches(word, words, n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def _parsed(parser: argparse.ArgumentParser, name: str, arguments: list[str]) -> str | None:

@@ -17,14 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.process import files
-from bench.process.ending import end
+from bench.process.process_exit import end
 
 SECONDS = 300.0
 POLL = 0.1
-
-
-class RendezvousError(Exception):
-    """Rank 0 was never heard of; the message is one line."""
 
 
 def described(environment: Mapping[str, str]) -> dict[str, str]:
@@ -48,7 +44,7 @@ def tasks_per_node(text: str) -> list[int]:
 
 
 def meet(folder: Path, number: str, rank: int, hosts: int) -> tuple[str, int]:
-    """Address and port of rank 0. Raises `RendezvousError`."""
+    """Address and port of rank 0. Raises `TimeoutError`."""
     path = folder / f"rendezvous.{number}.json"
     if rank == 0:
         host = "127.0.0.1" if hosts == 1 else socket.gethostname()
@@ -63,7 +59,7 @@ def meet(folder: Path, number: str, rank: int, hosts: int) -> tuple[str, int]:
             return str(host), int(port)
         except OSError:
             time.sleep(POLL)
-    raise RendezvousError(f"rank {rank} waited {SECONDS:.0f} s for {path}: do all hosts share this folder?")
+    raise TimeoutError(f"rank {rank} waited {SECONDS:.0f} s for {path}: do all hosts share this folder?")
 
 
 def main(arguments: Sequence[str]) -> int:

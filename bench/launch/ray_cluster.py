@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.configuration import ConfigurationError
 from bench.launch.exits import VARIABLE, record
-from bench.process.ending import end
 from bench.process.heartbeat import SUPERVISOR, die_with_parent
+from bench.process.process_exit import end
 
 CONNECT_SECONDS = 10.0
 POLL = 0.2
@@ -120,8 +120,7 @@ def _place(ray: Any, kind: str, ranks: int) -> list[Any]:
     actors = [
         ray.remote(Rank)
         .options(
-            **resources,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+            **resources, scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
         )
         .remote()
         for index in range(ranks)

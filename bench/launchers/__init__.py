@@ -64,14 +64,13 @@ def every() -> Mapping[str, Where]:
     return {where.name: where for where in found}
 
 
-def add(p: argparse.ArgumentParser) -> frozenset[str]:
-    """Add the flags that say where ranks run; the names under which argparse keeps them."""
+def add(p: argparse.ArgumentParser) -> None:
+    """Add the flags that say where ranks run."""
     group = p.add_argument_group("where it runs")
     told = "; ".join(f"{where.name}: {where.text}" for where in every().values() if where.text)
     group.add_argument("--launcher", choices=tuple(every()), default=DEFAULT, help=told)
     for where in every().values():
         where.add(group)
-    return frozenset(action.dest for action in group._group_actions)
 
 
 def of(options: argparse.Namespace) -> Where:

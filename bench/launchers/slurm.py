@@ -64,7 +64,7 @@ class Slurm(Where):
             per_node(options), options.device != "cpu", options.at_once, tuple(options.slurm_options), tuple(flags)
         )
         for script in array.write(sweep.outstanding(), options.output, request):
-            print(f"submitted {script} as job {array.submit(script)}" if options.submit else f"sbatch {script}")
+            print(f"submitted {script} as job {array.submit(str(script))}" if options.submit else f"sbatch {script}")
 
 
 def per_node(options: argparse.Namespace) -> int:

@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.suite.criteria import compare_losses
-
-TOLERANCE = {"fp32": 1e-4, "bf16": 0.02, "fp16": 0.02}
-"""Relative, per step: 16-bit runs start from rounded weights."""
-
-STEPS_COMPARED = 4
-"""The first shows a wrong forward pass, the others wrong gradients and updates; beyond them rounding adds up."""
+from bench.suite.criteria import TOLERANCE, first_mismatch
 
 CLASSES = {
     "ok": "ok", "oom": "out of memory", "hang": "hang", "compile_error": "compile error", "crash": "crash",
@@ -40,14 +34,11 @@ def classify(row: Mapping[str, Any], reference: Sequence[float] | None) -> Outco
         return Outcome(kind, str(row["message"]))
     difference = None
     if reference is not None:
-        losses = row["runs"][0]["losses"]
-        steps = min(len(losses), len(reference), STEPS_COMPARED)
         tolerance = TOLERANCE[row["configuration"]["dtype"]]
-        compared = compare_losses(reference[:steps], losses[:steps], tolerance)
+        compared, wrong = first_mismatch(reference, row["runs"][0]["losses"], tolerance)
         difference = compared.maximum
-        if compared.first_beyond is not None:
-            step = compared.first_beyond
-            detail = f"step {step}: {losses[step - 1]:.5f}, eager in fp32: {reference[step - 1]:.5f}"
+        if wrong is not None:
+            detail = f"step {wrong[0]}: {wrong[1]:.5f}, eager in fp32: {wrong[2]:.5f}"
             return Outcome("wrong loss", detail, difference)
     slow = _slow_path(row) or _slow_steps(row)
     if slow:

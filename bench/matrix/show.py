@@ -15,7 +15,7 @@ from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import STEP, spread, step_times
-from bench.results import foreign
+from bench.results import file_kinds
 from bench.terminal.fitting import screen
 from bench.terminal.text import MARKDOWN, plain
 
@@ -138,7 +138,7 @@ def read(path: Path) -> dict[str, Any]:
     except ValueError:
         raise ConfigurationError(f"{file}: not JSON") from None
     if not isinstance(found, dict) or found.get("schema") not in READ or not isinstance(found.get("rows"), list):
-        raise ConfigurationError(f"{file}: {foreign.described(found)}")
+        raise ConfigurationError(f"{file}: {file_kinds.described(found)}")
     return found
 
 

@@ -25,7 +25,6 @@ TILED = {"triton.prefer_nd_tiling": True, "triton.max_tiles": 2}
 """Of the compiler, for scores: what belongs to a position is read once per block of tokens, not once per token."""
 Head = Literal["full", "chunked", "compiled", "liger"]
 Scored = Callable[[torch.Tensor, torch.Tensor, bool], tuple[torch.Tensor, torch.Tensor]]
-HEADS = ("full", "chunked", "compiled", "liger")
 
 
 class ModelError(Problem):

@@ -28,8 +28,8 @@ from bench.measure.model import attention_context, build_actor, count_parameters
 from bench.measure.profiler import profile_step
 from bench.measure.training import StepResult, no_phase, train_step
 from bench.parallel import ring_attention
-from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat, reported, write_run
+from bench.process.process_exit import end
 from bench.strategies import Strategy, get_strategy, processes
 from bench.strategies.compilation import set_autotuning
 from bench.sweep.attempts import TRACE, TRACES

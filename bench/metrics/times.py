@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.configuration import Configuration
 from bench.metrics import Metric
-
-if TYPE_CHECKING:
-    pass
 
 PHASES = ("forward", "backward", "optimizer")
 STEP = "step"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ITEM_SIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
-HEADS = ("full", "chunked", "compiled", "liger")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench import backends
 from bench.configuration import Configuration
@@ -23,31 +22,27 @@ DENSE_SEARCH = 16
 """Up to this many GPUs every size is looked at; beyond, only those that divide the world."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to plan for. `gpu_memory` in bytes; `checkpointing` of None switches it on where it is needed."""
+@dataclass(frozen=True, kw_only=True)
+class Request(Configuration):
+    """What to plan for: a configuration of a model on `num_gpus` GPUs, each `variants` of backend and ZeRO stage split
+    in every way. `gpu_memory` in bytes; `checkpoint_if_needed` switches checkpointing on where a row would not fit."""
 
     facts: ModelFacts
-    gpus: int
     gpus_per_node: int
     gpu_memory: float
     variants: tuple[tuple[str, int | None], ...]
     seq_len: int = 4096
-    micro_batch_size: int = 1
-    train_batch_size: int | None = None
-    dtype: str = "bf16"
-    master: str = "fp32"
+    micro_batch_size: int | None = 1
     attn: str = "flash_attention_2"
-    packing: bool = True
-    compile: str = "none"
-    head: str = "chunked"
+    master: str = "fp32"
     ring_impl: str = "zigzag"
-    checkpointing: bool | None = None
-    sequence_parallel: bool = False
-    reshard: bool = True
-    offload_optimizer: bool = False
     offload_param: bool = False
+    checkpoint_if_needed: bool = True
     constants: Constants = CONSTANTS
+
+    def split(self, variant: tuple[str, int | None], tp: int, ring: int) -> Request:
+        """The same with one backend and one split."""
+        return replace(self, backend=variant[0], zero_stage=variant[1] or 0, tp=tp, ring=ring)
 
 
 @dataclass(frozen=True)
@@ -105,79 +100,61 @@ def plan(request: Request) -> tuple[list[Plan], list[Refusal]]:
     legal: list[Plan] = []
     refused: list[Refusal] = []
     helps: dict[tuple[str, int, int], str] = {}  # by constraint, tp and ring
-    for backend, stage in request.variants:
-        for tp, ring in splits(request.gpus):
-            report = check(_quantities(request, backend, stage, tp, ring), propose=False)
+    for variant in request.variants:
+        for tp, ring in splits(request.num_gpus):
+            one = request.split(variant, tp, ring)
+            report = check(_quantities(one), propose=False)
             if report.errors:
-                refused.append(_refusal(request, backend, stage, tp, ring, report.errors[0], helps))
+                refused.append(_refusal(one, report.errors[0], helps))
             else:
-                notes = tuple((v.constraint.id, v.message) for v in report.warnings)
-                legal.append(_predict(request, layout(request, backend, stage, tp, ring), notes))
+                legal.append(_predict(one, tuple((v.constraint.id, v.message) for v in report.warnings)))
     return sorted(legal, key=_rank), refused
 
 
-def refusal(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Refusal | None:
+def refusal(one: Request) -> Refusal | None:
     """What rules out this one configuration; None where it is legal."""
-    errors = check(_quantities(request, backend, stage, tp, ring), propose=False).errors
-    return _refusal(request, backend, stage, tp, ring, errors[0], {}) if errors else None
+    errors = check(_quantities(one), propose=False).errors
+    return _refusal(one, errors[0], {}) if errors else None
 
 
-def _configuration(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Configuration:
-    return Configuration(
-        backend=backend, zero_stage=stage or 0, num_gpus=request.gpus, tp=tp, ring=ring, attn=request.attn,
-        compile=request.compile, packing=request.packing, dtype=request.dtype, head=request.head,
-        gradient_checkpointing=bool(request.checkpointing), reshard_after_forward=request.reshard,
-        sequence_parallel=request.sequence_parallel, cpu_offload=request.offload_optimizer,
-        micro_batch_size=request.micro_batch_size, train_batch_size=request.train_batch_size, seq_len=request.seq_len,
-    )  # fmt: skip
-
-
-def _quantities(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Quantities:
+def _quantities(one: Request) -> Quantities:
     """What a program of somebody's own would be: it need not pad, and its graphs break where hooks are."""
-    known = sizes.quantities(
-        _configuration(request, backend, stage, tp, ring), "cuda", request.facts.quantities(), {"deepspeed": DEEPSPEED}
-    )
+    known = sizes.quantities(one, "cuda", one.facts.quantities(), {"deepspeed": DEEPSPEED})
     return known.replace(
-        gpus_per_node=request.gpus_per_node, procs_per_node=min(request.gpus, request.gpus_per_node),
-        num_nodes=-(-request.gpus // request.gpus_per_node), seq_len=request.seq_len, compile=request.compile,
-        train_batch_size=request.train_batch_size, pads_sequence=False, dynamic_batch=None, ring_import_shim=True,
-        ring_hf_adapter=False, ring_impl=request.ring_impl, offload_param=request.offload_param,
+        gpus_per_node=one.gpus_per_node, procs_per_node=min(one.num_gpus, one.gpus_per_node),
+        num_nodes=-(-one.num_gpus // one.gpus_per_node), seq_len=one.seq_len, compile=one.compile,
+        train_batch_size=one.train_batch_size, pads_sequence=False, dynamic_batch=None, ring_import_shim=True,
+        ring_hf_adapter=False, ring_impl=one.ring_impl, offload_param=one.offload_param,
     )  # fmt: skip
 
 
-def _refusal(
-    request: Request, backend: str, stage: int | None, tp: int, ring: int,
-    first: Violation, helps: dict[tuple[str, int, int], str],
-) -> Refusal:  # fmt: skip
+def _refusal(one: Request, first: Violation, helps: dict[tuple[str, int, int], str]) -> Refusal:
     # What mends a size is mostly the same for every backend, and finding it is the slow part: in a large world,
     # with its thousands of refusals, only the first of each constraint is explained.
-    key = (first.constraint.id, tp, ring)
-    explained = request.gpus > DENSE_SEARCH and any(known == first.constraint.id for known, _, _ in helps)
-    if key not in helps and explained:
-        return Refusal(backend, stage, tp, ring, first.constraint.id, first.message, "")
-    if key not in helps:
-        helps[key] = explain(first, _quantities(request, backend, stage, tp, ring)).help()
-    return Refusal(backend, stage, tp, ring, first.constraint.id, first.message, helps[key])
+    key = (first.constraint.id, one.tp, one.ring)
+    explained = one.num_gpus > DENSE_SEARCH and any(known == first.constraint.id for known, _, _ in helps)
+    if key not in helps and not explained:
+        helps[key] = explain(first, _quantities(one)).help()
+    stage = one.zero_stage if backends.find(one.backend).stages else None
+    return Refusal(one.backend, stage, one.tp, one.ring, first.constraint.id, first.message, helps.get(key, ""))
 
 
-def layout(request: Request, backend: str, stage: int | None, tp: int, ring: int) -> Layout:
+def layout(one: Request) -> Layout:
     """The model of a request laid out in one way; without checkpointing where that is left open."""
-    return dataclasses.replace(
-        sizes.layout(_configuration(request, backend, stage, tp, ring)),
-        master=request.master, offload_param=request.offload_param,
-    )  # fmt: skip
+    return replace(sizes.layout(one), master=one.master, offload_param=one.offload_param)
 
 
-def _predict(request: Request, split: Layout, notes: tuple[tuple[str, str], ...]) -> Plan:
-    memory = estimate(request.facts, split, request.constants)
-    if request.checkpointing is None and memory.reserved(request.constants) > request.gpu_memory:
-        split = dataclasses.replace(split, checkpointing=True)
-        memory = estimate(request.facts, split, request.constants)
-    reserved = memory.reserved(request.constants)
-    flops = per_token(request.facts, request.seq_len, checkpointing=split.checkpointing)
-    sent = traffic(request.facts, split)
-    seconds = seconds_per_token(flops, sent, split, request.gpus_per_node)
-    return Plan(split, memory, reserved, reserved <= request.gpu_memory, flops, sent, seconds, notes)
+def _predict(one: Request, notes: tuple[tuple[str, str], ...]) -> Plan:
+    split = layout(one)
+    memory = estimate(one.facts, split, one.constants)
+    if one.checkpoint_if_needed and memory.reserved(one.constants) > one.gpu_memory:
+        split = replace(split, checkpointing=True)
+        memory = estimate(one.facts, split, one.constants)
+    reserved = memory.reserved(one.constants)
+    flops = per_token(one.facts, one.seq_len, checkpointing=split.checkpointing)
+    sent = traffic(one.facts, split)
+    seconds = seconds_per_token(flops, sent, split, one.gpus_per_node)
+    return Plan(split, memory, reserved, reserved <= one.gpu_memory, flops, sent, seconds, notes)
 
 
 def _rank(one: Plan) -> tuple[bool, float, float, str]:

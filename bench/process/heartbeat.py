@@ -111,12 +111,5 @@ def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
 
 def read_all(folder: Path, kind: str) -> list[dict[str, Any]]:
     """Heartbeats or errors of all ranks in `folder`; half-written or foreign files are skipped."""
-    found = []
-    for path in sorted(folder.glob(f"{kind}.*.json")):
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
+    found = map(files.read_json, sorted(folder.glob(f"{kind}.*.json")))
+    return [value for value in found if isinstance(value, dict)]

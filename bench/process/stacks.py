@@ -85,11 +85,11 @@ def position(text: str) -> Position:
     for frames in threads:
         for depth, frame in enumerate(frames):
             if frame.function in COLLECTIVES:
-                return Position(frame.function, _where(frames[depth + 1 :]))
+                return Position(frame.function, where(frames[depth + 1 :]))
     main = next((frames for frames in threads if frames[-1].function not in STARTED), None)
     if main and main[0].function in NATIVE:
-        return Position(NATIVE[main[0].function], _where(main))
-    return Position("", _where(main or []))
+        return Position(NATIVE[main[0].function], where(main))
+    return Position("", where(main or []))
 
 
 def _idle(frames: Sequence[Frame]) -> bool:
@@ -101,11 +101,10 @@ def _ours(frames: Sequence[Frame]) -> bool:
     return any(Path(frame.file).name == OURS for frame in frames)
 
 
-def _where(frames: Sequence[Frame]) -> str:
+def where(frames: Sequence[Frame]) -> str:
+    """The innermost call outside of libraries, as "file:line in function"; "" where there is none."""
     own = next((f for f in frames if not LIBRARIES.search(f.file) and not f.file.startswith("<")), None)
-    if own is None:
-        return ""
-    return f"{own.place()} in {own.function}"
+    return f"{own.place()} in {own.function}" if own else ""
 
 
 def collect(folder: Path, beats: Sequence[Mapping[str, Any]], mark: str) -> dict[int, str]:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from bench import backends
 from bench.configuration import Configuration
 from bench.diagnose.analysis import recorded_positions
-from bench.inputs import KEPT
+from bench.inputs import CONVERTED
 from bench.launch import exits, flight, forked, local
 from bench.launch.engine import Launcher
-from bench.process import sessions, stacks, stopping
+from bench.process import interrupts, sessions, stacks
 from bench.process.heartbeat import die_with_parent, read_all
 from bench.process.logs import CappedLog
 from bench.process.verdict import Exit, Verdict, classify, gone, hang, verdict_of
@@ -151,7 +151,7 @@ def run_group(
     All its processes are killed on a deadline and on Ctrl-C, which is raised again. Raises `OSError` where the
     folder cannot be written.
     """
-    stopping.check()
+    interrupts.check()
     for pattern in (*STALE, f"{flight.PREFIX}*"):
         for stale in folder.glob(pattern):
             stale.unlink()
@@ -161,7 +161,7 @@ def run_group(
     recorded = folder.resolve() / "exits.json"
     environment = {
         **local.environment(ranks), **flight.environment(folder), "PYTHONFAULTHANDLER": "1",
-        exits.VARIABLE: str(recorded), KEPT: str(folder.resolve().parent / ".inputs"), **mark, **job.environment,
+        exits.VARIABLE: str(recorded), CONVERTED: str(folder.resolve().parent / ".inputs"), **mark, **job.environment,
     }  # fmt: skip
     watch = Watch(folder, number, ranks, {**DEADLINES, **(deadlines or {})})
     oom_kills = sessions.oom_kills()

@@ -16,6 +16,7 @@ from bench.process.logs import first_error
 from bench.process.sessions import is_here
 from bench.process.stacks import Position
 from bench.sweep.availability import INSTALL
+from bench.terminal.text import counted
 
 STATUSES = (
     "ok", "oom", "hang", "crash", "compile_error", "unsupported", "loss_mismatch", "nan", "interrupted", "skipped",
@@ -58,6 +59,11 @@ class Verdict:
     phase: str = ""
     rank: int | None = None
     module: str = ""
+
+    @property
+    def told(self) -> str:
+        """The message, with the rank that it is of."""
+        return self.message if self.rank is None else f"rank {self.rank}: {self.message}"
 
     def hint(self, configuration: Configuration | None = None) -> str:
         """What to change, as far as `configuration` leaves room for it."""
@@ -209,14 +215,7 @@ def _stage(beat: Mapping[str, Any] | None) -> str:
 
 def ranges(ranks: Sequence[int]) -> str:
     """Ranks for a message: `rank 3`, `ranks 0-2, 5`."""
-    parts: list[list[int]] = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
-    return f"rank{'s' if len(ranks) > 1 else ''} {text}"
+    return counted("rank", ranks)
 
 
 def hang(

@@ -18,12 +18,13 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from bench.metrics.times import PHASES
 from bench.terminal.text import grid
+
+if TYPE_CHECKING:
+    import torch
 
 FILE = "inputs.jsonl"
 Record = dict[str, Any]
@@ -37,6 +38,8 @@ COLUMNS = ("dp_rank", "index", *SUMS, *MAXIMA)
 
 def to_row(values: dict[str, float]) -> torch.Tensor:
     """(1, columns) fp64; phases that did not run are NaN."""
+    import torch
+
     return torch.tensor([[values.get(name, math.nan) for name in COLUMNS]], dtype=torch.float64)
 
 

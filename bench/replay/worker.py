@@ -18,8 +18,8 @@ from bench.losses import Loss
 from bench.measure.clock import Clock, Memory, both
 from bench.measure.model import attention_context
 from bench.measure.worker import Run, command, on_rank
-from bench.process.ending import end
 from bench.process.heartbeat import Heartbeat
+from bench.process.process_exit import end
 from bench.replay import records
 from bench.strategies import processes
 

@@ -24,8 +24,8 @@ WAYS = deciding(SPLIT, WAY)
 
 
 @dataclass
-class Work:
-    """Rows that do the same: one model at one depth, on as many GPUs of one kind, with the same samples."""
+class Workload:
+    """Rows with the same work to do: one model at one depth, on as many GPUs of one kind, with the same samples."""
 
     name: str
     rows: list[Row]
@@ -61,7 +61,7 @@ class Work:
         return f"fastest: {self.way(self.fastest)}, {self.ahead:.1%} ahead of {self.way(self.next)}{doubt}"
 
 
-def works(rows: Sequence[Row]) -> list[Work]:
+def workloads(rows: Sequence[Row]) -> list[Workload]:
     """What rows have in common, those with the most rows first."""
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
@@ -78,7 +78,7 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 
     def begin(row: Row) -> list[str]:
         c = row.configuration
-        layers = "all layers" if c.num_layers is None else f"{c.num_layers} layers"
+        layers = "all layers" if c.num_layers is None else f"{c.num_layers} layer{'s' * (c.num_layers > 1)}"
         return [layers, f"{c.num_gpus} {rank_word([row])}{'s' * (c.num_gpus > 1)}"]
 
     return group_names(firsts, begin, [name for name in deciding(WORK) if name not in told])
@@ -87,7 +87,7 @@ def _names(firsts: Sequence[Row]) -> list[str]:
 def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others: Sequence[str]) -> list[str]:
     """Names of groups of rows by their first ones: the model, what `begin` says, the length, what `others` tell one
     from another by, and the processor where there are several."""
-    more = words([row.configuration for row in firsts], others)
+    more = words([row.configuration for row in firsts], others, usual=False)
     kinds = [processor(row.environment) for row in firsts]
     found = []
     for row, rest, kind in zip(firsts, more, kinds, strict=True):
@@ -97,17 +97,19 @@ def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others
     return found
 
 
-def _work(name: str, rows: list[Row]) -> Work:
-    more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT])
-    ways = {id(row): " ".join(filter(None, (row.variant, text))) for row, text in zip(rows, more, strict=True)}
-    work = Work(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
+def _work(name: str, rows: list[Row]) -> Workload:
+    more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT], usual=False)
+    ways = {
+        id(row): " ".join(filter(None, (row.variant, text, row.apart))) for row, text in zip(rows, more, strict=True)
+    }
+    work = Workload(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
     _speeds(work)
     _memories(work)
     _losses(work)
     return work
 
 
-def _speeds(work: Work) -> None:
+def _speeds(work: Workload) -> None:
     timed = sorted((row for row in work.rows if row.tokens), key=lambda row: -(row.tokens or 0.0))
     if not timed:
         return
@@ -118,14 +120,14 @@ def _speeds(work: Work) -> None:
         work.of_slowest = (timed[0].tokens or 0.0) / (timed[-1].tokens or 1.0)
 
 
-def _memories(work: Work) -> None:
+def _memories(work: Workload) -> None:
     known = sorted((row for row in work.rows if row.memory), key=lambda row: row.memory or 0.0)
     if known:
         work.leanest = known[0]
         work.saves = 1.0 - (known[0].memory or 0.0) / (known[-1].memory or 1.0) if len(known) > 1 else None
 
 
-def _losses(work: Work) -> None:
+def _losses(work: Workload) -> None:
     """Rows whose steps hold the same samples are held against the first of them."""
     dealt: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in work.rows:

@@ -94,7 +94,7 @@ const KINDS = {
   losses: { from: "losses", x: "step", y: "loss", sets: group => group.lines.map((one, number) =>
     line(one.name, number, one.points.map(([x, y]) => ({ x, y })))) },
 };
-function options(kind, colours) {
+function options(kind, colours, names = 0) {
   const axis = title => ({ title: { display: true, text: title, color: colours.ink }, ticks: { color: colours.ink },
     grid: { color: colours.rule } });
   return { responsive: true, maintainAspectRatio: false, animation: false, color: colours.ink,
@@ -106,7 +106,7 @@ function options(kind, colours) {
     },
     scales: { x: { type: "linear", ...axis(kind.x) }, y: { beginAtZero: kind.from === "layers", ...axis(kind.y) } },
     plugins: {
-      legend: { position: narrow() ? "bottom" : "right", labels: { color: colours.ink, usePointStyle: true, boxWidth: 8,
+      legend: { position: narrow() || names > 16 ? "bottom" : "right", labels: { color: colours.ink, usePointStyle: true, boxWidth: 7, boxHeight: 7,
         font: { size: narrow() ? 10 : 12 }, filter: (item, all) => !all.datasets[item.datasetIndex].isPath },
         onClick: (_, item, legend) => {
           const sets = legend.chart.data.datasets, on = legend.chart.isDatasetVisible(item.datasetIndex);
@@ -146,7 +146,12 @@ function draw(key) {
     charts[key].rowsOf = group.bars.map(bar => bar.row);
   } else {
     const kind = KINDS[key];
-    charts[key] = new Chart(canvas, { type: "line", data: { datasets: kind.sets(group) }, options: options(kind, colours) });
+    const shown = options(kind, colours, group.lines.length);
+    if (kind.from === "layers") { // ticks where something was measured
+      const depths = [...new Set(group.lines.flatMap(one => one.points.map(point => point.layers)))].sort((a, b) => a - b);
+      shown.scales.x.afterBuildTicks = axis => { axis.ticks = depths.map(value => ({ value })); };
+    }
+    charts[key] = new Chart(canvas, { type: "line", data: { datasets: kind.sets(group) }, options: shown });
   }
 }
 for (const key of ["throughput", "memory", "phases", "losses"]) {

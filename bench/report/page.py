@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,14 +14,13 @@ from bench.report import sections
 from bench.report.columns import columns, heading
 from bench.report.matrices import HEADINGS
 from bench.report.rows import GOOD, Collection, Row, rank_word
-from bench.terminal.text import valid_json
+from bench.terminal.text import NUMBER, valid_json
 
 HERE = Path(__file__).parent
 FILTERED = ("variant", "model", "gpus", "layers", "setting", "seq_len", "status")
 """Columns by whose values the table of rows can be filtered, where they have several."""
 MOST_STEPS = 60
 """Steps of a row that are listed beside its log."""
-NUMBER = re.compile(r"[-+]?[\d.,]+%?|-")
 
 
 def render(found: Collection, title: str) -> str:

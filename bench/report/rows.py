@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import os
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.compare.series import InputError, Run
-from bench.compare.sources import foreign_file, is_row, json_lines, read
-from bench.configuration import Configuration, ConfigurationError, model_name, parse, parse_known
+from bench.compare.series import Run
+from bench.compare.sources import foreign_file, is_row, read
+from bench.configuration import Configuration, model_name, parse_known
 from bench.metrics import every
 from bench.metrics.rates import rate, seconds_per_token
 from bench.metrics.times import process_means, spread, step_times
+from bench.problems import InputError
+from bench.process.files import json_lines, read_json
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
-from bench.results import foreign, identity
+from bench.results import file_kinds, identity
 from bench.sweep import attempts
 from bench.sweep.labels import differing, labels, words
 
@@ -69,6 +71,8 @@ class Row:
     environment: dict[str, Any] = field(default_factory=dict)
     number: int = 0
     """Its place in the collection, from 0."""
+    apart: str = ""
+    """What tells it from rows of the same settings: versions, processor, file."""
     more: str = ""
     """Settings in which the rows beside it differ and that no column of its own shows."""
 
@@ -182,10 +186,8 @@ def name_apart(rows: Sequence[Row]) -> None:
         by_label.setdefault(row.label, []).append(row)
     for same in by_label.values():
         for row, apart in zip(same, _apart(same), strict=True):
-            row.label, row.more = (
-                f"{row.label}{f' ({apart})' * bool(apart)}",
-                ", ".join(filter(None, (row.more, apart))),
-            )
+            row.label, row.apart = f"{row.label}{f' ({apart})' * bool(apart)}", f"({apart})" * bool(apart)
+            row.more = ", ".join(filter(None, (row.more, apart)))
 
 
 def _apart(rows: Sequence[Row]) -> list[str]:
@@ -207,18 +209,10 @@ def _apart(rows: Sequence[Row]) -> list[str]:
 
 def _places(sources: Sequence[Path]) -> list[str]:
     """The parts of paths in which they differ; a number for rows of one file."""
-    shared = len(_common(sources))
-    parts = ["/".join(source.parts[shared:-1]) or source.stem for source in sources]
+    files = [source.resolve() for source in sources]
+    shared = len(Path(os.path.commonpath([file.parent for file in files])).parts)
+    parts = ["/".join(file.parts[shared:-1]) or file.stem for file in files]
     return [f"{part} #{parts[:n].count(part) + 1}" if parts.count(part) > 1 else part for n, part in enumerate(parts)]
-
-
-def _common(sources: Sequence[Path]) -> list[str]:
-    found = []
-    for parts in zip(*(source.parts[:-1] for source in sources), strict=False):
-        if len(set(parts)) > 1:
-            break
-        found.append(parts[0])
-    return found
 
 
 def _counts(file: Path) -> bool:
@@ -254,10 +248,9 @@ def _add(file: Path, found: Collection, named: bool) -> None:
 
 
 def _add_whole(file: Path, found: Collection) -> None:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise foreign_file(file) from None
+    value = read_json(file)
+    if value is None:
+        raise foreign_file(file)
     if isinstance(value, dict) and "log_history" in value:
         _add_curves(file, file.parent, found)
     else:
@@ -288,7 +281,7 @@ def _add_result(file: Path, value: Any, found: Collection) -> None:
         _add_matrix(file, value, found)
         return
     if not isinstance(value, dict) or not is_row(value):
-        raise InputError(f"{file}: {foreign.described(value)}")
+        raise InputError(f"{file}: {file_kinds.described(value)}")
     try:
         found.rows.append(to_row(value, file))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:
@@ -304,7 +297,7 @@ def _add_matrix(file: Path, value: dict[str, Any], found: Collection) -> None:
 
 def to_row(result: dict[str, Any], source: Path) -> Row:
     """A `result.json` as a row; raises KeyError and its like for one that is incomplete."""
-    configuration = _configuration(result["configuration"])
+    configuration = parse_known(result["configuration"])
     row = Row(
         source, str(result["label"]), configuration, str(result["status"]), str(result.get("message", "")),
         str(result.get("hint", "")), _log(result, source), environment=dict(result.get("environment") or {}),
@@ -314,24 +307,16 @@ def to_row(result: dict[str, Any], source: Path) -> Row:
     return _measured(row, summary, runs, float(result.get("left_allocated", 0))) if summary and runs else row
 
 
-def _configuration(values: dict[str, Any]) -> Configuration:
-    """Settings that this version does not know are left out: the row is still worth showing."""
-    try:
-        return parse(values)
-    except ConfigurationError:
-        return parse_known(values)
-
-
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
     steps = [step for run in runs for step in step_times(run)]
-    first, c = runs[0], row.configuration
+    first, c, peak = runs[0], row.configuration, float(summary["peak_memory"])
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
         summary=dict(summary), means=process_means(runs), per_token=seconds_per_token(c.num_gpus, runs),
         spread={name: spread([step[name] for step in steps]) for name in steps[0]},
         processes=int(summary["processes"]),
-        memory=_own(float(summary["peak_memory"]), left), parameters=int(summary["parameters"]),
+        memory=peak - left if peak > left else None, parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
         effective=dict(summary["effective"]),
@@ -341,11 +326,6 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
     if any(isinstance(number, str) or not abs(number) < MOST for number in numbers):
         raise ValueError("a time, rate or size is not finite")
     return measured
-
-
-def _own(peak: float, left: float) -> float | None:
-    """The peak less what earlier rows of the process had left; None where that was freed meanwhile."""
-    return peak - left if peak > left else None
 
 
 def _log(result: dict[str, Any], source: Path) -> Path | None:

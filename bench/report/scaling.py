@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.configuration import Configuration
+from bench.configuration import IN_LABEL, SETTINGS, Configuration
 from bench.report.rows import Row
+from bench.sweep.labels import words
 
-_FIELDS = tuple(field for field in Configuration.__dataclass_fields__ if field != "input_hash")
 TARGET = 32
 """Layers of the whole model of the 8B shape."""
 NOISE = 0.05
@@ -80,28 +80,14 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     found: dict[Configuration, list[Row]] = defaultdict(list)
     for row in rows:
         if row.layers is not None and row.seconds:
-            found[_without_layers(row.configuration)].append(row)
-    names = _names({key: f"{members[0].variant} {members[0].setting}" for key, members in found.items()})
-    return {names[key]: sorted(members, key=lambda row: row.layers or 0) for key, members in found.items()}
-
-
-def _without_layers(configuration: Configuration) -> Configuration:
-    """Steps and warm-up are how long was measured, not what."""
-    return replace(configuration, num_layers=None, steps=0, warmup=0)
-
-
-def _names(short: dict[Configuration, str]) -> dict[Configuration, str]:
-    """Short names, with as few settings added as tell each from the others of its name."""
-    names = {}
-    for key, name in short.items():
-        others = [other for other in short if short[other] == name and other != key]
-        parts = []
-        while others:
-            field = max(_FIELDS, key=lambda f: sum(getattr(other, f) != getattr(key, f) for other in others))
-            parts.append(f"{field}={getattr(key, field)}")
-            others = [other for other in others if getattr(other, field) == getattr(key, field)]
-        names[key] = ", ".join([name, *parts])
-    return names
+            found[replace(row.configuration, num_layers=None, steps=0, warmup=0)].append(row)
+    told = [name for name in SETTINGS if name not in IN_LABEL or name == "num_gpus"]
+    names = [
+        ", ".join(filter(None, (f"{members[0].variant} {members[0].setting}", more)))
+        for members, more in zip(found.values(), words(list(found), told, usual=False), strict=True)
+    ]
+    ordered = (sorted(members, key=lambda row: row.layers or 0) for members in found.values())
+    return dict(zip(names, ordered, strict=True))
 
 
 def fits(rows: Sequence[Row]) -> list[Fit]:

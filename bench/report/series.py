@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.configuration import deciding
 from bench.metrics.times import PHASES, STEP
-from bench.report.glance import Work, group_names
+from bench.report.glance import Workload, group_names
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row, rank_word
 from bench.report.scaling import line
@@ -29,14 +29,14 @@ it."""
 MOST_CHARTS = 40
 
 
-def chart_data(found: Collection, works: Sequence[Work]) -> dict[str, Any]:
+def chart_data(found: Collection, workloads: Sequence[Workload]) -> dict[str, Any]:
     """`layers`, `phases`, `losses`: what each chart can show, best filled first. `row`: a row's number on the page;
     `rank`: what ranks are."""
     return {
         "rank": rank_word(found.rows),
         "layers": _against_layers(found.rows)[:MOST_CHARTS],
-        "phases": [_phases(work) for work in works if any(row.seconds for row in work.rows)][:MOST_CHARTS],
-        "losses": [*_curves(found), *(_losses(work) for work in works if work.compared > 1)][:MOST_CHARTS],
+        "phases": [_phases(work) for work in workloads if any(row.seconds for row in work.rows)][:MOST_CHARTS],
+        "losses": [*_curves(found), *(_losses(work) for work in workloads if work.compared > 1)][:MOST_CHARTS],
     }
 
 
@@ -60,8 +60,9 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     for row in rows:
         found[tuple(getattr(row.configuration, name) for name in OF_A_LINE)].append(row)
     firsts = [members[0] for members in found.values()]
-    more = words([row.configuration for row in firsts], [name for name in OF_A_LINE if name not in IN_VARIANT])
-    return [
+    others = [name for name in OF_A_LINE if name not in IN_VARIANT]
+    more = words([row.configuration for row in firsts], others, usual=False)
+    lines = [
         {
             "name": " ".join(filter(None, (first.variant, text))),
             "points": [
@@ -70,6 +71,7 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for first, text, members in zip(firsts, more, found.values(), strict=True)
     ]  # fmt: skip
+    return sorted(lines, key=lambda one: -one["points"][-1]["tokens"])  # names stand as the lines end
 
 
 def _point(row: Row, members: Sequence[Row]) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def outlier(row: Row, line_: Sequence[Row]) -> str:
     return f"outlier: {apart:+.0%} time against the line through the other depths" if abs(apart) > FAR_FROM_FIT else ""
 
 
-def _phases(work: Work) -> dict[str, Any]:
+def _phases(work: Workload) -> dict[str, Any]:
     timed = sorted((row for row in work.rows if row.seconds), key=lambda row: row.seconds[STEP])
     return {
         "name": work.name,
@@ -120,7 +122,7 @@ def _phases(work: Work) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _losses(work: Work) -> dict[str, Any]:
+def _losses(work: Workload) -> dict[str, Any]:
     trained = [row for row in work.rows if len(row.losses) > 1]
     return {
         "name": work.name,

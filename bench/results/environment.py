@@ -35,14 +35,16 @@ GPU_FIELDS = (
 )  # fmt: skip
 
 
+def version(package: str) -> str | None:
+    """Of a distribution that is installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return {package: found for package in PACKAGES if (found := version(package)) is not None}
 
 
 def _output(*command: str) -> str | None:

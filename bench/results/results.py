@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_result(folder: Path, name: str = FILE, any_schema: bool = False) -> dict[str, Any] | None:
     """The finished result in `folder`, or None where there is none that this version can read; with `any_schema` that
     of another version too, to keep it and no more."""
-    try:
-        result: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    result = files.read_json(folder / name)
     return result if isinstance(result, dict) and (any_schema or result.get("schema") == SCHEMA) else None
 
 
@@ -64,23 +62,16 @@ def summarise(configuration: Configuration, runs: list[dict[str, Any]]) -> dict[
 
 
 def build_result(
-    configuration: Configuration,
-    runs: list[dict[str, Any]],
-    *,
-    status: str,
-    message: str = "",
-    phase: str = "",
-    hint: str = "",
-    log: str = "",
-    environment: dict[str, Any] | None = None,
+    configuration: Configuration, runs: list[dict[str, Any]], environment: dict[str, Any] | None = None, **verdict: str
 ) -> dict[str, Any]:
-    """The content of `result.json`; a loss that is not a number makes an ok run a `nan` one."""
+    """The content of `result.json`; `verdict` has the status, and may have message, phase, hint and log. A loss that is
+    not a number makes an ok run a `nan` one."""
     result: dict[str, Any] = {
         "schema": SCHEMA, "hash": configuration.content_hash(), "label": configuration.label(),
-        "status": status, "message": message, "phase": phase, "hint": hint, "log": log,
+        **dict.fromkeys(("message", "phase", "hint", "log"), ""), **verdict,
         "configuration": asdict(configuration), "environment": environment or {}, "runs": runs,
     }  # fmt: skip
-    if status == "ok":
+    if verdict["status"] == "ok":
         bad = [n for run in runs for n, loss in enumerate(run["losses"]) if not math.isfinite(loss)]
         if bad:
             result |= {"status": "nan", "message": f"the loss of step {bad[0]} is not finite", "runs": []}
@@ -89,27 +80,45 @@ def build_result(
     return result
 
 
-def write_suite(path: Path, result: dict[str, Any]) -> None:
-    """The measured values as a pyperf suite: seconds by phase, and bytes, one pyperf run per process."""
+Processes = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""Values, and those of the warm-up before them, of each process."""
+
+
+def write_pyperf(path: Path, benchmarks: Iterable[tuple[Mapping[str, Any], Processes]]) -> None:
+    """Benchmarks by their metadata as a pyperf suite, one pyperf run per process."""
     import pyperf
 
-    benchmarks = []
-    for phase in PHASES:
-        pairs = [(run["times"], run["warmups"]) for run in result["runs"] if phase in run["times"][0]]
-        made = [
-            pyperf.Run(
-                [step[phase] for step in times], warmups=[(1, step[phase]) for step in warmups if step.get(phase)],
-                metadata=_metadata(result, phase, "second"), collect_metadata=False,
-            )
-            for times, warmups in pairs
-        ]  # fmt: skip
-        if made:
-            benchmarks.append(pyperf.Benchmark(made))
-    peaks = [float(max(run["memory"]["allocated"].values())) for run in result["runs"]]
-    memory = _metadata(result, "peak_memory", "byte")
-    benchmarks.append(pyperf.Benchmark([pyperf.Run([p], metadata=memory, collect_metadata=False) for p in peaks]))
+    made = [
+        pyperf.Benchmark([
+            pyperf.Run(values, warmups=[(1, one) for one in warm if one], metadata=told, collect_metadata=False)
+            for values, warm in processes
+        ])
+        for told, processes in benchmarks if processes
+    ]  # fmt: skip
     with files.whole(path) as part:
-        pyperf.BenchmarkSuite(benchmarks).dump(str(part), replace=True)
+        pyperf.BenchmarkSuite(made).dump(str(part), replace=True)
+
+
+def write_suite(path: Path, result: dict[str, Any]) -> None:
+    """The measured values for pyperf: seconds by phase, and bytes."""
+    runs = result["runs"]
+    benchmarks: list[tuple[dict[str, Any], Processes]] = [
+        (
+            _metadata(result, phase, "second"),
+            [([s[phase] for s in run["times"]], [s.get(phase, 0.0) for s in run["warmups"]])
+             for run in runs if phase in run["times"][0]],
+        )
+        for phase in PHASES
+    ]  # fmt: skip
+    peaks: Processes = [([float(max(run["memory"]["allocated"].values()))], []) for run in runs]
+    write_pyperf(path, [*benchmarks, (_metadata(result, "peak_memory", "byte"), peaks)])
+
+
+def stack_metadata(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions and the first GPU, as pyperf takes them."""
+    found = {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
+    gpus = environment.get("gpus", [])[:1]
+    return found | {f"gpu_{k.replace('.', '_')}": v for gpu in gpus for k, v in gpu.items() if v}
 
 
 def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
@@ -117,9 +126,7 @@ def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
     `compare_to` finds the same of another backend, setting or stack; what was measured stands beside it."""
     environment = result["environment"]
     found: dict[str, Any] = {"name": phase, "unit": unit, "configuration": result["label"], "hash": result["hash"]}
-    found |= {f"version_{k.replace('-', '_')}": v for k, v in environment.get("versions", {}).items()}
-    for gpu in environment.get("gpus", [])[:1]:
-        found |= {f"gpu_{k.replace('.', '_')}": v for k, v in gpu.items()}
+    found |= stack_metadata(environment)
     for name in ("command", "platform", "python", "git_revision", "topology"):
         found[name] = str(environment.get(name, "")).replace("\n", " | ")
     found["seed"] = environment.get("seed", 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report.columns import of_a_sweep, table
-from bench.report.glance import works
+from bench.report.glance import workloads
 from bench.report.rows import to_row
 
 
@@ -25,7 +25,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
         found.append(f"its folder holds no weights: they were {effective['weights']}")
     if effective.get("steady") is False:
         found.append(f"step times were not steady after {effective['warmup_steps']} steps of warm-up")
-    return [f"{result['label']}: {remark}" for remark in found]
+    return found
 
 
 def problem(result: dict[str, Any]) -> str:
@@ -40,10 +40,13 @@ def render(results: Sequence[dict[str, Any]], wide: bool = False) -> str:
     """The table, and below it which row is fastest, as the report has it, and a line per row that was compiled, that
     never became steady, or that did not end well, with what to change."""
     rows = [replace(to_row(result, Path()), label=result["label"]) for result in results]
-    done = works(rows)
+    done = workloads(rows)
     notes = [f"{one.name}: {told}" if len(done) > 1 else told for one in done if (told := one.told())]
+    remarked: dict[str, list[str]] = {}
     for result in results:
-        notes += _remarks(result)
-        if result["status"] != "ok":
-            notes.append(problem(result))
+        for remark in _remarks(result):
+            remarked.setdefault(remark, []).append(result["label"])
+    for remark, labels in remarked.items():
+        notes.append(f"{'all rows' if 1 < len(labels) == len(results) else ', '.join(labels)}: {remark}")
+    notes += [problem(result) for result in results if result["status"] != "ok"]
     return "\n".join([table(rows, wide=wide, first=of_a_sweep), *([""] if notes else []), *notes])

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bench import backends
-from bench.predict.layout import HEADS
+from bench.configuration import SETTINGS
 from bench.predict.planning import Request, layout, refusal
 from bench.problems import Problem
 from bench.rlhf.job import Engine, Job, Part
@@ -39,7 +40,7 @@ _COMMON: Mapping[str, Callable[[str], object]] = {
 _OF_MODELS: Mapping[str, Callable[[str], object]] = {
     **_COMMON, "backend": lambda text: choice(tuple(backends.variants()))(text), "ring": whole,
     "micro-batch-size": whole, "score-batch-size": whole, "checkpointing": switch, "offload": choice(OFFLOADS),
-    "head": choice(HEADS),
+    "head": choice(SETTINGS["head"].choices),
 }  # fmt: skip
 _OF_ENGINES: Mapping[str, Callable[[str], object]] = {**_COMMON, "share": _share}
 HELP = (
@@ -95,31 +96,32 @@ def job(given: Sequence[Role], common: Request, resolve: Callable[[str], ModelFa
 def _part(name: str, said: Mapping[str, object], common: Request, resolve: Callable[[str], ModelFacts]) -> Part:
     trains = name in TRAINS
     variant = backends.variants()[str(said.get("backend", "fsdp2"))]
-    backend, stage = str(variant["backend"]), variant.get("zero_stage")
     offload = said.get("offload")
     changes = {
-        "gpus": said.get("gpus"), "seq_len": said.get("seq-len"), "micro_batch_size": said.get("micro-batch-size"),
-        "checkpointing": said.get("checkpointing"), "head": said.get("head", "full" if name == "actor" else "chunked"),
-        "facts": resolve(str(said["model"])) if "model" in said else None, "master": None if trains else common.dtype,
-        "offload_optimizer": None if offload is None else offload != "none",
+        "num_gpus": said.get("gpus"), "seq_len": said.get("seq-len"), "micro_batch_size": said.get("micro-batch-size"),
+        "gradient_checkpointing": said.get("checkpointing"), "master": None if trains else common.dtype,
+        "head": said.get("head", "full" if name == "actor" else "chunked"),
+        "facts": resolve(str(said["model"])) if "model" in said else None,
+        "cpu_offload": None if offload is None else offload != "none",
         "offload_param": None if offload is None else offload == "all",
     }  # fmt: skip
-    request = replace(common, **{key: value for key, value in changes.items() if value is not None})  # type: ignore[arg-type]
+    given: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
     tp, ring = _whole(said, "tp", 1), _whole(said, "ring", 1)
-    refused = refusal(request, backend, stage, tp, ring)
+    one = replace(common, **given).split((str(variant["backend"]), variant.get("zero_stage")), tp, ring)
+    refused = refusal(one)
     if refused is not None:
         raise Problem(f"{name}: [{refused.constraint}] {refused.message}{'; ' * bool(refused.help)}{refused.help}")
-    split = layout(request, backend, stage, tp, ring)
-    if request.train_batch_size is None:
+    split = layout(one)
+    if one.train_batch_size is None:
         split = replace(split, grad_accum=ACCUMULATION)
-    scored = _whole(said, "score-batch-size", request.micro_batch_size) * request.seq_len / ring
+    scored = _whole(said, "score-batch-size", one.rows) * one.seq_len / ring
     away = bool(said.get("sleep"))
-    return Part(name, request.facts, split, trains, scored, idle_parameters=not away, idle_optimizer=not away)
+    return Part(name, one.facts, split, trains, scored, idle_parameters=not away, idle_optimizer=not away)
 
 
 def _engine(said: Mapping[str, object], common: Request, resolve: Callable[[str], ModelFacts]) -> Engine:
     facts = resolve(str(said["model"])) if "model" in said else common.facts
-    gpus, tp = _whole(said, "gpus", common.gpus), _whole(said, "tp", 1)
+    gpus, tp = _whole(said, "gpus", common.num_gpus), _whole(said, "tp", 1)
     if gpus % tp:
         raise Problem(f"{ROLLOUT}: engines of tp {tp} do not divide its {gpus} GPUs")
     share = float(str(said.get("share", 0.5)))

@@ -18,27 +18,18 @@ ERROR = 0.08
 """Relative error of predicted peaks (`reports/h200/memory.md`)."""
 
 
-class RecipeError(Problem):
-    """A recipe that cannot be planned; the message is one line."""
-
-
 def job_of(recipe: str, gpus: int | None, named: str | None) -> Job:
     """The job of a script, or of a command given as one text. `named` says which model a role has, as `ROLE=NAME`
-    with commas between, or `NAME` for all whose own is not known. Raises `RecipeError`."""
+    with commas between, or `NAME` for all whose own is not known. Raises `Problem`, one line."""
     path = Path(recipe)
+    shown = recipe if len(recipe) < 60 else f"{recipe[:57]}…"
+    if not path.is_file() and " " not in recipe.strip():
+        raise Problem(f"--recipe {recipe}: no such file, and no command")
     try:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe
-        if not path.is_file() and " " not in recipe.strip():
-            raise RecipeError(f"--recipe {recipe}: no such file, and no command")
-        read = command.read(text)
+        read = command.read(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe)
         return frameworks.job(read, _models(read, _named(named)), gpus)
-    except RecipeError:
-        raise
-    except OSError as error:
-        raise RecipeError(f"--recipe {recipe}: {error.strerror}") from None
-    except (ValueError, ModelError) as error:
-        shown = recipe if len(recipe) < 60 else f"{recipe[:57]}…"
-        raise RecipeError(f"--recipe {shown}: {error}") from None
+    except (OSError, ValueError, ModelError) as error:
+        raise Problem(f"--recipe {shown}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _named(text: str | None) -> dict[str, str]:

@@ -22,13 +22,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object
 
 
 def build_optimizer(
-    model: nn.Module,
-    name: str,
-    lr: float,
-    betas: tuple[float, float],
-    eps: float,
-    weight_decay: float,
-    fused: bool,
+    model: nn.Module, name: str, lr: float, betas: tuple[float, float], eps: float, weight_decay: float, fused: bool
 ) -> Optimizer:
     """AdamW (fused where the parameters are on a GPU) or SGD; raises `ValueError` for another name."""
     groups = decay_groups(model, weight_decay)

@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compare.learning import check_fall, check_first_norms, fall, first_norms
+from bench.compare.convergence import check_fall, check_first_norms, fall, first_norms
 from bench.compare.losses import align
 from bench.compare.series import Series
 
 WINDOW = 0.1
 """The share of the steps at either end whose mean is taken where losses are asked to fall."""
+
+TOLERANCE = {"fp32": 1e-4, "bf16": 0.02, "fp16": 0.02}
+"""Relative, per step, of losses that must be equal: 16-bit runs start from rounded weights."""
+STEPS_COMPARED = 4
+"""The first shows a wrong forward pass, the others wrong gradients and updates; beyond them rounding adds up."""
 
 NOISE_FACTOR = 2.0
 
@@ -38,6 +43,17 @@ def compare_losses(reference: Sequence[float], other: Sequence[float], threshold
     apart = [differences.get(step, math.inf) for step in range(steps)]
     beyond = next((step + 1 for step, value in enumerate(apart) if not value <= threshold), None)
     return Difference(max(apart, default=math.inf), statistics.fmean(apart) if apart else math.inf, beyond, steps)
+
+
+def first_mismatch(
+    reference: Sequence[float], losses: Sequence[float], tolerance: float
+) -> tuple[Difference, tuple[int, float, float] | None]:
+    """The differences of the first steps, and the step from 1, the loss and the expected one where they first are
+    beyond `tolerance`."""
+    steps = min(len(reference), len(losses), STEPS_COMPARED)
+    found = compare_losses(reference[:steps], losses[:steps], tolerance)
+    step = found.first_beyond
+    return found, None if step is None else (step, losses[step - 1], reference[step - 1])
 
 
 def falls(losses: Sequence[float]) -> bool:

@@ -70,9 +70,10 @@ def prepare_data(settings: Settings, vocabulary: int, reordered: bool = False) -
     `reordered` moves the samples of each step on by a micro-batch: other ranks then hold them, and sums over ranks
     are made in another order. Raises `InputError` for data that cannot be used.
     """
-    from bench.inputs.batch import Batch, InputError
+    from bench.inputs.batch import Batch
     from bench.inputs.captured import write_batch
     from bench.inputs.dataset import find_tokenizer, read_samples, tokenize
+    from bench.problems import InputError
 
     path = Path(settings.dataset)
     stamp = [path.stat().st_mtime_ns, path.stat().st_size] if path.is_file() else []
@@ -120,7 +121,7 @@ def _moved_on(steps: int, batch: int, micro: int) -> list[int]:
 def check_reachable(settings: Settings) -> None:
     """Raises `InputError`, at once, for what is named on a hub and can neither be found here nor had from there."""
     from bench import hub
-    from bench.inputs.batch import InputError
+    from bench.problems import InputError
 
     named = [
         ("model", settings.model, "config.json", "a preset such as llama-3.1-8b, or a directory"),

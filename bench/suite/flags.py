@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.suite.settings import MAX_GPUS, Settings, defaults
 from bench.sweep.flags import add_one
-from bench.terminal.described import describe
+from bench.terminal.help_texts import describe
 from bench.terminal.parsing import whole
 
 
@@ -45,11 +45,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     how.add_argument("--save-model", action="store_true", default=None, help="write each trained model as safetensors")
     out = p.add_argument_group("output")
     out.add_argument("--output-dir", "--output", type=Path, help="results and checkpoints; default ./checkpoint/suite")
-    out.add_argument(
-        "--log-dir",
-        type=Path,
-        help="a log of JSON lines per run; default ./logs, of sft --output-dir",
-    )
+    out.add_argument("--log-dir", type=Path, help="a log of JSON lines per run; default ./logs, of sft --output-dir")
     out.add_argument("--force", action="store_true", help="train again what is there already")
     out.add_argument("--quiet", action="store_true", help="no line per phase")
     out.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)

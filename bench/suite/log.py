@@ -7,24 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bench.process.files import json_lines
+
 Record = dict[str, Any]
 
 
 def read_log(path: Path) -> list[Record]:
     """The steps in a log; lines that are no step, a half-written last one among them, are left out."""
-    found = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
+    if not path.is_file():
         return []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and "step" in record and "gpt_loss" in record:
-            found.append(record)
-    return found
+    return [record for record in json_lines(path) if "step" in record and "gpt_loss" in record]
 
 
 def write_log(path: Path, records: Iterable[Record]) -> None:

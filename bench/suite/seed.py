@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
-from bench.configuration import Configuration, stored
+from bench.configuration import Configuration
 from bench.measure.clock import DTYPES
 from bench.measure.model import build_actor
-from bench.process.ending import end
-from bench.process.heartbeat import Heartbeat, reported
+from bench.measure.worker import command, on_rank
+from bench.process.heartbeat import Heartbeat
+from bench.process.process_exit import end
 from bench.strategies import processes
 
 
@@ -26,15 +28,16 @@ def write_seed(configuration: Configuration, folder: Path) -> None:
     network.save_pretrained(folder)
 
 
-def main(arguments: list[str]) -> int:
-    folder, number = Path(arguments[0]), int(arguments[1])
-    heartbeat = Heartbeat(folder, 0)
-    with reported(heartbeat):
+def work(configuration: Configuration, folder: Path, number: int) -> None:
+    def written(heartbeat: Heartbeat) -> dict[str, Any]:
         heartbeat.beat("load")
-        write_seed(stored(folder), folder / "checkpoint")
-        (folder / f"run.{number}.json").write_text("{}", encoding="utf-8")
-    return 0
+        write_seed(configuration, folder / "checkpoint")
+        return {}
 
+    on_rank(folder, number, written)
+
+
+main = command(work)
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

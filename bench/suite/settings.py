@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import backends
-from bench.configuration import Configuration, ConfigurationError, parse
+from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.sweep.availability import installed
 
 MAX_GPUS = 8
@@ -139,14 +139,10 @@ def settle(gpus: int, *layers: Mapping[str, Any]) -> Settings:
 
 def configuration(settings: Settings, **changes: Any) -> Configuration:
     """One configuration of the suite, without its data. Raises `ConfigurationError` for unknown values."""
+    shared = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name in SETTINGS}
     values = {
-        "backend": "fsdp2", "num_gpus": settings.num_gpus, "zero_stage": Configuration.zero_stage,
-        "model": settings.model, "num_layers": settings.num_layers, "attn": settings.attn,
-        "compile": settings.compile, "packing": settings.packing, "dtype": settings.dtype, "head": settings.head,
-        "loss": ANSWERS, "lr": settings.lr, "max_norm": settings.max_norm,
-        "gradient_checkpointing": settings.gradient_checkpointing, "micro_batch_size": settings.micro_batch_size,
-        "train_batch_size": settings.batch, "random_seed": settings.random_seed, "device": settings.device,
-        "seq_len": settings.max_len, "steps": settings.steps, "warmup": 1,
+        **shared, "backend": "fsdp2", "zero_stage": Configuration.zero_stage, "loss": ANSWERS, "warmup": 1,
+        "train_batch_size": settings.batch, "seq_len": settings.max_len, "steps": settings.steps,
     }  # fmt: skip
     return parse({**values, **changes})
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.configuration import Configuration, hash_inputs
 from bench.process import supervise
+from bench.process.progress import Progress
 from bench.suite.data import check_reachable, prepare_data, prepare_seed, vocabulary_of
 from bench.suite.log import read_log, write_log
 from bench.suite.settings import REORDERED, Cell, Settings
@@ -101,3 +102,13 @@ class TrainingSweep(Sweep):
             elif row["status"] == "unsupported":
                 path.unlink(missing_ok=True)  # an older run's log would pass for this one's
         return found
+
+
+def prepared(settings: Settings, cells: Sequence[Cell], force: bool, quiet: bool) -> TrainingSweep:
+    """The sweep over cells, whose data and seed checkpoint are made first. Raises as `with_data`."""
+    progress = Progress([False], quiet)
+    progress.begin(0, "seed checkpoint")
+    try:
+        return TrainingSweep(with_data(settings, cells, progress.update), settings, force=force, quiet=quiet)
+    finally:
+        progress.end()

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bench.configuration import Configuration, deciding
-from bench.matrix.classify import STEPS_COMPARED, TOLERANCE
 from bench.settings import WORK
-from bench.suite.criteria import compare_losses
+from bench.suite.criteria import TOLERANCE, first_mismatch
 
 SAME = (
     *(name for name in deciding(WORK) if name not in ("num_gpus", "micro_batch_size", "train_batch_size")),
@@ -26,17 +25,10 @@ def mismatches(rows: Iterable[tuple[Configuration, Mapping[str, Any]]]) -> dict[
         if row["status"] != "ok":
             continue
         reference = references.setdefault(tuple(getattr(configuration, name) for name in SAME), row)
-        message = _difference(reference, row, TOLERANCE[configuration.dtype])
-        if message:
-            found[str(row["hash"])] = message
+        _, wrong = first_mismatch(
+            reference["runs"][0]["losses"], row["runs"][0]["losses"], TOLERANCE[configuration.dtype]
+        )
+        if wrong is not None:
+            step, loss, expected = wrong
+            found[str(row["hash"])] = f"step {step}: loss {loss:.5f}, {reference['label']} has {expected:.5f}"
     return found
-
-
-def _difference(reference: Mapping[str, Any], row: Mapping[str, Any], tolerance: float) -> str:
-    expected, losses = reference["runs"][0]["losses"], row["runs"][0]["losses"]
-    steps = min(len(expected), len(losses), STEPS_COMPARED)
-    compared = compare_losses(expected[:steps], losses[:steps], tolerance)
-    if compared.first_beyond is None:
-        return ""
-    step = compared.first_beyond
-    return f"step {step}: loss {losses[step - 1]:.5f}, {reference['label']} has {expected[step - 1]:.5f}"

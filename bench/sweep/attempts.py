@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.results import results
+from bench.configuration import Configuration
+from bench.results import environment, results
 
 SUFFIX = ".attempt"
 VERDICT = "attempt.json"
@@ -77,6 +78,16 @@ def conclude(directory: Path, folder: Path, result: dict[str, Any]) -> bool:
     if result["status"] == "ok":
         results.write_suite(directory / results.SUITE, result)
     return True
+
+
+def keep(configuration: Configuration, folder: Path, **verdict: str) -> dict[str, Any]:
+    """The result of what a launcher of somebody's own ran in a row's folder, kept there."""
+    verdict.setdefault("status", "ok")
+    runs = results.read_runs(folder)[:1] if verdict["status"] == "ok" else []
+    described = environment.describe(configuration)
+    result = results.build_result(configuration, runs, environment=described, **verdict)
+    conclude(folder, folder, result)
+    return result
 
 
 def _leave(folder: Path, result: dict[str, Any]) -> None:

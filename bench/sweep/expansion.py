@@ -45,6 +45,8 @@ def read_file(path: Path) -> dict[str, Any]:
     found = {key.replace("-", "_"): value for key, value in read.items()}
     try:
         for name in sorted(found.keys() - OF_A_SWEEP):
+            if isinstance(found[name], list) and name in SETTINGS and SETTINGS[name].single:
+                raise ConfigurationError(f"{name} takes one value, for all rows")
             for value in found[name] if isinstance(found[name], list) else [found[name]]:
                 parse({name: value})
     except ConfigurationError as error:

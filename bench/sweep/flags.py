@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.configuration import SETTINGS, Configuration, kinds
-from bench.terminal.described import told
+from bench.terminal.help_texts import told
 from bench.terminal.parsing import choice, listed, switch, whole
 
 
@@ -64,9 +64,9 @@ def listed_value(name: str) -> Callable[[str], list[Any]]:
     if bool in allowed:
         return listed(switch)
     if float in allowed:
-        return listed(_number)
+        return listed(_number(float, "a number"))
     if int in allowed:
-        return listed(_integer if setting.any_number else whole)
+        return listed(_number(int, "a whole number") if setting.any_number else whole)
     return _paths if name in ("inputs", "model") else _texts
 
 
@@ -79,15 +79,11 @@ def _paths(text: str) -> list[str]:
     return [text] if Path(text).exists() else _texts(text) or [text]
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+def _number(kind: Callable[[str], Any], words: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {words}") from None
 
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    return read

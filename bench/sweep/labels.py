@@ -17,11 +17,20 @@ def labels(configurations: Iterable[Configuration]) -> dict[str, str]:
     }
 
 
-def words(configurations: Sequence[Configuration], names: Iterable[str]) -> list[str]:
-    """Of each configuration the settings among `names` in which any differ, in words."""
+def words(configurations: Sequence[Configuration], names: Iterable[str], usual: bool = True) -> list[str]:
+    """Of each configuration the settings among `names` in which any differ, in words; without `usual` switches and
+    numbers that nobody has set are left out, by which they are still told apart."""
     unique = [name for name in names if len({getattr(c, name) for c in configurations}) > 1]
-    told = [_words(configurations, name) for name in unique]
-    return [" ".join(parts[number] for parts in told) for number, _ in enumerate(configurations)]
+    told = [(name, _words(configurations, name)) for name in unique]
+    return [
+        " ".join(parts[number] for name, parts in told if usual or not _is_unset(c, name))
+        for number, c in enumerate(configurations)
+    ]
+
+
+def _is_unset(configuration: Configuration, name: str) -> bool:
+    value, default = getattr(configuration, name), getattr(Configuration, name)
+    return value == default and (value in (None, "none") or isinstance(value, bool))
 
 
 def differing(configurations: list[Configuration]) -> list[str]:

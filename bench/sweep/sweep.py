@@ -14,7 +14,7 @@ from bench.configuration import Configuration, ConfigurationError, compiles, mod
 from bench.launch.engine import Launcher
 from bench.predict import sizes
 from bench.predict.capacity import impossible
-from bench.predict.domination import dominates
+from bench.predict.oom_pruning import dominates
 from bench.process import gpu_memory, supervise
 from bench.process.locks import Locks
 from bench.process.progress import Progress
@@ -315,9 +315,8 @@ class Sweep:
             self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)
             raise
         if verdict.status != "ok":
-            rank = "" if verdict.rank is None else f"rank {verdict.rank}: "
             self._finish(
-                configuration, status=verdict.status, message=rank + verdict.message, phase=verdict.phase,
+                configuration, status=verdict.status, message=verdict.told, phase=verdict.phase,
                 hint=verdict.hint(configuration), log=log,
             )  # fmt: skip
             self.progress.note(gpu_memory.wait_until_free(self.held))

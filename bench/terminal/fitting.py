@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from bench.terminal.text import grid
 
-GAP, HEADER = 2, 2
-"""Spaces between columns, and what tabulate leaves beside a heading."""
+GAP = 2
+"""Spaces between columns."""
 
 
 def screen(
@@ -57,7 +57,7 @@ def chosen(
 
 
 def _width(rows: Sequence[Sequence[str]], headers: Sequence[str], columns: Sequence[int]) -> int:
-    cells = [max(len(headers[n]) + HEADER, *(len(row[n]) for row in rows)) for n in columns]
+    cells = [max(len(headers[n]), *(len(row[n]) for row in rows)) for n in columns]
     return sum(cells) + GAP * (len(cells) - 1)
 
 

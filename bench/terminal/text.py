@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 MARKDOWN = "github"
+NUMBER = re.compile(r"[-+]?[\d.,]+(?:e[-+]?\d+)?(?:%| ms| GB)?(?: ±[\d.]+%)?|-")
+"""A number as tables have it, with its spread where it has one."""
 _MARKS = ("\\", "|", "`", "<", "[", "*")
 
 
@@ -21,11 +24,30 @@ def plain(text: str, style: str = "simple") -> str:
 
 
 def grid(rows: Iterable[Sequence[str]], headers: Sequence[str], style: str = "simple") -> str:
-    """Rows of cells for a terminal (`simple`) or Markdown (`github`), as they are written: numbers stay as given."""
-    from tabulate import tabulate
+    """Rows of cells for a terminal (`simple`) or Markdown (`github`), as they are written: numbers stay as given. In
+    a terminal columns of numbers end at one place."""
+    import tabulate
 
+    tabulate.MIN_PADDING = 0  # it would leave two columns beside each heading
     cells = [[plain(cell, style) for cell in row] for row in rows]
-    return tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True)
+    columns = [list(filter(None, column)) for column in zip(*cells, strict=True)]
+    numbers = [style == "simple" and bool(column) and all(map(NUMBER.fullmatch, column)) for column in columns]
+    align = ["right" if number else "left" for number in numbers] or None
+    return tabulate.tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True, colalign=align)
+
+
+def counted(noun: str, numbers: Iterable[int], shown: int | None = None) -> str:
+    """Numbers behind what they count, stretches as such: `rank 3`, `steps 0-2, 5`; the first `shown` stretches."""
+    found = sorted(numbers)
+    stretches: list[list[int]] = []
+    for number in found:
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1] = [stretches[-1][0], number]
+        else:
+            stretches.append([number])
+    more = len(stretches) - len(stretches[:shown])
+    text = ", ".join("-".join(map(str, each)) for each in stretches[:shown])
+    return f"{noun}{'s' * (len(found) > 1)} {text}" + f" and {more} more ranges" * bool(more)
 
 
 def valid_json(value: Any, **options: Any) -> str:

@@ -28,11 +28,23 @@ class Measured(NamedTuple):
 
 
 class Tracker(Protocol):
-    """Where measured rows go."""
+    """Where measured rows go, each when it is measured."""
 
     def add(self, row: Measured) -> None: ...
 
-    def close(self) -> None: ...
+
+class Runs:
+    """A run per row of a library with the interface of wandb; the summary is what a run logs last."""
+
+    def __init__(self, library: Any, **options: Any) -> None:
+        self.library, self.options = library, options
+
+    def add(self, row: Measured) -> None:
+        run = self.library.init(project=PROJECT, name=row.name, config=row.settings, **self.options)
+        for number, step in enumerate(row.steps):
+            run.log(dict(step), step=number)
+        run.log(row.summary)
+        run.finish()
 
 
 def names() -> list[str]:

@@ -22,9 +22,6 @@ class TensorBoard:
             plain = {name: value for name, value in row.settings.items() if value is not None}
             events.add_hparams(plain, row.summary, run_name=".")
 
-    def close(self) -> None:
-        """Each writer is closed already."""
-
 
 def connect(output: Path) -> TensorBoard:
     from torch.utils.tensorboard import SummaryWriter

@@ -19,10 +19,10 @@ from bench.cli import main
 from bench.compare.logs import read_log
 from bench.configuration import Configuration
 from bench.inputs.batch import Batch
-from bench.inputs.batch import InputError as DataError
 from bench.inputs.captured import write_batch
 from bench.inputs.dataset import read_samples
 from bench.losses import find_loss
+from bench.problems import InputError as DataError
 from bench.results.results import build_result, write_json
 from bench.terminal.streams import Visible, visible
 from bench.terminal.text import grid

@@ -20,10 +20,11 @@ from bench.cli import main as bench
 from bench.compare.logs import read_log
 from bench.compare.losses import align
 from bench.compare.pairs import Limits, compare
-from bench.compare.series import InputError, Run, Series
+from bench.compare.series import Run, Series
 from bench.compare.significance import change
 from bench.compare.sources import read
 from bench.configuration import Configuration
+from bench.problems import InputError
 from bench.results.results import build_result, write_json, write_suite
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "logs"

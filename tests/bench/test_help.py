@@ -9,7 +9,7 @@ import pytest
 
 from bench.commands import run
 from bench.configuration import SETTINGS
-from bench.terminal.described import told
+from bench.terminal.help_texts import told
 
 
 def texts(command: str) -> dict[str, str]:

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.configuration import Configuration, ConfigurationError
-from bench.inputs import KEPT, kept
-from bench.inputs.batch import Batch, InputError, make_batch, pad_to
+from bench.inputs import CONVERTED, conversion_cache
+from bench.inputs.batch import Batch, make_batch, pad_to
 from bench.inputs.captured import capture, convert, read_batch, read_batches
 from bench.inputs.packing import pack_inputs, pad_inputs
 from bench.inputs.source import InputSource
 from bench.inputs.sources.recorded import list_inputs
 from bench.inputs.synthetic import synthetic_batches
+from bench.problems import InputError
 
 
 def a_batch(rows: int = 3, positions: int = 20, seed: int = 0) -> Batch:
@@ -45,19 +46,19 @@ def test_a_sweep_unpickles_recorded_batches_once(tmp_path: Path, monkeypatch: py
     recorded.mkdir()
     for number in range(3):
         dump(recorded / f"{number}.pkl", sequences=a_batch(seed=number).sequences)
-    monkeypatch.delenv(KEPT, raising=False)
-    plain = kept.read(recorded, "digest")
-    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
+    monkeypatch.delenv(CONVERTED, raising=False)
+    plain = conversion_cache.read(recorded, "digest")
+    monkeypatch.setenv(CONVERTED, str(tmp_path / "kept"))
     monkeypatch.setenv("RANK", "1")
-    kept.read(recorded, "digest")
+    conversion_cache.read(recorded, "digest")
     assert not (tmp_path / "kept").exists()  # the others of a group leave that to rank 0
     monkeypatch.setenv("RANK", "0")
-    first = kept.read(recorded, "digest")
+    first = conversion_cache.read(recorded, "digest")
     folder = tmp_path / "kept" / "digest-3"
     assert len(list(folder.iterdir())) == 3
     for file in recorded.iterdir():
         file.write_bytes(b"no pickle")
-    again = kept.read(recorded, "digest")
+    again = conversion_cache.read(recorded, "digest")
     for batches in (first, again):
         for one, other in zip(plain, batches, strict=True):
             assert torch.equal(one.sequences, other.sequences)
@@ -65,9 +66,9 @@ def test_a_sweep_unpickles_recorded_batches_once(tmp_path: Path, monkeypatch: py
             assert one.source == other.source
     (folder / "000001.safetensors").write_bytes(b"damaged")
     with pytest.raises(InputError, match=r"0\.pkl: refused"):
-        kept.read(recorded, "digest")
+        conversion_cache.read(recorded, "digest")
     with pytest.raises(InputError, match=r"0\.pkl: refused"):
-        kept.read(recorded, "another", limit=2)
+        conversion_cache.read(recorded, "another", limit=2)
 
 
 @given(rows=st.integers(1, 4), positions=st.integers(8, 60), seed=st.integers(0, 99), ring=st.sampled_from([1, 2, 4]))

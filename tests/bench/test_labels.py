@@ -12,20 +12,19 @@ from hypothesis import strategies as st
 from bench.configuration import Configuration
 from bench.report.rows import collect
 from bench.results.results import build_result, write_json
-from bench.sweep.labels import labels
+from bench.sweep.labels import labels, words
 from tests.bench.light_sweep import TINY, LightSweep
 
 BASE = Configuration(num_layers=2)
-CHANGES = st.fixed_dictionaries(
-    {
-        "backend": st.sampled_from(["ddp", "deepspeed", "a.b:Mine", "c.d:Mine"]), "zero_stage": st.sampled_from([2, 3]),
-        "model": st.sampled_from(["llama-tiny", "x/y", "z/y"]), "seq_len": st.sampled_from([8, 16]),
-        "micro_batch_size": st.sampled_from([None, 1, 4]), "lr": st.sampled_from([1e-4, 1.0000001e-4]),
-        "dtype": st.sampled_from(["bf16", "fp32"]), "gradient_checkpointing": st.booleans(),
-        "inputs": st.sampled_from([None, "a", "b"]), "loss": st.sampled_from(["sft", "ppo"]),
-        "input_hash": st.sampled_from([None, "1", "2"]), "random_seed": st.sampled_from([1, 2]),
-    }
-)  # fmt: skip
+VALUES = {
+    "backend": st.sampled_from(["ddp", "deepspeed", "a.b:Mine", "c.d:Mine"]), "zero_stage": st.sampled_from([2, 3]),
+    "model": st.sampled_from(["llama-tiny", "x/y", "z/y"]), "seq_len": st.sampled_from([8, 16]),
+    "micro_batch_size": st.sampled_from([None, 1, 4]), "lr": st.sampled_from([1e-4, 1.0000001e-4]),
+    "dtype": st.sampled_from(["bf16", "fp32"]), "gradient_checkpointing": st.booleans(),
+    "inputs": st.sampled_from([None, "a", "b"]), "loss": st.sampled_from(["sft", "ppo"]),
+    "input_hash": st.sampled_from([None, "1", "2"]), "random_seed": st.sampled_from([1, 2]),
+}  # fmt: skip
+CHANGES = st.fixed_dictionaries(VALUES)
 
 
 @given(st.lists(CHANGES, min_size=1, max_size=6))
@@ -45,6 +44,15 @@ def test_a_label_says_what_differs_and_nothing_else() -> None:
         for saves in (True, False)
     ]
     assert list(labels(cells[:1]).values()) == ["ddp-1x-L2-sdpa-packed"]
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=6))
+def test_what_nobody_has_set_may_go_unsaid(changes: list[dict[str, object]]) -> None:
+    cells = list({replace(BASE, **each) for each in changes})  # type: ignore[arg-type]
+    names = [name for name in VALUES if name not in ("backend", "inputs", "input_hash")]
+    whole, short = (words(cells, names, usual) for usual in (True, False))
+    assert len(set(short)) == len(set(whole))
+    assert not any(word in text for text in short for word in ("mb-default", "no-gradient-checkpointing"))
 
 
 @pytest.mark.parametrize("name", sorted({f.name for f in fields(Configuration)} - {"zero_stage"}))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.cli import main as bench
-from bench.compare.learning import check_fall, fall, first_norms
+from bench.compare.convergence import check_fall, fall, first_norms
 from bench.compare.pairs import Limits, compare
 from bench.compare.series import Run, Series
 from bench.compare.sources import read

@@ -16,7 +16,7 @@ from bench.configuration import Configuration
 from bench.metrics.rates import SPEED
 from bench.report.charts import charts
 from bench.report.columns import as_csv
-from bench.report.glance import works
+from bench.report.glance import workloads
 from bench.report.rows import collect
 from bench.report.series import chart_data
 from bench.results.results import build_result, write_json, write_suite
@@ -62,7 +62,7 @@ def test_tables_pages_and_comparisons_agree(seed: int, tmp_path: Path, capsys: p
         )
         assert row.tokens == pytest.approx(100.0 / row.seconds["step"])  # the tokens of a step over its time
         assert results[row.configuration.backend]["summary"][SPEED] == pytest.approx(row.tokens)
-    (work,) = works(rows)
+    (work,) = workloads(rows)
     assert (work.fastest, work.next) == (by_speed[0], by_speed[1])
     bars = chart_data(collect([tmp_path]), [work])["phases"][0]["bars"]
     assert [bar["row"] for bar in bars] == [row.number for row in by_speed]
@@ -104,7 +104,7 @@ def test_who_is_fastest_says_when_it_is_not_decided(tmp_path: Path, capsys: pyte
             Configuration(backend=backend, device="cpu"), [_run(noise), _run(noise)], status="ok", environment={}
         )
         write_json(tmp_path / backend / "result.json", result)
-    (work,) = works(collect([tmp_path]).rows)
+    (work,) = workloads(collect([tmp_path]).rows)
     assert "ahead of" in work.told()
     assert "undecided (" in work.told()
     assert "processes each would decide" in work.told()
@@ -113,9 +113,9 @@ def test_who_is_fastest_says_when_it_is_not_decided(tmp_path: Path, capsys: pyte
     assert "undecided (" in page.read_text()
     for row in work.rows:
         row.per_token = row.per_token[:1]
-    (single,) = works(work.rows)
+    (single,) = workloads(work.rows)
     assert single.told().endswith("undecided: one process proves no order")
     for row, factor in zip(single.rows, (1.0, 2.0, 4.0), strict=True):
         row.per_token = [0.001 * factor, 0.00101 * factor, 0.00099 * factor]
-    (clear,) = works(single.rows)
+    (clear,) = workloads(single.rows)
     assert clear.told() == f"fastest: {clear.way(clear.rows[0])}, 100.0% ahead of {clear.way(clear.rows[1])}"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -85,6 +86,11 @@ def test_more_takes_more(name: str, layout: Layout) -> None:
     assert traffic(facts, layout).total >= 0
 
 
+def _request(facts: ModelFacts, gpus: int, **more: Any) -> Request:
+    asked = {"gpus_per_node": 8, "gpu_memory": 80e9, "variants": (("fsdp2", None),), **more}
+    return Request(facts=facts, num_gpus=gpus, **asked)
+
+
 def brute_force(gpus: int, heads: int, kv_heads: int, seq_len: int) -> set[tuple[int, int, int]]:
     return {
         (dp, tp, ring)
@@ -103,7 +109,7 @@ def brute_force(gpus: int, heads: int, kv_heads: int, seq_len: int) -> set[tuple
 def test_legal_sizes_agree_with_brute_force(gpus: int, name: str, seq_len: int) -> None:
     facts = resolve(name)
     attn = "sdpa" if facts.head_dim > 256 else "flash_attention_2"
-    legal, refused = plan(Request(facts, gpus, 16, 80e9, (("fsdp2", None),), seq_len=seq_len, attn=attn))
+    legal, refused = plan(_request(facts, gpus, seq_len=seq_len, attn=attn, gpus_per_node=16))
     found = {(one.layout.dp, one.layout.tp, one.layout.ring) for one in legal}
     assert found == brute_force(gpus, facts.heads, facts.kv_heads, seq_len)
     assert not found & {(gpus // (r.tp * r.ring), r.tp, r.ring) for r in refused if gpus % (r.tp * r.ring) == 0}
@@ -111,7 +117,7 @@ def test_legal_sizes_agree_with_brute_force(gpus: int, name: str, seq_len: int) 
 
 
 def test_checkpointing_is_switched_on_where_it_is_needed() -> None:
-    request = Request(LLAMA, 8, 8, 60e9, (("fsdp2", None),), seq_len=8192)
+    request = _request(LLAMA, 8, seq_len=8192, gpu_memory=60e9)
     rows = {(one.layout.tp, one.layout.ring): one for one in plan(request)[0]}
     assert rows[1, 1].layout.checkpointing
     assert rows[1, 1].fits

@@ -92,9 +92,9 @@ def test_options_are_held_against_the_program(cluster: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("srun py -m bench --num-layer 2", "`--num-layer` is no option of `bench run`; did you mean `--num-layers`"),
+        ("srun py -m bench --num-layer 2", "`--num-layer` is no option of `bench run`; did you mean --num-layers"),
         ("python -m bench sft --backend fsdp2 --ringsize=2", "`--ringsize` is no option of `bench sft`"),
-        ("python -m bench compre a b", "bench has no command `compre`; did you mean `compare`?"),
+        ("python -m bench compre a b", "bench has no command `compre`; did you mean compare?"),
         ("cd x && py -m bench sft --dtype fp16 > log", "`bench sft`: argument --dtype/--param_dtype: invalid choice"),
         ("torchrun -m bench run \\\n --tp 0", "`bench run`: argument --tp"),
         ("python -m bench plan --model m | tee log", "`bench plan`: the following arguments are required: --gpus"),
@@ -143,8 +143,8 @@ def test_a_script_without_slurm_runs_in_bash(
 def test_a_refusal_of_the_cluster_is_one_line(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("job.sh").write_text(JOB.format(ring=1))
     assert main(["job.sh", "--partition", "closed"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "sbatch refused it: sbatch: error: invalid partition specified: closed"
+    assert capsys.readouterr().err == (
+        "bench submit: sbatch refused it: sbatch: error: invalid partition specified: closed\n"
     )
 
 

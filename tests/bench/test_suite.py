@@ -23,9 +23,9 @@ from bench import hub
 from bench.cli import main as command
 from bench.commands import sft, suite
 from bench.configuration import ConfigurationError
-from bench.inputs.batch import InputError
 from bench.inputs.captured import read_batches
 from bench.inputs.dataset import ByteTokenizer, Sample, find_tokenizer, read_samples, tokenize
+from bench.problems import InputError
 from bench.suite import flags as suite_flags
 from bench.suite.criteria import compare_losses, falls, judge
 from bench.suite.data import once, prepare_data

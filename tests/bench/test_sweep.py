@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.commands.run import main
-from bench.predict.domination import dominates
+from bench.predict.oom_pruning import dominates
 from bench.process.gpu_memory import used, wait_until_free
 from bench.process.logs import CappedLog
 from bench.process.sessions import oom_kills

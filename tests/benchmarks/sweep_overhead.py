@@ -43,7 +43,7 @@ import os
 import sys
 from pathlib import Path
 from bench.configuration import stored
-from bench.process.ending import end
+from bench.process.process_exit import end
 from bench.process.heartbeat import Heartbeat
 from bench.measure.model import attention_context
 from bench.strategies import processes
@@ -136,14 +136,14 @@ def compiled(device: str) -> list[list[Any]]:
 
 def recorded(inputs: Path) -> list[list[Any]]:
     """What rank 0 of a sweep's first row, and then any rank, spends on reading recorded batches."""
-    from bench.inputs import KEPT, kept
+    from bench.inputs import CONVERTED, conversion_cache
 
     found = []
     with tempfile.TemporaryDirectory() as name:
-        os.environ[KEPT] = name
+        os.environ[CONVERTED] = name
         for row in ("first, which converts them", "second", "third"):
             started = time.process_time()
-            batches = kept.read(inputs, "recorded")
+            batches = conversion_cache.read(inputs, "recorded")
             found.append([row, len(batches), f"{time.process_time() - started:.2f}"])
     return found
 

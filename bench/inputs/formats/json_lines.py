@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.inputs.batch import InputError
+from bench.problems import InputError
 
 SUFFIXES = (".jsonl", ".json")
 

@@ -68,11 +68,13 @@ class Recorded:
         self.recorded = self._read()
 
     def _read(self) -> list[Batch]:
-        from bench.inputs import kept
-        from bench.inputs.batch import InputError
+        from bench.inputs import conversion_cache
+        from bench.problems import InputError
 
         configuration = self.configuration
-        batches = kept.read(Path(configuration.inputs or ""), configuration.input_hash, configuration.max_inputs)
+        batches = conversion_cache.read(
+            Path(configuration.inputs or ""), configuration.input_hash, configuration.max_inputs
+        )
         if configuration.micro_batch_size is not None:
             batches = [piece for batch in batches for piece in _split(batch, configuration.micro_batch_size)]
         if configuration.fold_tokens:

@@ -1,8 +1,9 @@
 """What a report is made of: one module per section, found by itself, shown in the order of `PLACE`.
 
-A module here has `TITLE` and `content(found)`, what it shows of a collection, nothing where there is nothing. Of that
-it may make `table(content) -> Table`, for text, Markdown and the page; `text(content, style, wide) -> str` where a
-table is not enough; `data(content)` for JSON, under `KEY`; and `TEMPLATE`, the name of a file beside it, for the page.
+A module here has `TITLE` and may have `content(found)`, what it shows of a collection, nothing where there is nothing;
+without it that is the rows. Of that it may make `table(content) -> Table`, for text, Markdown and the page;
+`text(content, style, wide) -> str` where a table is not enough; `data(content)` for JSON, under `KEY`; and `TEMPLATE`,
+the name of a file beside it, for the page.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _modules() -> tuple[tuple[str, Any], ...]:
 
 def of(found: Collection) -> list[Section]:
     """The sections of a collection."""
-    made = (Section(name, module, module.content(found)) for name, module in _modules())
+    made = (Section(n, m, m.content(found) if hasattr(m, "content") else found.rows) for n, m in _modules())
     return [section for section in made if section.content]
 
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.report.rows import Collection
 
 PLACE, TITLE, TEMPLATE = 100, "Environment and commands", "environment.html.jinja"
 
 
-def content(collection: Collection) -> list[tuple[str, list[str]]]:
-    """Each different environment once as JSON, with the commands that were run in it."""
+class Told(NamedTuple):
+    """Each different environment once as JSON, with the commands that were run in it; how many rows say none."""
+
+    environments: list[tuple[str, list[str]]]
+    silent: int
+    rows: int
+
+
+def content(collection: Collection) -> Told | None:
     found: dict[str, list[str]] = {}
-    for row in collection.rows:
+    for row in (row for row in collection.rows if row.environment):
         rest = {key: value for key, value in row.environment.items() if key != "command"}
-        if not row.environment:
-            continue
         commands = found.setdefault(json.dumps(_steady(rest), indent=1, sort_keys=True, ensure_ascii=False), [])
         command = str(row.environment.get("command", ""))
         if command and command not in commands:
             commands.append(command)
-    return list(found.items())
+    silent = sum(not row.environment.get("command") for row in collection.rows)
+    return Told(list(found.items()), silent, len(collection.rows)) if collection.rows else None
 
 
 def _steady(environment: dict[str, Any]) -> dict[str, Any]:

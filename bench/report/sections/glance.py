@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bench.report.glance import Work, works
+from bench.report.glance import Workload, workloads
 from bench.report.rows import Collection
 
 PLACE, TITLE, TEMPLATE = 10, "At a glance", "glance.html.jinja"
 
 
-def content(found: Collection) -> list[Work]:
-    return works(found.rows)
+def content(found: Collection) -> list[Workload]:
+    return workloads(found.rows)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.report.columns import problems, table
-from bench.report.rows import Collection, Row
+from bench.report.rows import Row
 
 PLACE, TITLE, TEMPLATE = 30, "Results", "results.html.jinja"
-
-
-def content(found: Collection) -> list[Row]:
-    return found.rows
 
 
 def text(rows: Sequence[Row], style: str, wide: bool) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.inputs import KEPT
+from bench.inputs import CONVERTED
 from bench.inputs.batch import Batch
 from bench.inputs.captured import read_batches, write_batch
 from bench.inputs.sources.recorded import list_inputs
@@ -19,9 +19,9 @@ from bench.inputs.sources.recorded import list_inputs
 def read(path: Path, digest: str | None, limit: int | None = None) -> list[Batch]:
     """The batches under `path`, at most `limit`; each names the file that was recorded, whatever it is read from.
 
-    `digest` stands for their content. Raises `bench.inputs.batch.InputError`.
+    `digest` stands for their content. Raises `InputError`.
     """
-    folder, files = os.environ.get(KEPT), list_inputs(path)[:limit]
+    folder, files = os.environ.get(CONVERTED), list_inputs(path)[:limit]
     if folder is None or digest is None or all(file.suffix == ".safetensors" for file in files):
         return list(read_batches(path, limit))
     kept = Path(folder) / f"{digest}-{len(files)}"
