@@ -23,7 +23,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from bench.parallel.sequence_parallel import FusedColumns, ScatteredRows
+from bench.parallel.sequence_parallel import Columns, ScatteredRows
 from bench.parallel.vocabulary import VocabularyShard
 
 Plan = dict[str, str]
@@ -42,7 +42,7 @@ LLAMA_LAYER: Plan = {
 SEQUENCE_LAYER: Plan = {
     "model.layers.*.self_attn": "fused_attention",
     "model.layers.*.self_attn.o_proj": "scattered_rows",
-    "model.layers.*.mlp": "fused_mlp",
+    "model.layers.*.mlp": "gathered_mlp",
     "model.layers.*.mlp.down_proj": "scattered_rows",
 }
 """What takes `LLAMA_LAYER`'s place where activations between the blocks are split along the positions."""
@@ -69,7 +69,7 @@ class _Chain(ParallelStyle):
         return module
 
 
-def _style(name: str) -> ParallelStyle | None:
+def _style(name: str, overlap: bool) -> ParallelStyle | None:
     """The torch style of a name; None for what needs no style; `ValueError` for a name without meaning here."""
     along = Shard(1)
     if name == "colwise":
@@ -77,11 +77,11 @@ def _style(name: str) -> ParallelStyle | None:
     if name == "rowwise":
         return RowwiseParallel()
     if name == "fused_attention":
-        return FusedColumns(*ATTENTION_COLUMNS)
-    if name == "fused_mlp":
-        return FusedColumns(*MLP_COLUMNS)
+        return Columns(*ATTENTION_COLUMNS, fused=True, overlap=overlap)
+    if name == "gathered_mlp":
+        return Columns(*MLP_COLUMNS, fused=False, overlap=overlap)
     if name == "scattered_rows":
-        return ScatteredRows()
+        return ScatteredRows(overlap)
     if name in ("colwise_gather_output", "colwise_rep"):
         return ColwiseParallel(output_layouts=Replicate())
     if name == "embedding_rowwise":
@@ -195,23 +195,10 @@ def vocabulary_shard(model: nn.Module, mesh: DeviceMesh) -> VocabularyShard:
     return VocabularyShard(mesh.get_group(), start)
 
 
-def overlap_collectives(mesh: DeviceMesh, wanted: bool) -> None:
-    """Whether the compiler cuts the products beside a gather or a reduction in pieces, so that both run at once.
-
-    It does so within compiled layers, over memory that the GPUs of a host share, and only where sequence parallelism
-    gathers before a product and reduces behind one. The setting is the whole process's.
-    """
-    from torch._inductor import config
-
-    config._micro_pipeline_tp = wanted
-    if wanted:
-        from torch.distributed._symmetric_memory import enable_symm_mem_for_group
-
-        enable_symm_mem_for_group(mesh.get_group().group_name)
-
-
-def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan) -> list[str]:
+def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan, overlap: bool = False) -> list[str]:
     """Shard the modules of a causal language model in place; returns the patterns that matched nothing.
+
+    `overlap`: gathers before products and reductions behind them run beside these, where activations are split.
 
     Raises `ValueError` when no pattern matches, which means the plan is for another kind of model.
     """
@@ -224,7 +211,7 @@ def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan) -> lis
         modules = _matching(model, pattern)
         if not modules:
             unmatched.append(pattern)
-        style = _style(name)
+        style = _style(name, overlap)
         if style is not None:
             for module in modules:
                 styles.setdefault(module, []).append(style)
