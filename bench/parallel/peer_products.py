@@ -11,6 +11,7 @@ The compiler sees each as one operator. Elsewhere than on GPUs a group's own col
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -74,9 +75,15 @@ class GpuPeers(Peers):
         torch.cuda.synchronize()
         dist.barrier(self.group)
         self.bytes, self.met = -(-size // 512) * 512, 0
-        self._memory = symmetric.empty(2 * self.bytes + 512, dtype=torch.uint8, device="cuda")
+        symmetric.enable_symm_mem_for_group(self.group.group_name)
+        device = torch.device("cuda", torch.cuda.current_device())
+        self._memory = symmetric.empty(2 * self.bytes + 512, dtype=torch.uint8, device=device)
         self._memory.zero_()
         self._handle = symmetric.rendezvous(self._memory, self.group.group_name)
+        self._flags = [
+            self._handle.get_buffer(rank, (self.size,), torch.int32, 2 * self.bytes // 4).data_ptr()
+            for rank in range(self.size)
+        ]
         self._views.clear()
         torch.cuda.synchronize()
         dist.barrier(self.group)
@@ -95,14 +102,16 @@ class GpuPeers(Peers):
         return self._all[self.rank]
 
     def meet(self) -> None:
+        if os.environ.get("PEERS_MEET") == "kernel":
+            self._handle.barrier(channel=0)
+            return
         self.met = (self.met + 1) & 0xFFFFFFFF
         stream, driver = torch.cuda.current_stream().cuda_stream, _driver()
-        flags = [pointer + 2 * self.bytes for pointer in self._handle.buffer_ptrs]
         for other in self.others():
-            _check(driver.cuStreamWriteValue32(stream, flags[other] + 4 * self.rank, self.met, 0))
+            _check(driver.cuStreamWriteValue32(stream, self._flags[other] + 4 * self.rank, self.met, 0))
         for other in self.others():
             reached = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
-            _check(driver.cuStreamWaitValue32(stream, flags[self.rank] + 4 * other, self.met, reached))
+            _check(driver.cuStreamWaitValue32(stream, self._flags[self.rank] + 4 * other, self.met, reached))
 
     def beside(self) -> AbstractContextManager[None]:
         self.stream.wait_stream(torch.cuda.current_stream())
