@@ -13,9 +13,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed._functional_collectives import all_gather_tensor_autograd, reduce_scatter_tensor_autograd
+from torch.distributed._functional_collectives import (
+    all_gather_tensor,
+    all_gather_tensor_autograd,
+    reduce_scatter_tensor_autograd,
+)
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle, RowwiseParallel
 from torch.nn.functional import linear
 
@@ -46,8 +50,8 @@ def project_and_scatter(
 
 
 def _positions_first(states: torch.Tensor) -> torch.Tensor:
-    """(rows, positions, size) -> (positions · rows, size): ranks then hold stretches of the first dimension, and nothing
-    is copied where there is one row."""
+    """(rows, positions, size) -> (positions · rows, size): ranks then hold stretches of the first dimension. Nothing is
+    copied where there is one row."""
     return states.transpose(0, 1).flatten(0, 1)
 
 
@@ -64,6 +68,80 @@ def _distribute(module: nn.Module, mesh: DeviceMesh, placement: Placement) -> No
     for name, parameter in list(module.named_parameters(recurse=False)):
         split = distribute_tensor(parameter.detach(), mesh, [placement])
         module.register_parameter(name, nn.Parameter(split, requires_grad=parameter.requires_grad))
+
+
+class Norm(ParallelStyle):
+    """A norm of this rank's positions, or heads: its weight's gradient is a sum over the ranks, and marked as one."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        _distribute(module, device_mesh, Replicate())
+        forward = type(module).forward
+        module.forward = lambda states: forward(_Plain(module), states)
+        return module
+
+
+class _Plain:
+    """A module whose parameters are plain tensors."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        return value.to_local(grad_placements=(Partial(),)) if isinstance(value, DTensor) else value
+
+
+class SplitInput(ParallelStyle):
+    """A module that is given all positions, in its first input, and goes on with this rank's."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        group = device_mesh.get_group()
+        module.register_forward_pre_hook(lambda _, args: (_Split.apply(args[0], group), *args[1:]))
+        return module
+
+
+class JoinOutput(ParallelStyle):
+    """A module whose output, of this rank's positions, becomes that of all."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        group = device_mesh.get_group()
+        module.register_forward_hook(lambda _, __, output: _Join.apply(output, group))
+        return module
+
+
+def _part(states: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    size = states.shape[SEQUENCE_DIM] // dist.get_world_size(group)
+    return states.narrow(SEQUENCE_DIM, dist.get_rank(group) * size, size).clone()
+
+
+def _whole(states: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    return _rows_first(all_gather_tensor(_positions_first(states), 0, group), states.shape[0])
+
+
+class _Split(torch.autograd.Function):
+    """This rank's positions. Every rank computes the gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, states: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        ctx.group = group
+        return _part(states, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _whole(grad, ctx.group), None
+
+
+class _Join(torch.autograd.Function):
+    """All ranks' positions. Every rank computes the gradient of all, the same."""
+
+    @staticmethod
+    def forward(ctx: Any, states: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        ctx.group = group
+        return _whole(states, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _part(grad, ctx.group), None
 
 
 class Columns(ParallelStyle):

@@ -12,22 +12,18 @@ from typing import Any
 
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
-    PrepareModuleInput,
-    PrepareModuleOutput,
     RowwiseParallel,
-    SequenceParallel,
     parallelize_module,
 )
 
-from bench.parallel.sequence_parallel import Columns, ScatteredRows
+from bench.parallel.sequence_parallel import Columns, JoinOutput, Norm, ScatteredRows, SplitInput
 from bench.parallel.vocabulary import VocabularyShard
 
 Plan = dict[str, str]
-HEADS_DIM = 2  # per-head norms see (batch, positions, heads, head size)
 
 ATTENTION_COLUMNS, MLP_COLUMNS = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
 LLAMA_LAYER: Plan = {
@@ -71,7 +67,6 @@ class _Chain(ParallelStyle):
 
 def _style(name: str, overlap: bool) -> ParallelStyle | None:
     """The torch style of a name; None for what needs no style; `ValueError` for a name without meaning here."""
-    along = Shard(1)
     if name == "colwise":
         return ColwiseParallel()
     if name == "rowwise":
@@ -86,19 +81,12 @@ def _style(name: str, overlap: bool) -> ParallelStyle | None:
         return ColwiseParallel(output_layouts=Replicate())
     if name == "embedding_rowwise":
         return RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
-    if name == "replicated_with_grad_allreduce":
-        # Each rank normalises its own heads only, so the weight's gradient is a sum over ranks: as a DTensor
-        # sharded over heads it is partial, and whoever reduces gradients sees that it is.
-        return SequenceParallel(sequence_dim=HEADS_DIM, use_local_output=True)
-    if name == "norm":
-        return SequenceParallel(sequence_dim=1, use_local_output=True)
-    if name == "norm_gather_output":
-        return _Chain(
-            SequenceParallel(sequence_dim=1),
-            PrepareModuleOutput(output_layouts=along, desired_output_layouts=Replicate()),
-        )
-    if name == "scatter_input":
-        return PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(along,), use_local_output=True)
+    if name in ("norm", "replicated_with_grad_allreduce"):
+        return Norm()
+    if name == "norm_join_output":
+        return _Chain(Norm(), JoinOutput())
+    if name == "split_input":
+        return SplitInput()
     if name in ("replicate", "replicated"):
         return None
     raise ValueError(f"tensor-parallel style {name!r} has no counterpart here; use --tp-plan llama")
@@ -124,10 +112,10 @@ def _layers(sequence_parallel: bool, norms: tuple[str, ...]) -> Plan:
     if not sequence_parallel:
         return LLAMA_LAYER
     return {
-        "model.layers.0": "scatter_input",
+        "model.layers.0": "split_input",
         **{f"model.layers.*.{norm}": "norm" for norm in norms},
         **SEQUENCE_LAYER,
-        "model.norm": "norm_gather_output",
+        "model.norm": "norm_join_output",
     }
 
 

@@ -14,16 +14,22 @@ import statistics
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import _symmetric_memory as symmetric
 
 from bench.parallel import peer_products
 
 ROWS, HIDDEN = 4096, 4096
-WIDTHS = {"qkv": (3072, 4096), "out": (4096, 2048), "gate": (7168, 4096), "gate+up": (14336, 4096), "down": (4096, 7168)}
+WIDTHS = {
+    "qkv": (3072, 4096),
+    "out": (4096, 2048),
+    "gate": (7168, 4096),
+    "gate+up": (14336, 4096),
+    "down": (4096, 7168),
+}
 """(outputs, inputs) of one rank's weights, tp 2."""
 
 
@@ -51,121 +57,120 @@ def exchanges(group: dist.ProcessGroup) -> dict[str, Callable[[], Any]]:
     peers = peer_products._peers(group.group_name, "cuda")
     into = torch.empty_like(shard)
 
-    def by_copy_engine() -> None:
-        mine = peers.next_buffer(tuple(shard.shape), shard)
-        mine.copy_(shard)
-        peers.meet()
-        into.copy_(peers.buffer_of(1 - peers.rank))
-
-    def meet_only() -> None:
-        peers.next_buffer(tuple(shard.shape), shard)
-        peers.meet()
-
-    def read_by_kernel() -> None:
-        mine = peers.next_buffer(tuple(shard.shape), shard)
-        peers.meet()
-        torch.add(mine, peers.buffer_of(1 - peers.rank), out=into)
+    def fetch() -> None:
+        peers.outgoing((1, *shard.shape), shard)
+        peers.fetch()[1]()
 
     return {
         "nccl all-gather": lambda: dist.all_gather_into_tensor(whole, shard, group=group),
         "nccl reduce-scatter": lambda: dist.reduce_scatter_tensor(into, whole, group=group),
         "nccl all-reduce of all rows": lambda: dist.all_reduce(whole, group=group),
-        "symmetric memory, low contention, all-gather": lambda: _wait(
-            torch.ops.symm_mem._low_contention_all_gather(shard, group.group_name)
-        ),
-        "peer memory: copy, meet, fetch": by_copy_engine,
-        "peer memory: meet": meet_only,
-        "peer memory: meet, sum of mine and theirs by a kernel": read_by_kernel,
+        "peer memory: spread": lambda: peers.spread(shard)[1](),
+        "peer memory: fetch": fetch,
         "copy on one GPU": lambda: into.copy_(shard),
     }
 
 
-def _wait(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.ops._c10d_functional.wait_tensor(tensor)
+def products(outputs: int, inputs: int) -> dict[str, float]:
+    left, weight, grad = _drawn(2 * ROWS, inputs, 1), _drawn(outputs, inputs, 2), _drawn(2 * ROWS, outputs, 3)
+    out, back = torch.empty_like(grad), torch.empty_like(left)
 
+    def halves(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+        torch.mm(a[:ROWS], b, out=c[:ROWS])
+        torch.mm(a[ROWS:], b, out=c[ROWS:])
 
-def products() -> dict[str, dict[str, float]]:
-    found = {}
-    for name, (outputs, inputs) in WIDTHS.items():
-        left = torch.randn(2 * ROWS, inputs, device="cuda", dtype=torch.bfloat16)
-        weight = torch.randn(outputs, inputs, device="cuda", dtype=torch.bfloat16)
-        grad = torch.randn(2 * ROWS, outputs, device="cuda", dtype=torch.bfloat16)
-        out, back = torch.empty_like(grad), torch.empty_like(left)
+    def summed() -> None:
+        first = torch.mm(grad[:ROWS].t(), left[:ROWS])
+        torch.addmm(first, grad[ROWS:].t(), left[ROWS:], out=first)
 
-        def halves(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
-            torch.mm(a[:ROWS], b, out=c[:ROWS])
-            torch.mm(a[ROWS:], b, out=c[ROWS:])
-
-        found[name] = {
-            "whole": milliseconds(lambda: torch.mm(left, weight.t(), out=out)),
-            "halves": milliseconds(lambda: halves(left, weight.t(), out)),
-            "gradient of inputs, whole": milliseconds(lambda: torch.mm(grad, weight, out=back)),
-            "gradient of inputs, halves": milliseconds(lambda: halves(grad, weight, back)),
-            "gradient of weights": milliseconds(lambda: torch.mm(grad.t(), left)),
-        }
-    return found
+    return {
+        "whole": milliseconds(lambda: torch.mm(left, weight.t(), out=out)),
+        "halves": milliseconds(lambda: halves(left, weight.t(), out)),
+        "gradient of inputs, whole": milliseconds(lambda: torch.mm(grad, weight, out=back)),
+        "gradient of inputs, halves": milliseconds(lambda: halves(grad, weight, back)),
+        "gradient of weights": milliseconds(lambda: torch.mm(grad.t(), left)),
+        "gradient of weights, halves": milliseconds(summed),
+    }
 
 
 def overlapped(group: dist.ProcessGroup) -> dict[str, dict[str, float]]:
-    """Each operator, with the same by NCCL one after the other, and its errors."""
-    found = {}
-    for name, (outputs, inputs) in WIDTHS.items():
-        torch.manual_seed(dist.get_rank())
-        shard = torch.randn(ROWS, inputs, device="cuda", dtype=torch.bfloat16)
-        states = torch.randn(2 * ROWS, inputs, device="cuda", dtype=torch.bfloat16)
-        torch.manual_seed(7)
-        weight = torch.randn(outputs, inputs, device="cuda", dtype=torch.bfloat16) / 64
-        whole = torch.empty_like(states)
-        if name in ("out", "down"):
-            grad = torch.randn(ROWS, outputs, device="cuda", dtype=torch.bfloat16)
-            gathered = torch.empty(2 * ROWS, outputs, device="cuda", dtype=torch.bfloat16)
-            part = torch.empty_like(grad)
+    """Each operator, the same by NCCL one after the other, and its errors."""
+    return {name: (_scattering if name in ("out", "down") else _gathering)(*WIDTHS[name], group) for name in WIDTHS}
 
-            def sequential(x=states, w=weight, part=part) -> Any:
-                return dist.reduce_scatter_tensor(part, x @ w.t(), group=group)
 
-            def sequential_backward(g=grad, x=states, w=weight, all_=gathered) -> Any:
-                dist.all_gather_into_tensor(all_, g, group=group)
-                return all_ @ w, all_.t() @ x
+def _drawn(rows: int, columns: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator("cuda").manual_seed(seed)
+    return torch.randn(rows, columns, generator=generator, device="cuda", dtype=torch.bfloat16)
 
-            calls = {
-                "peers": lambda x=states, w=weight: peer_products._scatter(x, w, group.group_name),
-                "nccl": sequential,
-                "backward, peers": lambda g=grad, x=states, w=weight: peer_products._scatter_backward(
-                    g, x, w, group.group_name
-                ),
-                "backward, nccl": sequential_backward,
-            }
-            exact = states.float() @ weight.t().float()
-            dist.all_reduce(exact)
-            mine = exact[dist.get_rank() * ROWS :][:ROWS]
-            own, theirs = calls["peers"]()
-            errors = [_error(own.float() + theirs[0].float(), mine)]
-        else:
-            grad = torch.randn(2 * ROWS, outputs, device="cuda", dtype=torch.bfloat16)
-            part = torch.empty_like(shard)
 
-            def sequential(x=shard, w=weight, all_=whole) -> Any:
-                dist.all_gather_into_tensor(all_, x, group=group)
-                return all_ @ w.t()
+def _gathering(outputs: int, inputs: int, group: dist.ProcessGroup) -> dict[str, float]:
+    rank = dist.get_rank()
+    everything, weight = _drawn(2 * ROWS, inputs, 1), _drawn(outputs, inputs, 2 + rank) / 64
+    shard, grad = everything[rank * ROWS :][:ROWS].clone(), _drawn(2 * ROWS, outputs, 9 + rank)
+    whole, part = torch.empty_like(everything), torch.empty_like(shard)
 
-            def sequential_backward(g=grad, x=states, w=weight, part=part) -> Any:
-                dist.reduce_scatter_tensor(part, g @ w, group=group)
-                return g.t() @ x
+    def nccl() -> Any:
+        dist.all_gather_into_tensor(whole, shard, group=group)
+        return whole @ weight.t()
 
-            calls = {
-                "peers": lambda x=shard, w=weight: peer_products._gather(x, [w], group.group_name),
-                "nccl": sequential,
-                "backward, peers": lambda g=grad, x=states, w=weight: peer_products._gather_backward(
-                    [g], x, [w], group.group_name
-                ),
-                "backward, nccl": sequential_backward,
-            }
-            dist.all_gather_into_tensor(whole, shard, group=group)
-            gathered, product = calls["peers"]()
-            errors = [_error(gathered, whole.float()), _error(product, whole.float() @ weight.t().float())]
-        found[name] = {label: milliseconds(call) for label, call in calls.items()} | {"error": max(errors)}
-    return found
+    def nccl_backward() -> Any:
+        dist.reduce_scatter_tensor(part, grad @ weight, group=group)
+        return grad.t() @ everything
+
+    def peers() -> Any:
+        return peer_products._gather(shard, [weight], group.group_name)
+
+    def peers_backward() -> Any:
+        return peer_products._gather_backward([grad], shard, [weight], group.group_name)
+
+    of_input = grad.float() @ weight.float()
+    dist.all_reduce(of_input)
+    own, theirs, of_weight = peers_backward()
+    errors = [
+        _error(peers()[0], everything.float() @ weight.t().float()),
+        _error(own.float() + theirs[0].float(), of_input[rank * ROWS :][:ROWS]),
+        _error(of_weight, grad.t().float() @ everything.float()),
+    ]
+    return _timed(peers, nccl, peers_backward, nccl_backward, errors)
+
+
+def _scattering(outputs: int, inputs: int, group: dist.ProcessGroup) -> dict[str, float]:
+    rank = dist.get_rank()
+    states, weight = _drawn(2 * ROWS, inputs, 1 + rank), _drawn(outputs, inputs, 3 + rank) / 64
+    grads = _drawn(2 * ROWS, outputs, 9)
+    grad = grads[rank * ROWS :][:ROWS].clone()
+    whole, part = torch.empty_like(grads), torch.empty_like(grad)
+
+    def nccl() -> Any:
+        return dist.reduce_scatter_tensor(part, states @ weight.t(), group=group)
+
+    def nccl_backward() -> Any:
+        dist.all_gather_into_tensor(whole, grad, group=group)
+        return whole @ weight, whole.t() @ states
+
+    def peers() -> Any:
+        return peer_products._scatter(states, weight, group.group_name)
+
+    def peers_backward() -> Any:
+        return peer_products._scatter_backward(grad, states, weight, group.group_name)
+
+    exact = states.float() @ weight.t().float()
+    dist.all_reduce(exact)
+    own, theirs = peers()
+    of_states, of_weight = peers_backward()
+    errors = [
+        _error(own.float() + theirs[0].float(), exact[rank * ROWS :][:ROWS]),
+        _error(of_states, grads.float() @ weight.float()),
+        _error(of_weight, grads.t().float() @ states.float()),
+    ]
+    return _timed(peers, nccl, peers_backward, nccl_backward, errors)
+
+
+def _timed(peers: Any, nccl: Any, peers_backward: Any, nccl_backward: Any, errors: list[float]) -> dict[str, float]:
+    return {
+        "peers": milliseconds(peers), "nccl": milliseconds(nccl), "backward, peers": milliseconds(peers_backward),
+        "backward, nccl": milliseconds(nccl_backward), "error": max(errors),
+    }  # fmt: skip
 
 
 def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
@@ -178,10 +183,13 @@ def main() -> None:
     dist.init_process_group("nccl", device_id=device)
     group = dist.group.WORLD
     assert group is not None
-    symmetric.enable_symm_mem_for_group(group.group_name)
-    found: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "nccl": {k: v for k, v in os.environ.items() if k.startswith("NCCL_")}}
-    parts: dict[str, Callable[[], Any]] = {name: (lambda call=call: milliseconds(call)) for name, call in exchanges(group).items()}
-    parts |= {"products": products, "overlapped": lambda: overlapped(group)}
+    settings = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
+    found: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "nccl": settings}
+    parts: dict[str, Callable[[], Any]] = {n: partial(milliseconds, call) for n, call in exchanges(group).items()}
+    parts |= {
+        "products": lambda: {name: products(*width) for name, width in WIDTHS.items()},
+        "overlapped": lambda: overlapped(group),
+    }
     if sys.argv[2:] == ["nccl"]:
         parts = {name: call for name, call in parts.items() if name.startswith("nccl")}
     for name, call in parts.items():

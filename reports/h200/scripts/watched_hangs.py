@@ -32,7 +32,9 @@ def ways() -> list[str]:
 
 
 def run(way: str, limit: float) -> dict[str, Any]:
-    program = [str(HERE / "watched.py"), os.devnull, "--hang-at", "100"] if way == "kernel" else [str(PROGRAM), way, "nccl"]
+    program = (
+        [str(HERE / "watched.py"), os.devnull, "--hang-at", "100"] if way == "kernel" else [str(PROGRAM), way, "nccl"]
+    )
     source = HERE if way == "kernel" else TREE
     with tempfile.TemporaryDirectory() as folder:
         command = [
@@ -44,9 +46,11 @@ def run(way: str, limit: float) -> dict[str, Any]:
         variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=variables)
         left = sorted(path.name for path in Path(folder).glob("dumps/*"))
+        stacks = {path.name: path.read_text(errors="replace") for path in Path(folder).glob("dumps/stacks.*.txt")}
     told = [" ".join(text.split()) for text in done.stderr.split("\n\n") if "stood still for" in text]
     return {
         "way": way, "status": done.returncode, "seconds": time.time() - started, "told": told, "left": left,
+        "stacks": stacks,
         "stderr": "" if told else done.stderr[-2500:], "stdout": done.stdout[-300:],
     }  # fmt: skip
 
@@ -64,7 +68,10 @@ def main() -> None:
         for row in pool.map(lambda way: run(way, options.limit), wanted):
             rows.append(row)
             options.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-            print(f"{row['seconds']:5.0f}s {row['status']:4} {row['way']}: {row['told'] or row['stderr'][-300:]}", flush=True)
+            print(
+                f"{row['seconds']:5.0f}s {row['status']:4} {row['way']}: {row['told'] or row['stderr'][-300:]}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
