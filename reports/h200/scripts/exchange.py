@@ -8,6 +8,7 @@ Errors of the products over peer memory are ‖found − exact‖ / ‖exact‖,
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -48,7 +49,7 @@ def milliseconds(step: Callable[[], Any], repeat: int = 30) -> float:
         step()
         mark.record()
     torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False))
+    return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
 
 
 def exchanges(group: dist.ProcessGroup) -> dict[str, Callable[[], Any]]:
