@@ -66,6 +66,8 @@ class GpuPeers(Peers):
         self.stream = torch.cuda.Stream(priority=-1)
         self.bytes, self.turn, self.met = 0, 0, 0
         self._views: dict[Any, list[torch.Tensor]] = {}
+        self._memories: list[torch.Tensor] = []
+        """The last is in use; an operator that had to take larger ones may still read from the others."""
 
     def spread(self, shard: torch.Tensor) -> tuple[torch.Tensor, Wait]:
         buffers = self._next((self.size - 1, *shard.shape), shard)
@@ -112,8 +114,9 @@ class GpuPeers(Peers):
         dist.barrier(self.group)
         self.bytes, self.met = -(-size // FLAGS) * FLAGS, 0
         device = torch.device("cuda", torch.cuda.current_device())
-        self._memory = symmetric.empty(BUFFERS * self.bytes + FLAGS, dtype=torch.uint8, device=device).zero_()
-        self._handle = symmetric.rendezvous(self._memory, self.group.group_name)
+        memory = symmetric.empty(BUFFERS * self.bytes + FLAGS, dtype=torch.uint8, device=device).zero_()
+        self._memories.append(memory)
+        self._handle = symmetric.rendezvous(memory, self.group.group_name)
         behind = BUFFERS * self.bytes // 4
         self._flags = [
             self._handle.get_buffer(rank, (self.size,), torch.int32, behind).data_ptr() for rank in range(self.size)
