@@ -122,8 +122,8 @@ class Configuration:
         "hf", SPLIT, "whose plan of tensor parallelism: {choices}", HOW, choices=("hf", "optimized", "llama")
     )
     async_tp: bool = setting(
-        False, WAY, "overlap fsdp2's tensor-parallel collectives with products: GPUs, --sequence-parallel and "
-        "--compile", HOW,
+        False, WAY, "exchange beside the products of fsdp2's tensor parallelism, by the GPUs' copy engines: one "
+        "host, --sequence-parallel", HOW,
     )  # fmt: skip
     micro_batch_size: int | None = setting(
         None, WORK, "samples per rank and forward pass", HOW, unset="default 4, of recorded batches 1",

@@ -38,6 +38,12 @@ def ask(folder: Path, ranks: int) -> list[Path]:
     return dumps(folder)
 
 
+def is_owed(folder: Path, rank: int) -> bool:
+    """Whether a rank whose recorder has been asked has not left its dump yet. For one with stacks PyTorch imports its
+    compiler first, which takes many seconds in a program that has not used it."""
+    return (folder / f"{PREFIX}pipe{rank}.pipe").exists() and not (folder / f"{PREFIX}{rank}").exists()
+
+
 def dumps(folder: Path) -> list[Path]:
     """The flight-recorder files in a result directory, by rank."""
     found = [p for p in folder.glob(f"{PREFIX}*") if p.name[len(PREFIX) :].isdigit()]

@@ -12,22 +12,18 @@ from typing import Any
 
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
-    PrepareModuleInput,
-    PrepareModuleOutput,
     RowwiseParallel,
-    SequenceParallel,
     parallelize_module,
 )
 
-from bench.parallel.sequence_parallel import FusedColumns, ScatteredRows
+from bench.parallel.sequence_parallel import Columns, JoinOutput, Norm, ScatteredRows, SplitInput
 from bench.parallel.vocabulary import VocabularyShard
 
 Plan = dict[str, str]
-HEADS_DIM = 2  # per-head norms see (batch, positions, heads, head size)
 
 ATTENTION_COLUMNS, MLP_COLUMNS = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
 LLAMA_LAYER: Plan = {
@@ -42,7 +38,7 @@ LLAMA_LAYER: Plan = {
 SEQUENCE_LAYER: Plan = {
     "model.layers.*.self_attn": "fused_attention",
     "model.layers.*.self_attn.o_proj": "scattered_rows",
-    "model.layers.*.mlp": "fused_mlp",
+    "model.layers.*.mlp": "gathered_mlp",
     "model.layers.*.mlp.down_proj": "scattered_rows",
 }
 """What takes `LLAMA_LAYER`'s place where activations between the blocks are split along the positions."""
@@ -69,36 +65,28 @@ class _Chain(ParallelStyle):
         return module
 
 
-def _style(name: str) -> ParallelStyle | None:
+def _style(name: str, overlap: bool) -> ParallelStyle | None:
     """The torch style of a name; None for what needs no style; `ValueError` for a name without meaning here."""
-    along = Shard(1)
     if name == "colwise":
         return ColwiseParallel()
     if name == "rowwise":
         return RowwiseParallel()
     if name == "fused_attention":
-        return FusedColumns(*ATTENTION_COLUMNS)
-    if name == "fused_mlp":
-        return FusedColumns(*MLP_COLUMNS)
+        return Columns(*ATTENTION_COLUMNS, fused=True, overlap=overlap)
+    if name == "gathered_mlp":
+        return Columns(*MLP_COLUMNS, fused=False, overlap=overlap)
     if name == "scattered_rows":
-        return ScatteredRows()
+        return ScatteredRows(overlap)
     if name in ("colwise_gather_output", "colwise_rep"):
         return ColwiseParallel(output_layouts=Replicate())
     if name == "embedding_rowwise":
         return RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
-    if name == "replicated_with_grad_allreduce":
-        # Each rank normalises its own heads only, so the weight's gradient is a sum over ranks: as a DTensor
-        # sharded over heads it is partial, and whoever reduces gradients sees that it is.
-        return SequenceParallel(sequence_dim=HEADS_DIM, use_local_output=True)
-    if name == "norm":
-        return SequenceParallel(sequence_dim=1, use_local_output=True)
-    if name == "norm_gather_output":
-        return _Chain(
-            SequenceParallel(sequence_dim=1),
-            PrepareModuleOutput(output_layouts=along, desired_output_layouts=Replicate()),
-        )
-    if name == "scatter_input":
-        return PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(along,), use_local_output=True)
+    if name in ("norm", "replicated_with_grad_allreduce"):
+        return Norm()
+    if name == "norm_join_output":
+        return _Chain(Norm(), JoinOutput())
+    if name == "split_input":
+        return SplitInput()
     if name in ("replicate", "replicated"):
         return None
     raise ValueError(f"tensor-parallel style {name!r} has no counterpart here; use --tp-plan llama")
@@ -124,10 +112,10 @@ def _layers(sequence_parallel: bool, norms: tuple[str, ...]) -> Plan:
     if not sequence_parallel:
         return LLAMA_LAYER
     return {
-        "model.layers.0": "scatter_input",
+        "model.layers.0": "split_input",
         **{f"model.layers.*.{norm}": "norm" for norm in norms},
         **SEQUENCE_LAYER,
-        "model.norm": "norm_gather_output",
+        "model.norm": "norm_join_output",
     }
 
 
@@ -195,23 +183,10 @@ def vocabulary_shard(model: nn.Module, mesh: DeviceMesh) -> VocabularyShard:
     return VocabularyShard(mesh.get_group(), start)
 
 
-def overlap_collectives(mesh: DeviceMesh, wanted: bool) -> None:
-    """Whether the compiler cuts the products beside a gather or a reduction in pieces, so that both run at once.
-
-    It does so within compiled layers, over memory that the GPUs of a host share, and only where sequence parallelism
-    gathers before a product and reduces behind one. The setting is the whole process's.
-    """
-    from torch._inductor import config
-
-    config._micro_pipeline_tp = wanted
-    if wanted:
-        from torch.distributed._symmetric_memory import enable_symm_mem_for_group
-
-        enable_symm_mem_for_group(mesh.get_group().group_name)
-
-
-def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan) -> list[str]:
+def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan, overlap: bool = False) -> list[str]:
     """Shard the modules of a causal language model in place; returns the patterns that matched nothing.
+
+    `overlap`: gathers before products and reductions behind them run beside these, where activations are split.
 
     Raises `ValueError` when no pattern matches, which means the plan is for another kind of model.
     """
@@ -224,7 +199,7 @@ def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan) -> lis
         modules = _matching(model, pattern)
         if not modules:
             unmatched.append(pattern)
-        style = _style(name)
+        style = _style(name, overlap)
         if style is not None:
             for module in modules:
                 styles.setdefault(module, []).append(style)

@@ -34,6 +34,9 @@ NATIVE = {
 STARTED = ("_bootstrap", "_bootstrap_inner")
 """The outermost calls of a thread that Python has started."""
 
+OUTERMOST = ("<module>", "_run_module_as_main")
+"""Where the main thread of a program begins."""
+
 OURS = "meshproof_rank.py"
 """The file whose thread `bench watch` adds to somebody's program."""
 
@@ -86,7 +89,9 @@ def position(text: str) -> Position:
         for depth, frame in enumerate(frames):
             if frame.function in COLLECTIVES:
                 return Position(frame.function, where(frames[depth + 1 :]))
-    main = next((frames for frames in threads if frames[-1].function not in STARTED), None)
+    programs = [frames for frames in threads if frames[-1].function not in STARTED]
+    # A thread that C++ has started, as the one that writes NCCL's dump, begins somewhere in a library.
+    main = next((frames for frames in programs if frames[-1].function in OUTERMOST), next(iter(programs), None))
     if main and main[0].function in NATIVE:
         return Position(NATIVE[main[0].function], where(main))
     return Position("", where(main or []))

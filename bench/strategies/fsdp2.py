@@ -17,7 +17,6 @@ from bench.measure.model import Actor, network_of
 from bench.parallel.tensor_parallel import (
     apply_tensor_parallel,
     choose_plan,
-    overlap_collectives,
     split_head,
     vocabulary_shard,
 )
@@ -67,8 +66,7 @@ class FSDP2Strategy(PlainStrategy):
         limits.require(self.config, self.device.type, network.config)
         plan, self.tp_plan_source = choose_plan(network, self.config.tp_plan, self.config.sequence_parallel)
         split = split_head(network, plan) if isinstance(model, Actor) and model.head != "liger" else None
-        apply_tensor_parallel(network, mesh, split or plan)
-        overlap_collectives(mesh, self.config.async_tp)
+        apply_tensor_parallel(network, mesh, split or plan, self.config.async_tp)
         if split is not None and isinstance(model, Actor):
             model.vocabulary = vocabulary_shard(network, mesh)
 

@@ -74,10 +74,9 @@ def without_plan(configuration: Configuration, facts: ModelFacts) -> str:
 
 
 def _overlaps(configuration: Configuration) -> bool:
-    """Whether there are tensor-parallel collectives beside products in a compiled graph."""
-    compiled = configuration.compile in ("blocks", "full")
+    """Whether there are tensor-parallel gathers before products and reductions behind them."""
     split = configuration.tp > 1 and configuration.sequence_parallel
-    return backends.find(configuration.backend).overlaps_tp and split and compiled
+    return backends.find(configuration.backend).overlaps_tp and split
 
 
 def lacking(configuration: Configuration, gpus: int) -> str | None:
@@ -100,7 +99,7 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
     if configuration.ring > 1 and not configuration.packing:
         return "ring attention here spreads packed documents over its ranks: drop --no-packing"
     if configuration.async_tp and not (on_gpu and _overlaps(configuration)):
-        return "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel --compile blocks do on GPUs"
+        return "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel exchange, on GPUs"
     if configuration.autotune != "none" and not compiles(configuration):
         return f"--autotune {configuration.autotune} tunes what is compiled, and nothing is: add --compile"
     if compiles(configuration) and not on_gpu and not any(map(shutil.which, COMPILERS)):

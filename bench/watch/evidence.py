@@ -45,7 +45,8 @@ def collect(folder: Path, hang: Hang, mark: str, tick: float) -> None:
 
 def _is_awaited(folder: Path, rank: int, beat: Mapping[str, Any]) -> bool:
     gone = sessions.is_here(beat) and not sessions.is_alive(int(beat["pid"]))
-    return not gone and not (folder / f"answered.{rank}").exists()
+    answered = (folder / f"answered.{rank}").exists() and not flight.is_owed(folder, rank)
+    return not gone and not answered
 
 
 def tidy(folder: Path) -> bool:

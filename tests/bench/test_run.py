@@ -368,7 +368,7 @@ def test_compiled_blocks_at_zero_3_are_the_strategys_own() -> None:
     [
         ({"attn": "sdpa_cudnn"}, "sdpa_cudnn needs a GPU"),
         ({"autotune": "max"}, "--autotune max tunes what is compiled, and nothing is: add --compile"),
-        ({"async_tp": True}, "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel --compile blocks do"),
+        ({"async_tp": True}, "--async-tp overlaps what --backend fsdp2 --tp 2 --sequence-parallel exchange"),
         ({"attn": "sdpa_efficient"}, "sdpa_efficient needs a GPU"),
         ({"attn": "flex"}, "flex attention has no backward pass on a CPU"),
         ({"attn": "sdpa_flash"}, None),

@@ -236,7 +236,20 @@ Thread 12 (idle): "MainThread"
 """
 
 
+FROM_C = """Thread 0x00007f1 (most recent call first):
+  File "/venv/lib/python3.12/site-packages/torch/_inductor/config.py", line 3 in <module>
+  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed
+  File "<frozen importlib._bootstrap>", line 1360 in _find_and_load
+
+Current thread 0x00007f2 (most recent call first):
+  File "/home/me/train/loop.py", line 12 in wait_for_file
+  File "/home/me/train/loop.py", line 40 in <module>
+"""
+"""NCCL's recorder imports the compiler in a thread of its own, where Python has no outermost call."""
+
+
 def test_stacks_tell_who_waits_where() -> None:
+    assert position(FROM_C) == Position("", "train/loop.py:12 in wait_for_file")
     assert position(GLOO) == Position("all_reduce", "train/loop.py:40 in step")
     assert position(DDP_INIT) == Position("all_gather", "train/loop.py:12 in build")
     assert position(PY_SPY) == Position("", "torch/storage.py:3 in read")

@@ -69,13 +69,13 @@ class Block(nn.Module):
         return result
 
 
-def block_errors(rows: int, bias: bool, named: bool) -> list[float]:
+def block_errors(rows: int, bias: bool, named: bool, fused: bool, overlap: bool) -> list[float]:
     """Of the output, of the input's gradient and of every parameter's, on this rank's positions."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from bench.parallel.sequence_parallel import FusedColumns, ScatteredRows
+    from bench.parallel.sequence_parallel import Columns, ScatteredRows
 
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(5)
@@ -86,8 +86,8 @@ def block_errors(rows: int, bias: bool, named: bool) -> list[float]:
     expected = exact(inputs)
     expected.backward(grad.double())
     mesh = init_device_mesh("cpu", (size,))
-    parallelize_module(block, mesh, FusedColumns("gate_proj", "up_proj"))
-    parallelize_module(block.down_proj, mesh, ScatteredRows())
+    parallelize_module(block, mesh, Columns("gate_proj", "up_proj", fused=fused, overlap=overlap))
+    parallelize_module(block.down_proj, mesh, ScatteredRows(overlap))
     positions = slice(rank * 12 // size, (rank + 1) * 12 // size)
     mine = whole[:, positions].clone().requires_grad_()
     found = block(hidden_states=mine) if named else block(mine)
@@ -101,7 +101,13 @@ def block_errors(rows: int, bias: bool, named: bool) -> list[float]:
     return errors
 
 
-@pytest.mark.parametrize(("rows", "bias", "named"), [(1, False, True), (2, True, False)])
-def test_fused_projections_over_split_positions_are_the_whole_block(rows: int, bias: bool, named: bool) -> None:
-    for errors in run_group(2, block_errors, rows, bias, named):
+@pytest.mark.parametrize("overlap", [False, True], ids=["one after the other", "overlap"])
+@pytest.mark.parametrize(
+    ("size", "rows", "bias", "named", "fused"),
+    [(2, 1, False, True, True), (2, 2, True, False, True), (3, 1, True, False, False), (4, 2, False, True, False)],
+)
+def test_projections_over_split_positions_are_the_whole_block(
+    size: int, rows: int, bias: bool, named: bool, fused: bool, overlap: bool
+) -> None:
+    for errors in run_group(size, block_errors, rows, bias, named, fused, overlap):
         assert max(errors) < EXACT

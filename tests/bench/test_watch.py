@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.watch import evidence
 from bench.watch.ranks import GAP, Watcher
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,6 +256,17 @@ def test_dumps_of_the_jobs_own_time_out_are_told_of(tmp_path: Path) -> None:
     told = " ".join(done.stderr.split())
     assert "rank 0 waits in all_reduce #1, called at job/train.py:7 in step; rank 1 never came" in told
     assert sorted(path.name for path in (tmp_path / "dumps").iterdir()) == ["flight.0", "flight.1"]
+
+
+def test_a_dump_that_the_recorder_owes_is_waited_for(tmp_path: Path) -> None:
+    """The thread in a rank answers at once; NCCL's recorder takes its time, until PyTorch has imported its compiler."""
+    beat = {"pid": os.getpid(), "host": os.uname()[1]}
+    (tmp_path / "answered.0").touch()
+    assert not evidence._is_awaited(tmp_path, 0, beat)
+    (tmp_path / "flight.pipe0.pipe").touch()
+    assert evidence._is_awaited(tmp_path, 0, beat)
+    (tmp_path / "flight.0").touch()
+    assert not evidence._is_awaited(tmp_path, 0, beat)
 
 
 def test_time_in_which_nothing_ran_does_not_count(tmp_path: Path) -> None:

@@ -27,11 +27,14 @@ from bench.parallel import ring_attention
 from bench.process.heartbeat import Heartbeat
 from bench.results import environment, results
 from bench.strategies import processes
+from bench.sweep.availability import installed
 from bench.sweep.sweep import refusal
 
 
 def destroy_engines() -> None:
     """Let go of DeepSpeed's memory: an engine's hooks hold each other, and ZeRO-3 keeps a list of all models."""
+    if not installed("deepspeed"):
+        return
     from deepspeed.runtime.zero import parameter_offload
 
     for engine in [found for found in gc.get_objects() if type(found).__name__ == "DeepSpeedEngine"]:
