@@ -31,7 +31,7 @@ from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP133", "one-of-several-refuses", "warning", stable_since="0.3.0", solves=True)
+RULE = Rule("MP133", "one-of-several-refuses", "note", stable_since="0.3.0", solves=True)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*")
 _ASKING = frozenset({"isinstance", "issubclass", "hasattr", "getattr", "callable", "type"})
 

@@ -5,8 +5,8 @@ What it does
     project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
     length; as a warning where one `return` has, which nothing that is passed decides. What comes from callers alone
     is a warning, and what is asked of an object that is not known, where each method of the project that bears the
-    name gives another length, and no known library has one of that name. Silent about lists that may have grown, and
-    about what may be something else.
+    name gives another length, and no known library has one of that name. Silent about lists that may have grown, about
+    what may be something else, and behind a test of the very value (`if len(result) == 3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -40,7 +40,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             position, wanted, star = place.value.data
             source = place.operand(0)
             matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
-            if position != 0 or place.is_tried or matched:
+            if position != 0 or place.is_tried or matched or place.asked_about(source):
                 continue
             lengths = _lengths(source)
             if not lengths and wanted not in (named := _lengths_by_name(queries, source)) and named and star < 0:
@@ -237,6 +237,22 @@ def update(strategy, manager):
 )
 
 CORRECT = (
+    # asked for its length
+    """\
+class Camera:
+    def pose(self):
+        if self.time:
+            return self.where, self.view, self.time
+        return self.where, self.view
+
+    def show(self, strategy):
+        found = self.pose()
+        if len(found) == 3:
+            where, view, time = found
+        else:
+            where, view = found
+        return where, view, strategy
+""",
     # an entry to which more is added elsewhere
     """\
 def extend(strategy, param):

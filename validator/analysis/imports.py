@@ -160,6 +160,16 @@ class Imports:
             for module in modules
         )
 
+    def is_for_another_folder(self, lost: Lost) -> bool:
+        """Whether a relative import (`from .own.x import y`, in a file of `own`) would find its module from one folder
+        higher."""
+        importer = lost.importer
+        package = importer.name if importer.is_package else importer.name.rpartition(".")[0]
+        own, _, rest = lost.row.module.partition(".")
+        if lost.row.level != 1 or not rest or package.rpartition(".")[2] != own:
+            return False
+        return isinstance(self.project.import_module(importer, f"{package}.{rest}"), Module)
+
     def _set_from_outside(self, missing: Missing) -> bool:
         """`module.name = …` somewhere else: patched in at run time."""
         return (missing.module.rpartition(".")[2], missing.name) in self._stored
