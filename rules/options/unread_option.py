@@ -4,8 +4,8 @@ What it does
     Reports an option of a parser whose value no code of the project uses: no `args.x` or `getattr(args, "x")`
     in a place its namespace may come to, and no `.x` at all on something of unknown origin. Silent: options
     that launchers and libraries read (`local_rank`, DeepSpeed's own), namespaces that are given as a whole to
-    code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading. A flag that
-    excludes one which is read says by that what it means. Where
+    code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading. A flag
+    that excludes one which is read says by that what it means. Where
     code outside of the project adds options, too, reported is only what nothing reads while a name that is nearly the
     same is read, which nothing defines: one of the two was renamed.
 

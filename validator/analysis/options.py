@@ -383,8 +383,8 @@ class Options:
 
 
 def _open_to_strangers(parsers: list[Parser]) -> None:
-    """Where the function that makes a parser adds options to what is not followed (`for p in commands: p.add_argument`),
-    the parser may have them."""
+    """Where the function that makes a parser adds options to what is not followed (`for p in commands: …`), the parser
+    may have them."""
     known = {(option.path, option.at) for parser in parsers for option in parser.options}
     for parser in parsers:
         calls = parser.function.facts.calls if not parser.open else ()
