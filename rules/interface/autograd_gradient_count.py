@@ -20,7 +20,7 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
-from validator.facts.model import Return
+from validator.facts.model import Param, Return
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -42,8 +42,7 @@ def _check(cls: ClassDef, passed: int) -> Iterator[Finding]:
     forward, backward = cls.find("forward"), cls.methods.get("backward")
     if forward is None or backward is None or any(p.kind == "*" for p in forward.facts.params):
         return
-    takes_context = cls.find("setup_context") is None
-    inputs = forward.facts.params[takes_context:]
+    inputs = _inputs(cls, forward)
     least = min(passed, len(inputs)) or sum(p.default is None for p in inputs)
     for row in backward.facts.returns:
         if row.kind != "tuple":
@@ -53,6 +52,11 @@ def _check(cls: ClassDef, passed: int) -> Iterator[Finding]:
         elif row.arity > len(inputs) and not _only_none(backward, row, len(inputs)):
             text = f"{row.arity} gradients, but `forward` takes only {len(inputs)} inputs"
             yield _report(cls, forward, backward, row, text)
+
+
+def _inputs(cls: ClassDef, forward: Method) -> tuple[Param, ...]:
+    """The parameters of `forward` that `apply` fills: not the class of a class method, nor the context."""
+    return forward.facts.params[forward.facts.is_classmethod + (cls.find("setup_context") is None) :]
 
 
 def _passed(project: Project, names: set[str]) -> dict[ClassDef, int]:
@@ -83,7 +87,7 @@ def _only_none(backward: Method, row: Return, inputs: int) -> bool:
 
 
 def _report(cls: ClassDef, forward: Method, backward: Method, row: Return, text: str) -> Finding:
-    names = ", ".join(p.name for p in forward.facts.params[cls.find("setup_context") is None :])
+    names = ", ".join(p.name for p in _inputs(cls, forward))
     return RULE.finding(
         cls.path,
         row.at,
@@ -125,6 +129,21 @@ class Gather(Function):
 )
 
 CORRECT = (
+    # a class method
+    """\
+import torch
+
+
+class Scale(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, input_, factor):
+        ctx.factor = factor
+        return input_ * factor
+
+    @classmethod
+    def backward(cls, ctx, grad_output):
+        return grad_output * ctx.factor, None
+""",
     # surplus None is allowed; so is one that a default covers
     """\
 import torch

@@ -4,7 +4,7 @@ What it does
     Reports a name that is read in a file where no scope around the place binds it and Python does not know it:
     no import, assignment, parameter, loop or built-in. Names in annotations that Python evaluates count. Files
     with star imports or with names made at run time (`globals()`, `exec`) are left alone, and so is code behind
-    a handler for NameError. One finding per name and function,
+    a handler for NameError, and so are stubs (`.pyi`), which nobody runs. One finding per name and function,
     and one where the function first calls it.
 
 Why is this bad
@@ -34,6 +34,8 @@ _BRANCHES_ON_VERSION = re.compile(r"\bPY[23]\b|version_info|sys\.version")
 
 def check_file(source: SourceFile) -> Iterator[Finding]:
     choices = [*source.facts.names, *dir(builtins)]
+    if source.path.endswith(".pyi"):  # nobody runs it
+        return
     for row in source.facts.unresolved:
         if row.name in _PYTHON_2 and _BRANCHES_ON_VERSION.search(source.text):
             continue
