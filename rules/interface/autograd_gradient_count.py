@@ -129,21 +129,6 @@ class Gather(Function):
 )
 
 CORRECT = (
-    # a class method
-    """\
-import torch
-
-
-class Scale(torch.autograd.Function):
-    @classmethod
-    def forward(cls, ctx, input_, factor):
-        ctx.factor = factor
-        return input_ * factor
-
-    @classmethod
-    def backward(cls, ctx, grad_output):
-        return grad_output * ctx.factor, None
-""",
     # surplus None is allowed; so is one that a default covers
     """\
 import torch
@@ -227,5 +212,20 @@ class MeanLoss(Loss):
 
 def loss(input_, weight):
     return MeanLoss.apply(input_, weight)
+""",
+    # a class method
+    """\
+import torch
+
+
+class Scale(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, input_, factor):
+        ctx.factor = factor
+        return input_ * factor
+
+    @classmethod
+    def backward(cls, ctx, grad_output):
+        return grad_output * ctx.factor, None
 """,
 )

@@ -269,60 +269,6 @@ def make(tokens):
 )
 
 CORRECT = (
-    # a `__new__` that gives what it wraps; `super(C)` is bound to nobody; `cls` is a class below
-    """\
-# file: timing.py
-from contextlib import ContextDecorator
-
-
-class Timed(ContextDecorator):
-    def __new__(cls, function):
-        made = super().__new__(cls)
-        made.name = function.__name__
-        return made(function)
-
-    def __call__(self, function):
-        def inner(*args, **kwargs):
-            return function(*args, **kwargs)
-
-        return inner
-
-
-def timed(function):
-    return Timed(function)
-# file: encoders.py
-from timing import timed
-
-
-class Vocabulary:
-    def __init__(self, words):
-        self.words = words
-
-
-class Letters(Vocabulary):
-    def __init__(self, words):
-        super(Letters).__init__()
-
-
-class Encoder:
-    @classmethod
-    def read(cls, config):
-        return cls(config)
-
-    @timed
-    def encode(self, batch, output=None):
-        return batch
-
-
-class Projection(Encoder):
-    def __init__(self, config):
-        self.config = config
-
-
-def main(strategy):
-    encoder = Projection.read(strategy.config)
-    return encoder.encode(Letters("ab"), output=strategy.path)
-""",
     # each trainer makes the model that it is called with
     """\
 class Gated:
@@ -522,5 +468,59 @@ def make(strategy, cls):
 
 def run(strategy):
     return make(strategy, Owned)
+""",
+    # a `__new__` that gives what it wraps; `super(C)` is bound to nobody; `cls` is a class below
+    """\
+# file: timing.py
+from contextlib import ContextDecorator
+
+
+class Timed(ContextDecorator):
+    def __new__(cls, function):
+        made = super().__new__(cls)
+        made.name = function.__name__
+        return made(function)
+
+    def __call__(self, function):
+        def inner(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return inner
+
+
+def timed(function):
+    return Timed(function)
+# file: encoders.py
+from timing import timed
+
+
+class Vocabulary:
+    def __init__(self, words):
+        self.words = words
+
+
+class Letters(Vocabulary):
+    def __init__(self, words):
+        super(Letters).__init__()
+
+
+class Encoder:
+    @classmethod
+    def read(cls, config):
+        return cls(config)
+
+    @timed
+    def encode(self, batch, output=None):
+        return batch
+
+
+class Projection(Encoder):
+    def __init__(self, config):
+        self.config = config
+
+
+def main(strategy):
+    encoder = Projection.read(strategy.config)
+    return encoder.encode(Letters("ab"), output=strategy.path)
 """,
 )

@@ -417,26 +417,6 @@ class Trainer:
 """
 
 CORRECT = (
-    # a data class that OmegaConf makes a dictionary of
-    """\
-from dataclasses import dataclass
-
-from omegaconf import OmegaConf
-
-
-@dataclass
-class Modality:
-    kind: str = "text"
-
-
-class Embeddings:
-    def __init__(self, strategy, modality: Modality = Modality()):
-        self.width = modality.get("width", strategy.width)
-
-
-def make(strategy):
-    return Embeddings(strategy, OmegaConf.structured(Modality))
-""",
     # a member of the class that was given, of the group itself, or of a class that is not known
     _GROUP.format(more="", given="", first="CriticWorker", call="update_critic"),
     _GROUP.format(more="", given="", first="CriticWorker", call="bind"),
@@ -533,5 +513,25 @@ def run(strategy):
     loop, buffers = strategy.loop, Buffers(strategy.config)
     sampler = ParallelSampler(loop, buffers)
     loop.start(sampler)
+""",
+    # a data class that OmegaConf makes a dictionary of
+    """\
+from dataclasses import dataclass
+
+from omegaconf import OmegaConf
+
+
+@dataclass
+class Modality:
+    kind: str = "text"
+
+
+class Embeddings:
+    def __init__(self, strategy, modality: Modality = Modality()):
+        self.width = modality.get("width", strategy.width)
+
+
+def make(strategy):
+    return Embeddings(strategy, OmegaConf.structured(Modality))
 """,
 )

@@ -203,53 +203,6 @@ def main():
 )
 
 CORRECT = (
-    # a callback that may be left out; what a base of a library puts into its objects
-    """\
-import torch
-
-
-class Stream:
-    def __init__(self, strategy, process=None):
-        self.strategy, self.process = strategy, process
-
-    def step(self, batch):
-        if self.process:
-            batch = self.process(batch)
-        return batch
-
-
-class Manager:
-    def process(self, batch):
-        return batch
-
-    def stream(self, strategy):
-        return Stream(strategy, self.process).step(strategy.batch)
-
-
-class Proposals(torch.nn.Module):
-    def training(self, boxes):
-        return boxes
-
-    def forward(self, boxes):
-        return boxes if self.training else self.training(boxes)
-
-
-def main(strategy):
-    return Manager().stream(strategy), Proposals()(strategy)
-""",
-    # a function of that name, whose receiver is nobody
-    """\
-from torch.distributed.rpc import remote
-
-
-class Agent:
-    @property
-    def rewards(self):
-        return [0.0]
-
-    def run(self, worker):
-        return remote(worker, self.rewards)
-""",
     # called; kept; compared with a method; None until it is set
     """\
 class Strategy:
@@ -300,5 +253,52 @@ def run(grid, x, fake):
     Kernels.scale[grid](x)
     strategy = FakeStrategy() if fake else Strategy()
     return strategy.rank == 0
+""",
+    # a callback that may be left out; what a base of a library puts into its objects
+    """\
+import torch
+
+
+class Stream:
+    def __init__(self, strategy, process=None):
+        self.strategy, self.process = strategy, process
+
+    def step(self, batch):
+        if self.process:
+            batch = self.process(batch)
+        return batch
+
+
+class Manager:
+    def process(self, batch):
+        return batch
+
+    def stream(self, strategy):
+        return Stream(strategy, self.process).step(strategy.batch)
+
+
+class Proposals(torch.nn.Module):
+    def training(self, boxes):
+        return boxes
+
+    def forward(self, boxes):
+        return boxes if self.training else self.training(boxes)
+
+
+def main(strategy):
+    return Manager().stream(strategy), Proposals()(strategy)
+""",
+    # a function of that name, whose receiver is nobody
+    """\
+from torch.distributed.rpc import remote
+
+
+class Agent:
+    @property
+    def rewards(self):
+        return [0.0]
+
+    def run(self, worker):
+        return remote(worker, self.rewards)
 """,
 )

@@ -237,22 +237,6 @@ def update(strategy, manager):
 )
 
 CORRECT = (
-    # asked for its length
-    """\
-class Camera:
-    def pose(self):
-        if self.time:
-            return self.where, self.view, self.time
-        return self.where, self.view
-
-    def show(self, strategy):
-        found = self.pose()
-        if len(found) == 3:
-            where, view, time = found
-        else:
-            where, view = found
-        return where, view, strategy
-""",
     # an entry to which more is added elsewhere
     """\
 def extend(strategy, param):
@@ -379,5 +363,21 @@ class Fake:
 def update(strategy, manager):
     engines, lock = ray.get(manager.updatable_engines.remote())
     return engines, lock
+""",
+    # asked for its length
+    """\
+class Camera:
+    def pose(self):
+        if self.time:
+            return self.where, self.view, self.time
+        return self.where, self.view
+
+    def show(self, strategy):
+        found = self.pose()
+        if len(found) == 3:
+            where, view, time = found
+        else:
+            where, view = found
+        return where, view, strategy
 """,
 )

@@ -250,17 +250,6 @@ def train(strategy, steps):
 )
 
 CORRECT = (
-    # one of two that exclude each other says what the other one does not
-    """\
-import argparse
-
-parser = argparse.ArgumentParser()
-mode = parser.add_mutually_exclusive_group(required=True)
-mode.add_argument("--check", action="store_true")
-mode.add_argument("--fix", action="store_true")
-args = parser.parse_args()
-print("fixed" if args.fix else "checked")
-""",
     """import argparse
 
 
@@ -336,5 +325,16 @@ def main(words=None):
     args = build(words).parse_args(words)
     print(args.backend)
     return args.partition.split(",")
+""",
+    # one of two that exclude each other says what the other one does not
+    """\
+import argparse
+
+parser = argparse.ArgumentParser()
+mode = parser.add_mutually_exclusive_group(required=True)
+mode.add_argument("--check", action="store_true")
+mode.add_argument("--fix", action="store_true")
+args = parser.parse_args()
+print("fixed" if args.fix else "checked")
 """,
 )
