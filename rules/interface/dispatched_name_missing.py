@@ -33,6 +33,8 @@ RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", s
 def check_project(project: Project) -> Iterator[Finding]:
     objects = project.analysis(Objects)
     for each in dispatched(project.analysis(Queries)):
+        if any(o[0] in ("ext", "made") for o in each.asking.operand(1).closed.objs):
+            continue  # a library's
         held = objects.held(each.asking.operand(1))
         if (severity := _is_missing(project, held, each.name)) is not None:
             yield _report(project, held, each.asking, each.text, severity)
@@ -137,5 +139,17 @@ def main(strategy, batch, model):
     run(Worker(), "finish_all", strategy)
     run_if_there(Worker(), "offload_all")
     return read(model, "hidden_sizes")
+""",
+    # what a library has
+    """\
+from optimum.onnxruntime import AutoQuantizationConfig
+
+
+def quantize(model, name):
+    return getattr(AutoQuantizationConfig, name)(is_static=False)
+
+
+def main(strategy, model):
+    return quantize(model, "avx512_vnni_static")
 """,
 )

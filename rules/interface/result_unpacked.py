@@ -92,10 +92,14 @@ def _called(source: Place) -> str:
 
 
 def _is_partly_known(queries: Queries, source: Place) -> bool:
-    """Whether what is called may also be something of a library, which gives what nobody knows."""
+    """Whether what is called may also be something of a library, or give what a library gives, which nobody knows."""
     call = source.root
     callees = call.operand(0).closed.each if call.value.op == "call" else ()
-    return any(o[0] in ("ext", "made") for o in callees) and bool(queries.targets(call))
+    targets = queries.targets(call)
+    if any(o[0] in ("ext", "made") for o in callees) and targets:
+        return True
+    given = [[Place(source.flow, unit, number) for number in unit.code.returned] for unit in targets]
+    return len(given) > 1 and any(not place.closed.objs for places in given for place in places)
 
 
 def _is_extended(queries: Queries, source: Place) -> bool:
@@ -379,5 +383,35 @@ class Camera:
         else:
             where, view = found
         return where, view, strategy
+""",
+    # as many as there are; one of several gives what a library gives
+    """\
+class Layers:
+    def __init__(self, strategy, sizes):
+        self.sizes = [(size, size) for size in range(sizes)]
+        self.settings = [strategy.heads, strategy.depths]
+
+    def build(self, strategy):
+        for (inputs, outputs), heads, depth in zip(self.sizes, *self.settings):
+            strategy.add(inputs, outputs, heads, depth)
+
+
+class Units:
+    def __init__(self, strategy, decoder):
+        self.decoder = decoder
+
+    def decode(self, batch):
+        return self.decoder(batch)
+
+
+class Durations:
+    def decode(self, batch):
+        return batch.units, batch.padding, batch.durations
+
+
+def train(strategy, batch):
+    model = Durations() if strategy.durations else Units(strategy, strategy.decoder)
+    units, padding = model.decode(batch)
+    return units, padding
 """,
 )

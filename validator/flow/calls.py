@@ -586,7 +586,8 @@ class Calling:
     def _iterates(self, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
         values = [v for n, v in arguments if n is None]
         if name in ("zip",):
-            return sequence(tuple_of(self.at.element(v) for v in values)).objs
+            spread = any(n == "*" for n, _ in arguments)  # how many there are is not known
+            return sequence(UNKNOWN if spread else tuple_of(self.at.element(v) for v in values)).objs
         if name == "enumerate" and values:
             index = _index(beside(values[0], "counted"))
             return sequence(tuple_of([index, self.at.element(values[0])])).objs | frozenset(
