@@ -3,7 +3,8 @@
 What it does
     Counts the inputs of `forward` (without `ctx`) and the values of each tuple that `backward` returns. Too few are
     reported, and too many unless the surplus is `None`, which torch allows. Silent: `*args`, inputs that have a
-    default and that no `apply` passes, and results that are not written out as a tuple.
+    default and that no `apply` passes, results that are not written out as a tuple, and a base that nobody applies:
+    the classes below it call its methods with arguments of their own.
 
 Why is this bad
     `RuntimeError: function … returned an incorrect number of gradients`, at the first backward pass: after loading,
@@ -19,7 +20,7 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
-from validator.facts.model import Return
+from validator.facts.model import Param, Return
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -33,15 +34,15 @@ def check_project(project: Project) -> Iterator[Finding]:
     found = [cls for cls in project.classes() if cls.bases and any(base in _FUNCTIONS for base in cls.external_bases)]
     passed = _passed(project, {cls.name for cls in found})
     for cls in found:
-        yield from _check(cls, passed.get(cls, 0))
+        if cls in passed or not cls.subclasses:
+            yield from _check(cls, passed.get(cls, 0))
 
 
 def _check(cls: ClassDef, passed: int) -> Iterator[Finding]:
     forward, backward = cls.find("forward"), cls.methods.get("backward")
     if forward is None or backward is None or any(p.kind == "*" for p in forward.facts.params):
         return
-    takes_context = cls.find("setup_context") is None
-    inputs = forward.facts.params[takes_context:]
+    inputs = _inputs(cls, forward)
     least = min(passed, len(inputs)) or sum(p.default is None for p in inputs)
     for row in backward.facts.returns:
         if row.kind != "tuple":
@@ -53,16 +54,22 @@ def _check(cls: ClassDef, passed: int) -> Iterator[Finding]:
             yield _report(cls, forward, backward, row, text)
 
 
+def _inputs(cls: ClassDef, forward: Method) -> tuple[Param, ...]:
+    """The parameters of `forward` that `apply` fills: not the class of a class method, nor the context."""
+    return forward.facts.params[forward.facts.is_classmethod + (cls.find("setup_context") is None) :]
+
+
 def _passed(project: Project, names: set[str]) -> dict[ClassDef, int]:
-    """How many arguments the calls of each class's `apply` pass at most."""
+    """How many arguments the calls of each class's `apply` pass at most; without their number where it is not known."""
     found: dict[ClassDef, int] = {}
     for function in project.functions():
         for call in function.facts.calls:
             target, _, method = call.target.rpartition(".")
-            if method == "apply" and target.rpartition(".")[2] in names and all(a.keyword is None for a in call.args):
+            if method == "apply" and target.rpartition(".")[2] in names:
                 cls = project.lookup(function, target)
                 if isinstance(cls, ClassDef):
-                    found[cls] = max(found.get(cls, 0), len(call.args))
+                    told = all(a.keyword is None for a in call.args)
+                    found[cls] = max(found.get(cls, 0), len(call.args) if told else 0)
     return found
 
 
@@ -80,7 +87,7 @@ def _only_none(backward: Method, row: Return, inputs: int) -> bool:
 
 
 def _report(cls: ClassDef, forward: Method, backward: Method, row: Return, text: str) -> Finding:
-    names = ", ".join(p.name for p in forward.facts.params[cls.find("setup_context") is None :])
+    names = ", ".join(p.name for p in _inputs(cls, forward))
     return RULE.finding(
         cls.path,
         row.at,
@@ -170,5 +177,55 @@ class Stack(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         return None, grad_output[0], grad_output[1]
+""",
+    # a base that nobody applies: what is below it passes and cuts off as many as it needs
+    """\
+import torch
+
+
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(cls, ctx, input_, weight, chunk=1):
+        ctx.save_for_backward(input_, weight)
+        return cls.reduce(input_ @ weight)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        input_, weight = ctx.saved_tensors
+        return grad_output @ weight.t(), input_.t() @ grad_output
+
+
+class MeanLoss(Loss):
+    @staticmethod
+    def reduce(scores):
+        return scores.mean()
+
+    @classmethod
+    def forward(cls, ctx, input_, weight):
+        return super().forward(cls, ctx, input_, weight)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        grads = Loss.backward(ctx, grad_output)[:2]
+        return grads
+
+
+def loss(input_, weight):
+    return MeanLoss.apply(input_, weight)
+""",
+    # a class method
+    """\
+import torch
+
+
+class Scale(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, input_, factor):
+        ctx.factor = factor
+        return input_ * factor
+
+    @classmethod
+    def backward(cls, ctx, grad_output):
+        return grad_output * ctx.factor, None
 """,
 )

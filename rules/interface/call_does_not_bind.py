@@ -37,6 +37,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0", solves=True)
 _PARTIAL = frozenset({"partial", "functools.partial"})
+_NOWHERE = (1, 1, 1, 1)
 
 
 class Failure(NamedTuple):
@@ -88,9 +89,17 @@ def _failures(project: Project) -> Iterator[Failure]:
                     yield Failure(function, call, seen, known, misfit, True, True)
             if not reached.complete or _of_family(function, seen, reached.callees, members):
                 continue
+            if any(_refused_as_partial(each) for each in reached.callees):
+                continue
             misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
             if misfits and misfits[0] is not None and all(misfits):
                 yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
+
+
+def _refused_as_partial(callee: Callee) -> bool:
+    """Whether what a `partial` passes is refused whatever its calls add: reported where the `partial` is made."""
+    nothing = Call("", (), "", (), _NOWHERE, _NOWHERE)
+    return bool(callee.given) and misfit_of(callee.params, with_given(nothing, callee), partial=True) is not None
 
 
 def _is_of_unknown(objects: Objects, callee: Place) -> bool:
@@ -230,6 +239,7 @@ from losses import ValueLoss, policy_loss
 def train(strategy, batch):
     loss = policy_loss(batch.log_probs, batch.advantages, 0.2)  # error: MP121
     late = partial(policy_loss, clip_range=0.1)  # error: MP121
+    late(batch.log_probs, batch.advantages)
     critic = ValueLoss()  # error: MP121
     return late, critic.forward(batch.values)  # error: MP121
 """,
@@ -458,5 +468,59 @@ def make(strategy, cls):
 
 def run(strategy):
     return make(strategy, Owned)
+""",
+    # a `__new__` that gives what it wraps; `super(C)` is bound to nobody; `cls` is a class below
+    """\
+# file: timing.py
+from contextlib import ContextDecorator
+
+
+class Timed(ContextDecorator):
+    def __new__(cls, function):
+        made = super().__new__(cls)
+        made.name = function.__name__
+        return made(function)
+
+    def __call__(self, function):
+        def inner(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return inner
+
+
+def timed(function):
+    return Timed(function)
+# file: encoders.py
+from timing import timed
+
+
+class Vocabulary:
+    def __init__(self, words):
+        self.words = words
+
+
+class Letters(Vocabulary):
+    def __init__(self, words):
+        super(Letters).__init__()
+
+
+class Encoder:
+    @classmethod
+    def read(cls, config):
+        return cls(config)
+
+    @timed
+    def encode(self, batch, output=None):
+        return batch
+
+
+class Projection(Encoder):
+    def __init__(self, config):
+        self.config = config
+
+
+def main(strategy):
+    encoder = Projection.read(strategy.config)
+    return encoder.encode(Letters("ab"), output=strategy.path)
 """,
 )

@@ -25,7 +25,7 @@ from validator.flow.queries import Place, Queries
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 
-RULE = Rule("MP142", "default-always-taken", "warning", "0.3.0", tokens=("getattr",), solves=True)
+RULE = Rule("MP142", "default-always-taken", "note", "0.3.0", tokens=("getattr",), solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

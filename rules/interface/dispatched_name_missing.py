@@ -4,7 +4,8 @@ What it does
     Finds functions that call a method by the name that they are given (`getattr(engine, method_name)(…)`, of actors
     too), and looks at the texts which their callers pass. Reported is a name that none of the objects which come there
     can have; where the objects are not all known, one that nothing in the project has and that is no name of a known
-    library, as a warning. Silent where `getattr` has a default, or `hasattr` or an `except` is around it.
+    library, as a warning where they are actors, or some are known, else as a note. Silent where `getattr` has a
+    default, or `hasattr` or an `except` is around it.
 
 Why is this bad
     It raises AttributeError in another process, long after the start; no search for calls finds the text.
@@ -33,9 +34,18 @@ RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", s
 def check_project(project: Project) -> Iterator[Finding]:
     objects = project.analysis(Objects)
     for each in dispatched(project.analysis(Queries)):
+        if any(o[0] in ("ext", "made") for o in each.asking.operand(1).closed.objs):
+            continue  # a library's
         held = objects.held(each.asking.operand(1))
         if (severity := _is_missing(project, held, each.name)) is not None:
+            if severity == "warning" and not held.classes and not _is_of_actor(each.asking):
+                severity = "note"  # an object of whom nothing is known: only the name speaks
             yield _report(project, held, each.asking, each.text, severity)
+
+
+def _is_of_actor(asking: Place) -> bool:
+    """Whether the method is called in another process: on an actor, whose class the project has."""
+    return any(user.value.op == "attr" and user.value.data == "remote" for user in asking.users)
 
 
 def _is_missing(project: Project, held: Held, name: str) -> Severity | None:
@@ -137,5 +147,17 @@ def main(strategy, batch, model):
     run(Worker(), "finish_all", strategy)
     run_if_there(Worker(), "offload_all")
     return read(model, "hidden_sizes")
+""",
+    # what a library has
+    """\
+from optimum.onnxruntime import AutoQuantizationConfig
+
+
+def quantize(model, name):
+    return getattr(AutoQuantizationConfig, name)(is_static=False)
+
+
+def main(strategy, model):
+    return quantize(model, "avx512_vnni_static")
 """,
 )

@@ -514,4 +514,24 @@ def run(strategy):
     sampler = ParallelSampler(loop, buffers)
     loop.start(sampler)
 """,
+    # a data class that OmegaConf makes a dictionary of
+    """\
+from dataclasses import dataclass
+
+from omegaconf import OmegaConf
+
+
+@dataclass
+class Modality:
+    kind: str = "text"
+
+
+class Embeddings:
+    def __init__(self, strategy, modality: Modality = Modality()):
+        self.width = modality.get("width", strategy.width)
+
+
+def make(strategy):
+    return Embeddings(strategy, OmegaConf.structured(Modality))
+""",
 )

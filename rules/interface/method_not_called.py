@@ -20,10 +20,12 @@ from collections.abc import Iterator
 
 from validator.analysis.binding import keeps_signature
 from validator.finding import Finding, Related
+from validator.flow.narrowing import OBJECTS
 from validator.flow.objects import Objects, is_passed
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.flow.values import NONE_OBJ
+from validator.models.members import of_libraries
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -76,7 +78,17 @@ def _methods(place: Place) -> list[Method]:
     objs = place.closed.each
     units: list[Unit] = [o[1] for o in objs if o[0] == "bound"]
     found = [unit.method for unit in units if unit.method is not None and keeps_signature(unit.method)]
-    return found if objs and len(found) == len(objs) else []
+    sure = bool(objs) and len(found) == len(objs)
+    return found if sure and not any(_may_be_kept(method, place) for method in found) else []
+
+
+def _may_be_kept(method: Method, place: Place) -> bool:
+    """Whether what is read may be no method of the object that is asked: a callback that it was given, and may be left
+    out, or what a base of a library puts there (`training` of a module of a network)."""
+    asked = [o[1] for o in place.operand(0).closed.each if o[0] in OBJECTS]
+    if any(cls.find(method.name) is None for cls in asked):
+        return True
+    return method.name in of_libraries() and any(cls.external_bases for cls in asked)
 
 
 def _called_property(objects: Objects, call: Place) -> list[Method]:
@@ -96,8 +108,8 @@ def _called_property(objects: Objects, call: Place) -> list[Method]:
 
 def _of_actor(call: Place, names: set[str]) -> tuple[Place, list[Method]] | None:
     """What is asked for on the handle of an actor (`x.name.remote()`), where it is a property and nothing else."""
-    asked = call.operand(0).operand(0)
-    if asked.value.op != "attr" or asked.value.data not in names:
+    asked = call.receiver
+    if asked is None or asked.value.op != "attr" or asked.value.data not in names:
         return None
     objs = [o for o in asked.operand(0).closed.each if o != NONE_OBJ]
     actors = {o[1] for o in objs if o[0] == "handle"}
@@ -241,5 +253,52 @@ def run(grid, x, fake):
     Kernels.scale[grid](x)
     strategy = FakeStrategy() if fake else Strategy()
     return strategy.rank == 0
+""",
+    # a callback that may be left out; what a base of a library puts into its objects
+    """\
+import torch
+
+
+class Stream:
+    def __init__(self, strategy, process=None):
+        self.strategy, self.process = strategy, process
+
+    def step(self, batch):
+        if self.process:
+            batch = self.process(batch)
+        return batch
+
+
+class Manager:
+    def process(self, batch):
+        return batch
+
+    def stream(self, strategy):
+        return Stream(strategy, self.process).step(strategy.batch)
+
+
+class Proposals(torch.nn.Module):
+    def training(self, boxes):
+        return boxes
+
+    def forward(self, boxes):
+        return boxes if self.training else self.training(boxes)
+
+
+def main(strategy):
+    return Manager().stream(strategy), Proposals()(strategy)
+""",
+    # a function of that name, whose receiver is nobody
+    """\
+from torch.distributed.rpc import remote
+
+
+class Agent:
+    @property
+    def rewards(self):
+        return [0.0]
+
+    def run(self, worker):
+        return remote(worker, self.rewards)
 """,
 )

@@ -3,7 +3,9 @@
 What it does
     Follows the receivers of method calls to all classes of which objects come there together: through registries and
     tables of classes, factories, conditional expressions, and what objects of one class keep under an attribute.
-    Reported is the class that lacks the method, or refuses what is passed, while another one takes it. Silent where a
+    Reported is the class that lacks the method, or refuses what is passed, while another one takes it: a warning where
+    one function chooses among them, a note where the object is kept under an attribute, or is one of several in a
+    container: then it may be of another kind wherever this call is made. Silent where a
     condition around the call may tell the classes apart (`isinstance`, a flag, a text that is compared), for what tests
     make, and where MP101, MP103 (families) or MP129 (overrides) speak.
 
@@ -178,7 +180,14 @@ def _report(rows: list[tuple[Place, Refusal]], others_refusing: list[ClassDef]) 
             *(Related(each.unit.path, each.at[0], f"`{each.method}` is called here") for each, _ in others[:4]),
         ],
         context=f"{place.unit.qualname}:{refusal.cls.name}.{place.method}",
+        severity="warning" if refusal.owner is None and not _is_of_container(place) else "note",
     )
+
+
+def _is_of_container(place: Place) -> bool:
+    """Whether the object is an element of something: a key, or an order that is agreed on, may tell the kinds apart."""
+    receiver = place.receiver
+    return receiver is not None and receiver.root.value.op in ("item", "next", "unpack")
 
 
 _ENGINES = """\

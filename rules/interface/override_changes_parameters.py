@@ -3,7 +3,8 @@
 What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
-    position (a note where no caller is known; silent where all are and none names it), and a parameter that the
+    position (a note where no caller is known to use it through the base; silent where all are known and none names
+    it), and a parameter that the
     override no longer takes although callers pass it through the base class (to an object that may be the override's).
     Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
@@ -44,7 +45,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if passing:
             yield _report(method, base, renamed, *passing[0])
         elif renamed and base.cls is not None and _is_interface(base.cls) and _named(sites, renamed):
-            yield _report(method, base, renamed, None, "", "warning" if sites else "note")
+            spoken = any(name in renamed for _, through_base, name in _passed(sites) if through_base)
+            yield _report(method, base, renamed, None, "", "warning" if spoken else "note")
 
 
 def _overrides(project: Project) -> Iterator[tuple[Method, Method]]:

@@ -5,8 +5,8 @@ What it does
     project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
     length; as a warning where one `return` has, which nothing that is passed decides. What comes from callers alone
     is a warning, and what is asked of an object that is not known, where each method of the project that bears the
-    name gives another length, and no known library has one of that name. Silent about lists that may have grown, and
-    about what may be something else.
+    name gives another length, and no known library has one of that name. Silent about lists that may have grown, about
+    what may be something else, and behind a test of the very value (`if len(result) == 3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -40,7 +40,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             position, wanted, star = place.value.data
             source = place.operand(0)
             matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
-            if position != 0 or place.is_tried or matched:
+            if position != 0 or place.is_tried or matched or place.asked_about(source):
                 continue
             lengths = _lengths(source)
             if not lengths and wanted not in (named := _lengths_by_name(queries, source)) and named and star < 0:
@@ -92,10 +92,14 @@ def _called(source: Place) -> str:
 
 
 def _is_partly_known(queries: Queries, source: Place) -> bool:
-    """Whether what is called may also be something of a library, which gives what nobody knows."""
+    """Whether what is called may also be something of a library, or give what a library gives, which nobody knows."""
     call = source.root
     callees = call.operand(0).closed.each if call.value.op == "call" else ()
-    return any(o[0] in ("ext", "made") for o in callees) and bool(queries.targets(call))
+    targets = queries.targets(call)
+    if any(o[0] in ("ext", "made") for o in callees) and targets:
+        return True
+    given = [[Place(source.flow, unit, number) for number in unit.code.returned] for unit in targets]
+    return len(given) > 1 and any(not place.closed.objs for places in given for place in places)
 
 
 def _is_extended(queries: Queries, source: Place) -> bool:
@@ -363,5 +367,51 @@ class Fake:
 def update(strategy, manager):
     engines, lock = ray.get(manager.updatable_engines.remote())
     return engines, lock
+""",
+    # asked for its length
+    """\
+class Camera:
+    def pose(self):
+        if self.time:
+            return self.where, self.view, self.time
+        return self.where, self.view
+
+    def show(self, strategy):
+        found = self.pose()
+        if len(found) == 3:
+            where, view, time = found
+        else:
+            where, view = found
+        return where, view, strategy
+""",
+    # as many as there are; one of several gives what a library gives
+    """\
+class Layers:
+    def __init__(self, strategy, sizes):
+        self.sizes = [(size, size) for size in range(sizes)]
+        self.settings = [strategy.heads, strategy.depths]
+
+    def build(self, strategy):
+        for (inputs, outputs), heads, depth in zip(self.sizes, *self.settings):
+            strategy.add(inputs, outputs, heads, depth)
+
+
+class Units:
+    def __init__(self, strategy, decoder):
+        self.decoder = decoder
+
+    def decode(self, batch):
+        return self.decoder(batch)
+
+
+class Durations:
+    def decode(self, batch):
+        return batch.units, batch.padding, batch.durations
+
+
+def train(strategy, batch):
+    model = Durations() if strategy.durations else Units(strategy, strategy.decoder)
+    units, padding = model.decode(batch)
+    return units, padding
 """,
 )

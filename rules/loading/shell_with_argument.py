@@ -3,7 +3,8 @@
 What it does
     Reports `subprocess.run`, `call`, `check_call`, `check_output` and `Popen` with `shell=True`, and `os.system` and
     `os.popen`, whose command is an f-string, a concatenation or a `format` with a parameter of the function or an
-    attribute of one. Constant commands, quoted parts (`shlex.quote`), tests, examples and scripts are silent.
+    attribute of one: a note, for who may set it is not known. Constant commands, quoted parts (`shlex.quote`), tests,
+    examples and scripts are silent.
 
 Why is this bad
     A path with a space breaks the command, one with `;` runs another.
@@ -24,7 +25,7 @@ from validator.finding import Finding
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP805", "shell-with-argument", "warning", "0.1.0", tokens=("shell=True", "os.system", "os.popen"))
+RULE = Rule("MP805", "shell-with-argument", "note", "0.1.0", tokens=("shell=True", "os.system", "os.popen"))
 
 _SHELLS = ("system", "popen")
 _RUNNERS = frozenset({"run", "call", "check_call", "check_output", "Popen"})

@@ -6,6 +6,8 @@ What it does
     for all that the top level of a file imports. The same guards as for `missing-name`
     silence it, and so do modules that builds generate (`_version`, `*_pb2`, extension modules of `setup.py`), and
     relative imports in a folder that is no package where none of them finds anything: its files are for another one.
+    A warning where the file may be meant for another place: a relative import leaves the outermost package, fails at
+    the top of a package's `__init__`, which nobody could then import, or would find the module one folder higher.
 
 Why is this bad
     ModuleNotFoundError, often only on the branch of one option: the module was moved or deleted, and an import
@@ -52,6 +54,7 @@ def _report(imports: Imports, group: dict[str, list[Lost]]) -> Finding:
     where = f", which `{scope.name}` imports" if scope is not None else ""
     hidden = "; the handler around the import hides the error" if first.hidden else ""
     home = imports.defined_in(names[0], first.importer) if names else None
+    misplaced = imports.may_be_elsewhere(first)
     advice = (
         f"`{names[0]}` is defined in `{home.name}`"
         if home is not None
@@ -63,6 +66,7 @@ def _report(imports: Imports, group: dict[str, list[Lost]]) -> Finding:
         f"the project has no module `{module}`{wanted}{where}{hidden}{more}",
         help=advice,
         context=f"{first.row.scope}:{','.join(group)}",
+        severity="warning" if misplaced else RULE.severity,
     )
 
 

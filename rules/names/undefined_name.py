@@ -4,7 +4,8 @@ What it does
     Reports a name that is read in a file where no scope around the place binds it and Python does not know it:
     no import, assignment, parameter, loop or built-in. Names in annotations that Python evaluates count. Files
     with star imports or with names made at run time (`globals()`, `exec`) are left alone, and so is code behind
-    a handler for NameError. One finding per name and function,
+    a handler for NameError, a test for the name as a text (`"x" in globals()`),
+    and so are stubs (`.pyi`), which nobody runs. One finding per name and function,
     and one where the function first calls it.
 
 Why is this bad
@@ -34,10 +35,12 @@ _BRANCHES_ON_VERSION = re.compile(r"\bPY[23]\b|version_info|sys\.version")
 
 def check_file(source: SourceFile) -> Iterator[Finding]:
     choices = [*source.facts.names, *dir(builtins)]
+    if source.path.endswith(".pyi"):  # nobody runs it
+        return
     for row in source.facts.unresolved:
         if row.name in _PYTHON_2 and _BRANCHES_ON_VERSION.search(source.text):
             continue
-        if _is_own_module(source, row.name):
+        if _is_own_module(source, row.name) or _is_asked_for(source, row):
             continue
         for at in dict.fromkeys((row.at, _first_call(source, row))):
             yield _report(source, row, at, choices)
@@ -50,6 +53,24 @@ def _is_own_module(source: SourceFile, name: str) -> bool:
     return file == "__init__.py" and any(
         row.name is None and f".{row.module}".endswith(ending) for row in source.facts.imports
     )
+
+
+def _is_asked_for(source: SourceFile, row: Unresolved) -> bool:
+    """Whether a test around the place asks for the name as a text: `if "wandb" in sys.modules`, `"x" in globals()`."""
+    quoted = (f"'{row.name}'", f'"{row.name}"')
+    for function in source.facts.functions if any(text in source.text for text in quoted) else ():
+        if function.qualname != row.scope:
+            continue
+        around = [
+            guard for each in (*function.refs, *function.calls) if _holds(each.at, row.at) for guard in each.guards
+        ]
+        if any(text in guard.text for guard in (*function.guards, *around) for text in quoted):
+            return True
+    return False
+
+
+def _holds(outer: At, inner: At) -> bool:
+    return outer[:2] <= inner[:2] and inner[2:] <= outer[2:]
 
 
 def _first_call(source: SourceFile, row: Unresolved) -> At:
@@ -121,5 +142,20 @@ except NameError:
 
 def load(path):
     return tensor(path)
+""",
+    # asked for first
+    """\
+import sys
+
+# import wandb
+
+if "EVAL_DATA" in globals():
+    print("evaluating on " + EVAL_DATA)
+
+
+def log(strategy, loss):
+    if "wandb" in sys.modules:
+        wandb.log({"loss": loss})
+    return strategy
 """,
 )

@@ -10,7 +10,8 @@ What it does
     about sections of which most is strange to the class; about keys that other values take over (`${key}`), where a
     base outside of the project may have more fields, in tests, and in the files of models. A note where another class
     that shares keys with the section has the field (nothing where only the keys tell the class), and for a `TypedDict`,
-    to which any key may be given.
+    to which any key may be given. A note, too, where nobody is seen to make objects of
+    the class from data (`C(**section)`, `tyro.cli(C)`, a field of such a class): then only the names are alike.
 
 Why is this bad
     A strict reader refuses the file when the job starts, or when the section is reached: at the first evaluation.
@@ -50,7 +51,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for (schema, name), places in found.items():
         elsewhere = [other for fill, _ in places for other in filled.others(fill, name)]
         if not elsewhere or all(fill.declared for fill, _ in places):
-            yield _report(schema, name, places, elsewhere)
+            yield _report(schema, name, places, elsewhere, filled.schemas.is_read(schema.cls))
 
 
 def _strangers(project: Project) -> Iterator[tuple[Fill, Setting]]:
@@ -78,13 +79,17 @@ def _contradicted(filled: Filled) -> set[Schema]:
     return {schema for schema, count in strange.items() if count > 0}
 
 
-def _report(schema: Schema, name: str, places: list[tuple[Fill, Setting]], elsewhere: list[Schema]) -> Finding:
+def _report(
+    schema: Schema, name: str, places: list[tuple[Fill, Setting]], elsewhere: list[Schema], read: bool
+) -> Finding:
+    """`read`: whether the project is seen to make objects of the class from data."""
     fill, setting = places[0]
     known = sum(1 for _ in fill.fields)
     where = f"`{fill.section.dotted}`" if fill.section.setting is not None else "this file"
     unset = [each for each in schema.fields if each not in fill.section.keys]
     other = f", which `{elsewhere[0].cls.name}` has" if elsewhere else ""
-    severity: Severity = "note" if elsewhere or schema.is_typed_dict else "warning"
+    sure = not elsewhere and not schema.is_typed_dict and read
+    severity: Severity = "warning" if sure else "note"
     return RULE.finding(
         fill.section.path,
         setting.at,

@@ -364,4 +364,27 @@ def main(model):
     parser.add_argument("--initial")
     build(model, parser.parse_args())
 """,
+    # options of several commands at once
+    """\
+import argparse
+
+
+def train(args):
+    print(args.model, args.length)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(required=True)
+    dump = commands.add_parser("dump")
+    dump.set_defaults(func=print)
+    learn = commands.add_parser("train")
+    learn.set_defaults(func=train)
+    for command in [dump, learn]:
+        command.add_argument("--model", required=True)
+        command.add_argument("--length", default="2xC")
+    args = parser.parse_args()
+    print(args.length)
+    args.func(args)
+""",
 )

@@ -4,7 +4,8 @@ What it does
     Reports an option of a parser whose value no code of the project uses: no `args.x` or `getattr(args, "x")`
     in a place its namespace may come to, and no `.x` at all on something of unknown origin. Silent: options
     that launchers and libraries read (`local_rank`, DeepSpeed's own), namespaces that are given as a whole to
-    code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading. Where
+    code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading. A flag
+    that excludes one which is read says by that what it means. Where
     code outside of the project adds options, too, reported is only what nothing reads while a name that is nearly the
     same is read, which nothing defines: one of the two was renamed.
 
@@ -50,6 +51,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     read = _read(namespaces)
     loose = _loose_names(project, namespaces)
     yield from _renamed(options, {name for _, name in read}, loose)
+    alternatives = _alternatives(project)
     seen: set[tuple[str, int, str]] = set()
     unread: dict[tuple[str, ...], list[tuple[Option, Parser]]] = {}
     for parser in parsers:
@@ -66,7 +68,9 @@ def check_project(project: Project) -> Iterator[Finding]:
             ):
                 continue
             name = option.dest.rpartition(".")[2]
-            used = any((each, option.dest) in read for each in (parser, *parser.grown))
+            group = alternatives.get((option.path, option.at[0]), set()) if not option.takes_value else set()
+            dests = {o.dest for o in parser.options if (o.path, o.at[0]) in group} | {option.dest}
+            used = any((each, dest) in read for each in (parser, *parser.grown) for dest in dests)
             if not used and name not in loose and option.dest not in loose:
                 seen.add(key)
                 unread.setdefault(option.flags or (option.dest,), []).append((option, parser))
@@ -87,13 +91,36 @@ def _renamed(options: Options, read: set[str], loose: dict[str, Related]) -> Ite
     defined = {option.dest for _, option in rows}.union(*(parser.dests | parser.inner for parser in options.parsers))
     stored = set(project.analysis(Flow).written) | {function.name for function in project.functions()}
     wanted = {name: at for name, at in loose.items() if name not in defined and name not in stored}
+    asked = _asked_for(project)
     seen: set[tuple[str, int]] = set()
     for function, option in rows:
         key = option.path, option.at[0]
-        if key not in seen and not {option.dest, option.dest.rpartition(".")[2]} & (read | loose.keys()):
+        if key not in seen and not {option.dest, option.dest.rpartition(".")[2]} & (read | loose.keys() | asked):
             seen.add(key)
             for name in get_close_matches(option.dest, wanted, 1, _NEARLY) if not _foreign(option) else ():
                 yield _left(option, function, name, wanted[name])
+
+
+def _asked_for(project: Project) -> set[str]:
+    """The names of all attributes that are read or called, of whatever object: one that is may be the option."""
+    found: set[str] = set()
+    for function in project.functions():
+        for ref in function.facts.refs:
+            if ref.context != "store":
+                found.update(ref.path.split(".")[1:])
+        for call in function.facts.calls:
+            found.update(call.target.split(".")[1:])
+    return found
+
+
+def _alternatives(project: Project) -> dict[tuple[str, int], set[tuple[str, int]]]:
+    """By the place of an option the places of those of which a command gives one: they are in one exclusive group."""
+    groups: dict[tuple[Method, str], set[tuple[str, int]]] = {}
+    for function, call in project.calls("add_argument"):
+        rows = (row for row in function.facts.assigns if row.target == call.receiver and row.kind == "call")
+        if any(row.value.endswith(".add_mutually_exclusive_group") for row in rows):
+            groups.setdefault((function, call.receiver), set()).add((function.path, call.at[0]))
+    return {place: group for group in groups.values() for place in group}
 
 
 def _left(option: Option, function: Method, name: str, at: Related) -> Finding:
@@ -298,5 +325,16 @@ def main(words=None):
     args = build(words).parse_args(words)
     print(args.backend)
     return args.partition.split(",")
+""",
+    # one of two that exclude each other says what the other one does not
+    """\
+import argparse
+
+parser = argparse.ArgumentParser()
+mode = parser.add_mutually_exclusive_group(required=True)
+mode.add_argument("--check", action="store_true")
+mode.add_argument("--fix", action="store_true")
+args = parser.parse_args()
+print("fixed" if args.fix else "checked")
 """,
 )

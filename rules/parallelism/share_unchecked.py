@@ -45,6 +45,7 @@ class Share(NamedTuple):
     node: ast.expr
     whole: str
     ranks: str
+    chunked: bool = False
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -88,7 +89,8 @@ def _chunked(project: Project, function: Method, node: ast.Subscript) -> Share |
     if free and len(call.args) < 2:
         return None
     whole, ranks = (call.args[0], call.args[1]) if free else (call.func.value, call.args[0])
-    return Share(node, ast.unparse(whole), ast.unparse(ranks)) if _counts_ranks(project, function, ranks) else None
+    counted = _counts_ranks(project, function, ranks)
+    return Share(node, ast.unparse(whole), ast.unparse(ranks), chunked=True) if counted else None
 
 
 def _sliced(project: Project, function: Method, node: ast.Subscript) -> Share | None:
@@ -168,10 +170,16 @@ def _report(function: Method, share: Share) -> Finding:
         function.path,
         function.module.source_text.at(share.node),
         f"`{function.qualname}` gives each of `{share.ranks}` ranks a piece of `{share.whole}`, and nothing tests that"
-        " they divide its length: what remains is nobody's",
+        f" they divide its length: {_left(share)}",
         help="test the remainder first, or pad to a multiple of the ranks",
         context=f"{function.qualname}:{share.whole}:{share.ranks}",
+        severity="note" if share.chunked else "warning",
     )
+
+
+def _left(share: Share) -> str:
+    """What becomes of a remainder: `chunk` deals it out, in pieces of two lengths."""
+    return "the last pieces are shorter, or there are too few" if share.chunked else "what remains is nobody's"
 
 
 INCORRECT = [

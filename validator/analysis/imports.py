@@ -160,6 +160,20 @@ class Imports:
             for module in modules
         )
 
+    def may_be_elsewhere(self, lost: Lost) -> bool:
+        """Whether the file of a relative import may be meant for another place than where it lies: the import leaves
+        the outermost package, fails where the package itself is imported, which nobody could then do, or would find its
+        module one folder higher (`from .own.x import y`, in a file of `own`)."""
+        importer, row = lost.importer, lost.row
+        if not row.level:
+            return False
+        package = importer.name if importer.is_package else importer.name.rpartition(".")[0]
+        if row.level > len(package.split(".")) or importer.is_package and row.scope == "<module>":
+            return True
+        own, _, rest = row.module.partition(".")
+        inside = row.level == 1 and bool(rest) and package.rpartition(".")[2] == own
+        return inside and isinstance(self.project.import_module(importer, f"{package}.{rest}"), Module)
+
     def _set_from_outside(self, missing: Missing) -> bool:
         """`module.name = …` somewhere else: patched in at run time."""
         return (missing.module.rpartition(".")[2], missing.name) in self._stored

@@ -26,6 +26,7 @@ _OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through it
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
 # What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
 _RECORDS = TUPLES | PYDANTIC
+_OF_MAPPINGS = frozenset(dir(dict))
 _PLAIN = PLAIN_BASES | _RECORDS
 
 
@@ -50,9 +51,16 @@ class Members:
         """The same for objects that the project itself is known to make."""
         if self.is_given_outside(name) or name in cls.attributes or not self._is_spelled_out(cls):
             return False
+        if name in _OF_MAPPINGS and cls.fields_are_parameters and self._makes_mappings:
+            return False
         bases = set(cls.external_bases) & _RECORDS
         given = name.startswith("_") or takes_more(cls) or any(name in of_base(base) for base in bases)
         return not bases or not given
+
+    @cached_property
+    def _makes_mappings(self) -> bool:
+        """Whether a library of the project makes dictionaries of data classes, which go by the names of these."""
+        return self.flow.mentions.libraries("omegaconf", "hydra")
 
     def is_given_outside(self, name: str) -> bool:
         """Whether all objects have a member of that name, or any may get it from code outside of its class."""

@@ -114,6 +114,7 @@ class Options:
             for parser in self._grown(function, maker):
                 if parser.sites:
                     found.append(parser)
+        _open_to_strangers(found)
         return tuple(found)
 
     @cached_property
@@ -379,6 +380,16 @@ class Options:
         if options is None:
             parser.open, parser.why = True, "the name of an option is computed"
         parser.options += options or []
+
+
+def _open_to_strangers(parsers: list[Parser]) -> None:
+    """Where the function that makes a parser adds options to what is not followed (`for p in commands: …`), the parser
+    may have them."""
+    known = {(option.path, option.at) for parser in parsers for option in parser.options}
+    for parser in parsers:
+        calls = parser.function.facts.calls if not parser.open else ()
+        if any(c.method == "add_argument" and (parser.function.path, c.at) not in known for c in calls):
+            parser.open, parser.why = True, "options are added to what is not followed"
 
 
 def _options_of(function: Method, call: Call) -> list[Option] | None:

@@ -383,7 +383,18 @@ class Calling:
             after = cls.find("__post_init__")
             if after is not None and (unit := self.flow.unit_of(after)) is not None:
                 self.run(number, unit, [made], {})
-        return made
+        return join2(made, UNKNOWN) if self._gives_another(cls) else made
+
+    def _gives_another(self, cls: ClassDef) -> bool:
+        """Whether the `__new__` of a class gives what some other call gives: no object of the class, perhaps."""
+        method = cls.find("__new__")
+        unit = self.flow.unit_of(method) if method is not None else None
+        if unit is None:
+            return False
+        values = unit.code.values
+        given = [values[unit.root(n)] for n in unit.code.returned]
+        callees = [values[value.args[0]] for value in given if value.op == "call"]
+        return any(callee.op != "attr" or callee.data != "__new__" for callee in callees)
 
     def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
         cls: ClassDef = o[1]
@@ -458,8 +469,8 @@ class Calling:
         if dotted in ("functools.wraps", "~itself"):
             return obj("ext", "~itself") if dotted != "~itself" or not arguments else arguments[0][1]
         if dotted == "super":
-            named = [o[1] for o in arguments[0][1].each if o[0] == "class"] if arguments else []
-            cls = named[0] if len(named) == 1 else self._own_class() if not arguments else None
+            named = [o[1] for o in arguments[0][1].each if o[0] == "class"] if len(arguments) > 1 else []
+            cls = named[0] if len(named) == 1 else self._own_class() if not arguments else None  # `super(C)`: nobody's
             return obj("super", cls) if cls is not None else UNKNOWN
         if dotted in ("getattr", "hasattr") and len(arguments) > 1:
             return self._getattr(number, dotted, arguments)
@@ -575,7 +586,8 @@ class Calling:
     def _iterates(self, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
         values = [v for n, v in arguments if n is None]
         if name in ("zip",):
-            return sequence(tuple_of(self.at.element(v) for v in values)).objs
+            spread = any(n == "*" for n, _ in arguments)  # how many there are is not known
+            return sequence(UNKNOWN if spread else tuple_of(self.at.element(v) for v in values)).objs
         if name == "enumerate" and values:
             index = _index(beside(values[0], "counted"))
             return sequence(tuple_of([index, self.at.element(values[0])])).objs | frozenset(

@@ -207,7 +207,7 @@ class Objects:
     def reached_by(self, callee: Place, user: Place) -> Reached:
         """What calling a value may run at a place, behind tests that compare it (`if cls is Adam`). What somebody
         stored in an object of unknown class is not sure to be there."""
-        value = self._closed(callee)
+        value = _or_below(callee, self._closed(callee))
         for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
             value = without(value, callee._replace(number=other).closed, same)
         found = self._reached(value, ())
@@ -280,6 +280,14 @@ class Objects:
         if not found or None in found or len(found) != len(methods):
             return None
         return Reached(tuple(callee for each in found if each is not None for callee in each.callees), True)
+
+
+def _or_below(callee: Place, value: Val) -> Val:
+    """What is called: by the receiver of a class method (`cls(…)`) the class, or one below it that is not abstract."""
+    if not callee.unit.is_receiver(callee.number):
+        return value
+    below = {("class", each) for o in value.each if o[0] == "class" for each in o[1].descendants()}
+    return Val(value.objs | {o for o in below if not o[1].is_abstract}) if below else value
 
 
 def _may_be_data(place: Place) -> bool:

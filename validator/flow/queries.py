@@ -110,6 +110,16 @@ class Place(NamedTuple):
             not asking.isdisjoint(test.words) for test in self.tests
         )
 
+    def asked_about(self, value: Place) -> bool:
+        """Whether a condition around the place asks something of another value of its unit (`len(x) == 2`,
+        `isinstance(x, T)`, `x[0]`): it is less there than it may be elsewhere. A test for None says nothing more."""
+        root = value.root.number
+        return any(
+            part.value.op in ("call", "item", "attr") and root in {self.unit.root(n) for n in part.value.args if n >= 0}
+            for test in self.tests_inside
+            for part in test.parts
+        )
+
     @property
     def origin(self) -> Place:
         """The value that this one is: before calls that were given it, and of functions that only give it back."""

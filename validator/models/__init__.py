@@ -80,6 +80,7 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 `submitting`: methods of executors that run a function in another thread; `loops`: methods that run an event loop.
 `[targets]`: keys by which a section of a configuration names what it makes, with the key that holds the arguments
 (empty: they stand beside it).
+`[network]`, by package: functions that give what came over a network, or the path of a file that did.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
@@ -203,6 +204,7 @@ class Models:
     files: dict[str, frozenset[str]]
     failures: dict[str, frozenset[str]]
     devices: dict[str, frozenset[str]]
+    network: dict[str, frozenset[str]]  # package -> functions that give what came over a network
     raises: dict[str, frozenset[str]]
     raises_of_data: dict[str, frozenset[str]]
     exceptions: dict[str, str]
@@ -315,6 +317,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     words: dict[str, dict[str, str]] = {}
     failures: dict[str, set[str]] = {}
     devices: dict[str, set[str]] = {}
+    network: dict[str, set[str]] = {}
     raises: dict[str, set[str]] = {}
     raises_of_data: dict[str, set[str]] = {}
     exceptions: dict[str, str] = {}
@@ -345,6 +348,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for section, target in (
             ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
             ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes), ("devices", devices),
+            ("network", network),
         ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
@@ -353,7 +357,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
         targets.update(data.get("targets", {}))
-    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices)
+    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls,
@@ -369,6 +373,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         frozen[2],
         frozen[3],
         frozen[8],
+        frozen[9],
         frozen[4],
         frozen[5],
         exceptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,6 +27,11 @@ _BASES = (
 
 
 _ENUMERATIONS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag", "IntFlag"})
+
+
+# Calls that are given a class and read nothing for it.
+_NOT_READING = frozenset({"isinstance", "issubclass", "cast", "type", "super", "field", "fields", "Field"})
+_OF_FIELDS = frozenset({"__init__", "__post_init__"})
 
 
 class Field(NamedTuple):
@@ -84,6 +89,44 @@ class Schemas:
             for name in schema.fields:
                 found.setdefault(name, []).append(schema)
         return found
+
+    def is_read(self, cls: ClassDef) -> bool:
+        """Whether the project is seen to make objects of a class from data: it hands the class to somebody
+        (`tyro.cli(C)`), asks it for an object (`C.model_validate(x)`), unpacks a dictionary into it (`C(**x)`), or
+        does so with a class that has it, or a base of it, as a field."""
+        return not self._read.isdisjoint(cls.mro)
+
+    @cached_property
+    def _read(self) -> frozenset[ClassDef]:
+        queue = list(dict.fromkeys(self._handed_over()))
+        found = set(queue)
+        for cls in queue:
+            schema = self.of(cls)
+            inner = (
+                {each for field in schema.fields.values() for each in field.classes} if schema is not None else set()
+            )
+            inner |= set(cls.descendants())
+            queue += sorted(inner - found, key=lambda each: (each.path, each.qualname))
+            found |= inner
+        return frozenset(found)
+
+    def _handed_over(self) -> Iterator[ClassDef]:
+        names = {schema.cls.name for schema in self.all}
+        for function in self.project.functions():
+            for call in function.facts.calls:
+                owner, _, method = call.target.rpartition(".")
+                paths = [owner] if method not in _OF_FIELDS else []
+                paths += [call.target] if any(a.keyword == "**" for a in call.args) else []
+                if method not in _NOT_READING:
+                    shown = [a.value for a in call.args if a.kind in ("path", "tuple")]
+                    paths += [part.strip() for text in shown for part in text.strip("()[]").split(",")]
+                for path in paths:
+                    if path == "cls" and function.cls is not None:
+                        yield function.cls
+                    elif path.rpartition(".")[2] in names:
+                        symbol = self.project.lookup(function, path)
+                        if isinstance(symbol, ClassDef):
+                            yield symbol
 
     def below(self, classes: Iterable[ClassDef]) -> list[Schema]:
         """The schemas of some classes and of those below them: a field holds any of them."""
