@@ -67,18 +67,15 @@ class Divergence(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        return self.op.sure and not self.conditional and self.is_seen
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether the group of the operation surely holds ranks that differ."""
-        return any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
+        return (
+            self.op.sure and not self.conditional and any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
+        )
 
     @property
     def severity(self) -> Severity:
         """Certain, likely, or a guess: what differs only by what else may reach the condition is one less."""
         if self.asks:
-            return "error" if self.sure else "warning" if self.is_seen or self.kind == "local" else "note"
+            return "error" if self.sure else "warning"
         return "warning" if self.sure else "note"
 
 

@@ -39,7 +39,7 @@ def asks_for_rank(place: Place) -> bool:
 
 def reads_data(place: Place) -> bool:
     """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold:
-    a sum, a count, an element. That something is there at all, or of which kind it is, mostly is the batch's or the
+    a sum, a count, an element; or for what a library gives to each process. That something is there at all, or of which kind it is, mostly is the batch's or the
     job's."""
     table = place.flow.models.tensors
     numbers = frozenset({*table["reducing"], *table["counting"], "item", "tolist"})
@@ -51,8 +51,10 @@ def reads_data(place: Place) -> bool:
             continue
         seen.add(each.number)
         value = each.value
-        if value.op == "call" and each.method in numbers and only(each.closed.v, "data"):
-            return True
+        if value.op == "call" and only(each.closed.v, "data"):
+            given = (each._replace(number=number).closed.v for number in value.args)
+            if each.method in numbers or not any(only(v, "data", "param") for v in given):
+                return True  # a clock, a drawing, the files of a folder: it brings what differs itself
         if value.op in _PARTS:
             stack += [each._replace(number=number) for number in value.args if number >= 0]
             if value.op == "call" and (receiver := each.receiver) is not None:
