@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from validator.finding import Finding, Fix, Related, Safety, Severity, Span
+from validator.finding import SEVERITIES, Finding, Fix, Related, Safety, Severity, Span
 
 FAMILIES = {
     "MP0": "source",
@@ -42,9 +42,10 @@ FAMILIES = {
 
 
 class Rule(NamedTuple):
-    """The identity of a rule. `tokens`: a file that contains none of them cannot violate it. `languages`: of the
-    files that it reads (`validator.languages`); a project rule is asked if there is one of them. `solves`: it asks the
-    solver (`validator.flow`), as most rules of the families `distributed` and `compilation` do."""
+    """The identity of a rule. `severity`: the gravest that a finding of it may have, earned by what was true on trees
+    that nobody had looked at. `tokens`: a file that contains none of them cannot violate it. `languages`: of the files
+    that it reads (`validator.languages`); a project rule is asked if there is one of them. `solves`: it asks the solver
+    (`validator.flow`), as most rules of the families `distributed` and `compilation` do."""
 
     code: str
     name: str
@@ -67,10 +68,8 @@ class Rule(NamedTuple):
         context: str = "",
         severity: Severity | None = None,
     ) -> Finding:
-        return Finding(
-            self.code, self.name, severity or self.severity, path, Span(*span), message, help,
-            tuple(related), fix, context,
-        )  # fmt: skip
+        told = max(severity or self.severity, self.severity, key=SEVERITIES.index)
+        return Finding(self.code, self.name, told, path, Span(*span), message, help, tuple(related), fix, context)
 
 
 class Later(NamedTuple):

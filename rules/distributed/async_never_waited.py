@@ -45,7 +45,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         start = Place(pending.flow, fate.started.unit, fate.started.number)
         meant_to_wait = fate.is_waited_for or bool(fate.holders.attributes and fate.uses)  # elsewhere, where it is used
         if not meant_to_wait:
-            yield _report(start, _kept(fate))
+            # NCCL sends in the order of the stream and keeps the tensor until it has: only gloo must be waited for
+            yield _report(start, _kept(fate), "note" if start.method == "isend" else None)
         elif fate.overtaken:
             # NCCL works through what one group is given in order: the last is done behind all others, on gloo not
             yield _report(start, "keeps the {} of the last round only", "warning")

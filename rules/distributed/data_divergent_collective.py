@@ -28,7 +28,7 @@ from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP502", "data-divergent-collective", "error", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
+RULE = Rule("MP502", "data-divergent-collective", "warning", "0.1.0", tokens=("torch", "accelerat", "deepspeed"))
 
 HELP = (
     "let all ranks take the same way: reduce the condition over the group first (`all_reduce` of the flag with MAX), "
@@ -552,6 +552,16 @@ def fit(model, batches, args):
         model(batch).sum().backward()
         if args.max_norm > 0:
             model.clip_grad_norm_(args.max_norm)
+""",
+    # the ranks of a mesh share how a tensor is spread over them
+    """
+from torch.distributed.tensor import Replicate
+
+def replicated(inputs):
+    weight, bias = inputs
+    if weight.placements != [Replicate()]:
+        weight = weight.redistribute(placements=[Replicate()], async_op=True)
+    return weight, bias
 """,
 ]
 

@@ -73,9 +73,8 @@ def _report(place: Place, after: Issued | None) -> Finding:
     severity: Severity = "warning"
     if any(o == ("ext", "torch.distributed.breakpoint") for o in place.operand(0).val.each):
         message, severity = f"`{name}()` is left {where}; it stops the job until somebody answers", "note"
-    elif after is not None and (apart := only(place.under, "rank", "member")):
+    elif after is not None and only(place.under, "rank", "member"):
         message = f"`{name}()` {where} stops only some ranks; the others wait in `{after.name}`"
-        severity = "error" if any(c.sure for c in apart) else "warning"
     else:
         message = f"`{name}()` is left {where}; it stops every rank that gets here"
     related = [Related(after.path, after.at[0], f"`{after.name}` follows here")] if after is not None else []

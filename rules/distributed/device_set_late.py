@@ -28,7 +28,7 @@ from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP535", "device-set-late", "error", "0.1.0", tokens=("init_process_group",))
+RULE = Rule("MP535", "device-set-late", "warning", "0.1.0", tokens=("init_process_group",))
 
 # words of whatever may have to do with choosing a device
 _CHOICE = re.compile(

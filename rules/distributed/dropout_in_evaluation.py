@@ -24,7 +24,7 @@ from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP598", "dropout-in-evaluation", "warning", "0.5.0", tokens=("dropout",), solves=True)
+RULE = Rule("MP598", "dropout-in-evaluation", "note", "0.5.0", tokens=("dropout",), solves=True)
 
 _ASKING = frozenset({"training", "is_training", "train", "eval", "deterministic", "inference"})
 

@@ -27,7 +27,9 @@ from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP504", "dummy-forward-incomplete", "error", "0.1.0", tokens=("pixel_values", "images", "video", "audio"))
+RULE = Rule(
+    "MP504", "dummy-forward-incomplete", "warning", "0.1.0", tokens=("pixel_values", "images", "video", "audio")
+)
 
 
 class Forward(NamedTuple):

@@ -31,7 +31,7 @@ from validator.flow.queries import Place
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP581", "file-of-other-rank", "error", "0.3.0", tokens=("open", "load", "save", "read_"))
+RULE = Rule("MP581", "file-of-other-rank", "warning", "0.3.0", tokens=("open", "load", "save", "read_"))
 
 _WHOLLY = WHOLE | SOME | {LOCAL, NODE}  # axes of numbers from which coordinates are computed
 

@@ -60,7 +60,7 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
 
 def _is_of_job(index: Place) -> bool:
     """Whether a number is the rank among all processes, and nothing else: a constant is that of a single process."""
-    objs = [o for o in index.closed.each if o[0] not in ("top", "const")]
+    objs = [o for o in index.closed.each if o[0] != "const"]
     return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
 
 
@@ -154,5 +154,45 @@ import torch
 
 def worker(rank, world_size):
     torch.cuda.set_device(rank)
+""",
+    # the group of the node is stored by another module
+    """
+# file: pkg/utils/dist.py
+import torch.distributed as dist
+_LOCAL = None
+
+def get_rank():
+    if not dist.is_initialized():
+        return 0
+    return dist.get_rank()
+
+def get_local_rank():
+    if _LOCAL is None:
+        return get_rank()
+    return dist.get_rank(group=_LOCAL)
+
+# file: pkg/core/launch.py
+import torch.distributed as dist
+import pkg.utils.dist as comm
+
+def start(n, per, mine):
+    for i in range(n):
+        pg = dist.new_group(list(range(i * per, (i + 1) * per)))
+        if i == mine:
+            comm._LOCAL = pg
+
+# file: pkg/core/trainer.py
+import torch
+from pkg.utils.dist import get_local_rank
+
+class T:
+    def __init__(self):
+        self.local_rank = get_local_rank()
+
+    def go(self):
+        torch.cuda.set_device(self.local_rank)
+# file: pkg/__init__.py
+# file: pkg/utils/__init__.py
+# file: pkg/core/__init__.py
 """,
 ]

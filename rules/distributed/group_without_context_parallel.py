@@ -27,7 +27,11 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP512", "group-without-context-parallel", "error", "0.1.0", tokens=("get_data_parallel_group", "context_parallel")
+    "MP512",
+    "group-without-context-parallel",
+    "warning",
+    "0.1.0",
+    tokens=("get_data_parallel_group", "context_parallel"),
 )
 
 _SPLITTING = "torch.distributed.tensor.experimental.context_parallel"

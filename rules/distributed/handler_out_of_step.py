@@ -27,7 +27,7 @@ from validator.flow.aside import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP507", "handler-out-of-step", "error", "0.1.0", tokens=("except", "finally", "suppress"))
+RULE = Rule("MP507", "handler-out-of-step", "warning", "0.1.0", tokens=("except", "finally", "suppress"))
 
 _IN_HANDLER = (
     "note the failure in a variable, leave the handler, and let all ranks make the collective (`all_reduce` of a flag,"

@@ -27,7 +27,7 @@ from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP545", "local-rank-as-rank", "error", "0.1.0", tokens=("RANK", "init_process_group"))
+RULE = Rule("MP545", "local-rank-as-rank", "warning", "0.1.0", tokens=("RANK", "init_process_group"))
 
 _TEXT = ("int", "str")
 
@@ -105,7 +105,8 @@ def _plain(place: Place) -> Place:
 def _bound(rank: Place) -> _Bound | None:
     """What keeps a rank below the processes of a node; None where nothing is known to."""
     value = rank.value
-    if any(o[0] == "environment" and o[2] == "node" or o[:2] == ("ordinal", "node") for o in rank.closed.each):
+    objs = rank.closed.each
+    if objs and all(o[0] == "environment" and o[2] == "node" or o[:2] == ("ordinal", "node") for o in objs):
         return _Bound(None, "the number on its node")
     if value.op == "binary" and value.data == "Mod":
         per_node = rank.operand(1)
@@ -212,5 +213,23 @@ def from_environment():
 def here():
     rank = int(os.environ["LOCAL_RANK"])
     dist.init_process_group("nccl", rank=rank, world_size=torch.cuda.device_count())
+""",
+    # each node is a job of its own, on one of two ways
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def place(alone):
+    rank = int(os.environ["RANK"])
+    world_size = int(os.environ["WORLD_SIZE"])
+    if alone:
+        count = torch.cuda.device_count()
+        rank, world_size = rank % count, count
+    return rank, world_size
+
+def main(alone):
+    rank, world_size = place(alone)
+    dist.init_process_group("nccl", rank=rank, world_size=world_size)
 """,
 ]

@@ -29,7 +29,7 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP519", "operands-differ", "error", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
+    "MP519", "operands-differ", "warning", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
 )
 
 

@@ -26,7 +26,7 @@ from validator.flow.values import Obj
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP529", "operation-differs", "error", "0.1.0", tokens=("reduce", "gather", "broadcast", "barrier"))
+RULE = Rule("MP529", "operation-differs", "warning", "0.1.0", tokens=("reduce", "gather", "broadcast", "barrier"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:

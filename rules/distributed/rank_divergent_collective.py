@@ -1106,6 +1106,97 @@ def main(tensor):
         if index:
             dist.all_reduce(tensor)
 """,
+    # one half behind questions that a job of several ranks answers alike, and a `yield` in between
+    """
+import torch
+import torch.distributed as dist
+from contextlib import contextmanager
+
+def get_local_rank():
+    return dist.get_rank() if dist.is_initialized() else 0
+
+@contextmanager
+def wait_for_the_master(local_rank=None):
+    if local_rank is None:
+        local_rank = get_local_rank()
+    if local_rank > 0:
+        dist.barrier()
+    yield
+    if local_rank == 0:
+        if not dist.is_available():
+            return
+        if not dist.is_initialized():
+            return
+        else:
+            dist.barrier()
+""",
+    # the first rank leads, and the others follow it into the same function
+    """
+import torch
+import torch.distributed as dist
+
+def take(model, optimizer, rank, distributed, loss):
+    signal = torch.zeros(1)
+    def closure():
+        if distributed:
+            if rank == 0:
+                signal.fill_(1)
+                dist.broadcast(signal, src=0)
+            for param in model.parameters():
+                dist.broadcast(param.data, src=0)
+        return loss
+    if distributed:
+        if rank == 0:
+            loss = optimizer.step(closure)
+            signal.fill_(0)
+            dist.broadcast(signal, src=0)
+        else:
+            while True:
+                dist.broadcast(signal, src=0)
+                if signal.item() == 0:
+                    break
+                if signal.item() == 1:
+                    loss = closure()
+    else:
+        loss = optimizer.step(closure)
+
+def run(model, optimizer, loss):
+    take(model, optimizer, dist.get_rank(), True, loss)
+""",
+    # how many there are, by two libraries
+    """
+import torch
+import torch.distributed as dist
+
+def is_xla():
+    import xm
+    return xm.on
+
+def world():
+    if is_xla():
+        import xm
+        return xm.world_size()
+    if not dist.is_initialized():
+        return 1
+    return dist.get_world_size()
+
+def share(value):
+    if world() < 2:
+        return value
+    tensor = torch.tensor(value).long()
+    dist.broadcast(tensor, src=0)
+    return tensor.item()
+
+def loop(model, stop):
+    while True:
+        flag = False
+        if dist.get_rank() == 0:
+            flag = stop()
+        flag = bool(share(flag))
+        if flag is True:
+            break
+        dist.barrier()
+""",
 ]
 
 

@@ -33,7 +33,7 @@ from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP590", "refused-arguments", "error", "0.4.0", tokens=("distributed", "dist.", "comm"))
+RULE = Rule("MP590", "refused-arguments", "warning", "0.4.0", tokens=("distributed", "dist.", "comm"))
 
 _LISTS = ("tuple", "seq", *COUNTED)
 _NO_TENSOR = ("const", "dict", "str", "size", "ordinal", *_LISTS)

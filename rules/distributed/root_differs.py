@@ -24,7 +24,7 @@ from validator.flow.queries import Place, Queries, apart, because
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP518", "root-differs", "error", "0.1.0", tokens=("broadcast", "scatter", "gather", "reduce"))
+RULE = Rule("MP518", "root-differs", "warning", "0.1.0", tokens=("broadcast", "scatter", "gather", "reduce"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:

@@ -91,7 +91,6 @@ def _report(call: Place, tensor: Place, test: Place, shard: Place | None) -> Fin
         help=f"call `{tensor.text}.full_tensor()` on every rank, and look at the result inside the branch",
         related=[Related(shard.unit.path, shard.at[0], "it is sharded here")] if shard is not None else [],
         context=f"{call.unit.qualname}:{call.method}",
-        severity="error" if gathers else None,
     )
 
 

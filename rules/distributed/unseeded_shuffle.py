@@ -32,7 +32,7 @@ from validator.rule import Rule
 RULE = Rule(
     "MP532",
     "unseeded-shuffle",
-    "error",
+    "warning",
     "0.1.0",
     tokens=("shuffle", "randperm", "permutation", "sample", "DistributedSampler"),
 )

@@ -26,7 +26,7 @@ from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP511", "world-in-grouped-helper", "error", "0.1.0", tokens=("torch.distributed",))
+RULE = Rule("MP511", "world-in-grouped-helper", "warning", "0.1.0", tokens=("torch.distributed",))
 
 _MOVING = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "reduce_scatter",

@@ -26,7 +26,7 @@ from validator.models.members import is_known, of_libraries
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP141", "overrides-nothing", "warning", stable_since="0.3.0", solves=True)
+RULE = Rule("MP141", "overrides-nothing", "error", stable_since="0.3.0", solves=True)
 
 _EMPTY = frozenset({"pass", "docstring", "constant", "ellipsis", "raise"})
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -98,7 +98,6 @@ def _report(method: Method, hooks: list[Method]) -> Finding:
             help="name it as the method that it means to override",
             related=[Related(base.path, base.facts.name_at[0], f"`{base.name}` is defined here")],
             context=method.qualname,
-            severity="error",
         )
     shown = " or ".join(f"`{hook.qualname}`" for hook in hooks)
     return RULE.finding(
@@ -108,6 +107,7 @@ def _report(method: Method, hooks: list[Method]) -> Finding:
         help=f"name it {' or '.join(f'`{hook.name}`' for hook in hooks)}, or drop it",
         related=[Related(hook.path, hook.facts.name_at[0], f"`{hook.qualname}` does nothing") for hook in hooks],
         context=method.qualname,
+        severity="warning",
     )
 
 

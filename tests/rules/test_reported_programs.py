@@ -12,6 +12,7 @@ NOT_SEEN = {
     "local-tokens-in-a-loss-per-token": "which of two counts a loss is divided by later",
     "recomputed-over-another-group": "whether two tensor-parallel groups are one",
     "gradient-summed-in-one-mode-alone": "that a gradient is partial in the other mode, too",
+    "dropout-in-evaluation": "told as a note: on unseen trees no such finding was true",
     "layers-of-a-stage-saved-under-local-names": "that names in a checkpoint count over all stages",
 }
 

@@ -11,9 +11,10 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
-from validator.domains.axes import WORLD
+from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
+from validator.effects.evidence import asks_for_rank, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.keys import Key, assume
 from validator.effects.reduced import reduced
@@ -58,6 +59,7 @@ class Divergence(NamedTuple):
     exits: bool  # whether the other side leaves by return, continue or break
     conditional: bool  # whether it needs a shared condition to be so
     block: int
+    asks: bool  # whether the condition itself asks for the rank, or for a number of the rank's own
 
     @property
     def kind(self) -> str:
@@ -68,6 +70,13 @@ class Divergence(NamedTuple):
         return (
             self.op.sure and not self.conditional and any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
         )
+
+    @property
+    def severity(self) -> Severity:
+        """Certain, likely, or a guess: what differs only by what else may reach the condition is one less."""
+        if self.asks:
+            return "error" if self.sure else "warning"
+        return "warning" if self.sure else "note"
 
 
 class Report(NamedTuple):
@@ -118,8 +127,7 @@ def report(found: Divergence) -> Report:
     else:
         place, path = op.at, op.path
     context = f"{unit.qualname}:{op.name}:{op.group}:{found.test}"
-    severity: Severity = "error" if found.sure else "warning"
-    return Report(path, place, severity, message, tuple(related), context, found)
+    return Report(path, place, found.severity, message, tuple(related), context, found)
 
 
 def _shortened(via: tuple[str, ...]) -> tuple[str, ...]:
@@ -262,6 +270,8 @@ class Divergences:
 
     def _of(self, unit: Unit, frame: Frame, first: bool) -> Iterator[Divergence]:
         tracer = self.traces.tracer(unit)
+        if self._is_of_some(unit):
+            return
         around = {r.header: Around(r.body, r.rest, _is_endless(unit, r)) for r in tracer.repeats}
         balanced: set[int] = set()
         place = {id(fork): i for i, (fork, _) in enumerate(tracer.forks)}
@@ -278,9 +288,8 @@ class Divergences:
             found = self._branch(unit, fork, around.get(loop), causes, frame)
             if found is not None:
                 yield found
-            else:
-                # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
-                balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and p.key == fork.key}
+            # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
+            balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and p.key == fork.key}
         for choice in tracer.choices:
             causes = varying(frame.causes(choice.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in choice.causes)):
@@ -289,6 +298,10 @@ class Divergences:
             causes = varying(frame.causes(repeat.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in repeat.causes)):
                 yield from self._loop(unit, repeat, causes, frame)
+
+    def _is_of_some(self, unit: Unit) -> bool:
+        """Whether all calls of a unit stand under tests of the rank: what ranks do apart shows where they part."""
+        return bool(only(varying(self.flow.solver.settled(("under", unit)).v), "rank"))
 
     def _is_alone(self, unit: Unit, block: int) -> bool:
         """Whether a branch stands where there is one rank only: `if world_size == 1:`, `if rank == 0:`."""
@@ -332,7 +345,15 @@ class Divergences:
         op = self._inside(mine, trace, frame, about.at)
         exits = about.leaves and not about.at[0] <= op.here[0] <= about.at[2]
         arm = "then" if mine is left else "else"
-        return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block)
+        asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
+        return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks)
+
+    def _asks(self, unit: Unit, number: int, causes: Causes) -> bool:
+        """Whether what is written at a branch tells ranks apart, and not only what may come there from elsewhere."""
+        place = Place(self.flow, unit, number)
+        if all(c.kind == "data" for c in causes):
+            return any(c.axis == REDUCED for c in causes) or reads_data(place)
+        return asks_for_rank(place)
 
     def _choice(self, unit: Unit, choice: Choice, causes: Causes, frame: Frame) -> Iterator[Divergence]:
         """Ranks that call different functions, which do not issue the same collectives."""
@@ -343,8 +364,8 @@ class Divergences:
             if found is not None:
                 mine, other = found if isinstance(found[0], Issued) else (found[1], found[0])
                 assert isinstance(mine, Issued)
-                block = value.block
-                yield Divergence(unit, value.at, test, causes, mine, other, "then", False, False, block)
+                asks = self._asks(unit, value.args[0] if value.args else choice.site, causes)
+                yield Divergence(unit, value.at, test, causes, mine, other, "then", False, False, value.block, asks)
                 return
 
     def _assumptions(self, unit: Unit, block: int, frame: Frame) -> dict[Key, bool]:
@@ -378,8 +399,9 @@ class Divergences:
         if op is not None and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]
+            asks = self._asks(unit, loop.iterator, causes)
             yield Divergence(
-                unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header
+                unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header, asks
             )
 
 

@@ -378,6 +378,9 @@ class _Tracer:
         yes, no = self._to(block, end[2]), self._to(block, end[3])
         if yes is no:
             return yes
+        test = self.result.vals[end[1]]
+        if test.is_only_alone(True) or test.is_only_alone(False):
+            return no if test.is_only_alone(True) else yes  # nobody waits for others in a job of one process
         key, positive = self.keys.test(end[1])
         causes = self._truth(end[1])
         about = self.code.tests.get(block)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
-from validator.domains.spmd import NONE, Causes, only, placed_along, rank
+from validator.domains.spmd import NONE, UNIFORM, Causes, only, placed_along, rank
 from validator.flow.annotations import objects_of
 from validator.flow.values import (
     ANYTHING,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
 
 # Attributes that tell of what kind a value is, not what it holds.
+_SPREAD = frozenset({"placements", "device_mesh"})  # of a DTensor: the ranks of its mesh share them
 _SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
 NOBODY = "~"  # what a library makes of which no table says anything
 _NOTHING_KNOWN = frozenset({TOP, NONE_OBJ})
@@ -69,6 +70,8 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
         result = join2(result, ANYTHING)
     if name in _SHAPE:
         return Val(result.objs, owner.n | result.v, NONE, NONE)
+    if name in _SPREAD and not any(o[0] in _MEMBERED for o in owner.each):
+        return Val(result.objs, frozenset({UNIFORM}))
     if name in _VIEWS and not any(o[0] in _MEMBERED for o in owner.each):
         result = Val(result.objs | beside(owner, "tensor"), result.v, result.n | owner.n, result.p, result.state)
     known = any(o[0] in ("inst", "self", "class", "module", "ext", "unit", "made", "group") for o in owner.each)

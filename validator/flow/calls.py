@@ -546,7 +546,8 @@ class Calling:
             objs = self._iterates(dotted or name, arguments, receiver)
         if dotted == "range":
             sizes = as_long_as(arguments[0][1]) if len(arguments) == 1 else frozenset()
-            return Val(sequence(_index(sizes)).objs | sizes, NONE, v)
+            # `range(rank, count, size)` is as long on all ranks where the count can be shared out evenly
+            return Val(sequence(_index(sizes)).objs | sizes, NONE, v if len(arguments) < 3 else unsure(v))
         if dotted in ("int", "str") and len(arguments) == 1:
             objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
         if name == "chunk":

@@ -1066,8 +1066,21 @@ class Flow:
                 found += [
                     _on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))
                 ]
-        found += self.filled(module, name) if stored else ()
+        found += [*self.filled(module, name), *self._from_elsewhere(module, name)] if stored else ()
         return join_origins(found) if stored else UNKNOWN
+
+    def _from_elsewhere(self, module: Module, name: str) -> Iterator[Val]:
+        """What functions of other modules store in a variable of a module: `import comm; comm.GROUP = group`."""
+        for method in self.writers(name):
+            unit = self.unit_of(method)
+            if unit is None or _is_of_tests(unit, module.path):
+                continue
+            rows = self.part(("unit", unit), ("stored", name))
+            if rows is None:
+                yield NOT_YET
+            for owner, value in rows or ():
+                if ("module", module) in self.close(owner, unit).objs:
+                    yield _on_all_ranks(self.close(value, unit))
 
     def filled(self, module: Module, name: str) -> list[Val]:
         """What functions put into the container that a variable of a module is."""

@@ -1129,7 +1129,8 @@ def _several(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     most = right.constant()
     if not left.of("size") or not isinstance(most, int):
         return NOTHING
-    if any(o[0] != "const" and o != ("size", group_of(WHOLE)) for o in left.each):
+    counts = ("size", group_of(WHOLE))
+    if counts not in left.objs or any(o[0] not in ("const", "top", "made") and o != counts for o in left.each):
         return NOTHING
     holds = OF_ONE.get((operator, most))
     return NOTHING if holds is None else frozenset({("several", not holds)})

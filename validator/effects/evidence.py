@@ -1,0 +1,135 @@
+"""On what evidence a branch is said to tell ranks apart: whether its condition itself asks who the process is, or what
+the process holds.
+
+That a value differs between ranks is a fact about all that may reach it: what other calls, other objects and other ways
+bring is joined. Where the condition asks for the rank, or is decided by a test of the rank in the same function, that
+fact is about this very branch. Elsewhere one of the ways that were joined may be the reason, and not be taken here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.spmd import only
+from validator.flow.program import Flow, Unit
+from validator.flow.queries import Place
+
+_PARTS = frozenset({
+    "phi", "unary", "binary", "compare", "tuple", "list", "slice", "item", "unpack", "iter", "more", "next", "mut",
+    "collect", "join", "call",
+})  # fmt: skip
+
+
+def asks_for_rank(place: Place) -> bool:
+    """Whether the rank that runs this decides a value by what is written here, in helpers and in what attributes are
+    made of: no argument of a call of the project and no result of a collective counts."""
+    seen: set[tuple[Unit, int]] = set()
+    stack = [place]
+    while stack:
+        each = stack.pop()
+        if (each.unit, each.number) in seen:
+            continue
+        seen.add((each.unit, each.number))
+        if each.val.of("ordinal") or each.val.of("environment") or _is_named(each):
+            return True
+        if not each.operations:
+            stack += _made_of(each)
+    return False
+
+
+def reads_data(place: Place) -> bool:
+    """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold:
+    a sum, a count, an element; or for what a library gives to each process. That something is there at all, or of which kind it is, mostly is the batch's or the
+    job's."""
+    table = place.flow.models.tensors
+    numbers = frozenset({*table["reducing"], *table["counting"], "item", "tolist"})
+    seen: set[int] = set()
+    stack = [place]
+    while stack:
+        each = stack.pop().root
+        if each.number in seen or each.operations:
+            continue
+        seen.add(each.number)
+        value = each.value
+        if value.op == "call" and only(each.closed.v, "data"):
+            given = (each._replace(number=number).closed.v for number in value.args)
+            if each.method in numbers or not any(only(v, "data", "param") for v in given):
+                return True  # a clock, a drawing, the files of a folder: it brings what differs itself
+        if value.op in _PARTS:
+            stack += [each._replace(number=number) for number in value.args if number >= 0]
+            if value.op == "call" and (receiver := each.receiver) is not None:
+                stack.append(receiver)
+    return False
+
+
+def _is_named(place: Place) -> bool:
+    """Whether a table knows a value by its name as one that tells the rank."""
+    value, ranks = place.value, place.flow.models.ranks
+    if value.op == "call":
+        return place.method in ranks["methods"] | ranks["stages"]
+    names = ranks["names"] | ranks["attributes"]
+    return value.op in ("attr", "param", "free", "name") and place.hint in names
+
+
+def _made_of(place: Place) -> Iterator[Place]:
+    """The values of which a value is made, and the conditions that choose between them."""
+    flow, unit, value = place.flow, place.unit, place.value
+    if value.op == "attr":
+        yield from _stored(flow, unit, place.number, str(value.data))
+    elif value.op in ("name", "import"):
+        yield from _of_module(flow, unit, value.data)
+    elif value.op == "free":
+        outer = unit.above(value.data[0])
+        numbers = outer.code.definitions.get(value.data[1], ()) if outer is not None else ()
+        yield from (Place(flow, outer, number) for number in numbers if outer is not None)
+    if value.op == "phi":
+        for branch in _choosing(unit, value.block):
+            yield Place(flow, unit, unit.code.blocks[branch].end[1])
+    targets = place.result.sites[place.number].targets if place.number in place.result.sites else ()
+    for target in targets:
+        yield from (Place(flow, target.unit, number) for number in target.unit.code.returned if number >= 0)
+        for block in target.unit.code.in_order():
+            if target.unit.code.blocks[block].end[0] == "return":
+                ends = (target.unit.code.blocks[b].end[1] for b in target.unit.control.deciding(block))
+                yield from (Place(flow, target.unit, number) for number in ends)
+    if value.op in _PARTS and not targets:
+        yield from (place._replace(number=number) for number in value.args if number >= 0)
+        if value.op == "call" and (receiver := place.receiver) is not None:
+            yield receiver
+
+
+def _choosing(unit: Unit, block: int) -> frozenset[int]:
+    """The branches that decide from where a block is entered."""
+    control = unit.control
+    found: set[int] = set()
+    for pred, raised in unit.code.blocks[block].preds:
+        if not raised:
+            end = unit.code.blocks[pred].end
+            found |= {pred} if end[0] == "branch" else set()
+            found |= set(control.deciding(pred))
+    return frozenset(found - set(control.deciding(block)))
+
+
+def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
+    """What is stored in an attribute, under which conditions, by functions that see objects of the same class."""
+    classes = {o[1] for o in flow.result(unit).vals[unit.code.values[number].args[0]].each if o[0] in ("self", "inst")}
+    family = {each for cls in classes for each in (*cls.mro, *cls.descendants())}
+    for method in flow.writers(name):
+        writer = flow.unit_of(method)
+        if writer is None or writer.cls not in family:
+            continue
+        for value in writer.code.values:
+            if value.op == "store_attr" and value.data == name:
+                yield Place(flow, writer, value.args[1])
+                ends = (writer.code.blocks[branch].end[1] for branch in writer.control.deciding(value.block))
+                yield from (Place(flow, writer, end) for end in ends)
+
+
+def _of_module(flow: Flow, unit: Unit, name: object) -> Iterator[Place]:
+    """What functions of the same file store in a variable of the module, and under which conditions."""
+    for writer in flow.units_of(unit.module).values():
+        for value in writer.code.values:
+            if value.op == "store_global" and value.data == name:
+                yield Place(flow, writer, value.args[0])
+                ends = (writer.code.blocks[branch].end[1] for branch in writer.control.deciding(value.block))
+                yield from (Place(flow, writer, end) for end in ends)
