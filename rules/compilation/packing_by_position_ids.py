@@ -18,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.aliases import Aliases
-from validator.analysis.places import is_aside, within
+from validator.analysis.places import within
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -96,8 +98,8 @@ def _flash(project: Project, origins: list[tuple[Method, str]]) -> bool:
             return True
         for row in function.facts.assigns:
             if row.target == name and row.kind == "call":
-                helpers = project.types.called(function, row.value)
                 calls = [c for c in function.facts.calls if c.target == row.value and within(c.at, row.at)]
+                helpers = [each for c in calls for each in project.analysis(Objects).targets(function, c)]
                 if any(map(_asks_for_flash, [*calls, *(c for each in helpers for c in each.facts.calls)])):
                     return True
     return False

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 from validator.analysis.borrowed import Borrowed
 from validator.analysis.members import Members
-from validator.analysis.uses import is_test
 from validator.errors import nearest
 from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.aside import is_test
 from validator.flow.objects import Held, Objects, is_passed
 from validator.flow.queries import Place
 from validator.project import ClassDef, Method, Project
@@ -150,7 +150,18 @@ def _template(project: Project, method: Method, name: str) -> tuple[tuple[ClassD
     if not having:
         return (), ()
     starts = _leading_to(cls, method)
-    return tuple(c for c in heirs if members.lacks(c, name) and project.types.called_on(c, starts)), having
+    return tuple(c for c in heirs if members.lacks(c, name) and _is_called_on(project, c, starts)), having
+
+
+def _is_called_on(project: Project, cls: ClassDef, names: set[str]) -> bool:
+    """Whether code outside a class may call one of the named methods on its objects."""
+    objects = project.analysis(Objects)
+    methods = [method for name in sorted(names) if (method := cls.find(name)) is not None]
+    rows = ((caller, call) for method in methods for caller, call in objects.callers(method))
+    return any(
+        call.receiver not in ("super()", caller.own_object) and cls in objects.receivers(caller, call)
+        for caller, call in rows
+    )
 
 
 def _leading_to(cls: ClassDef, method: Method) -> set[str]:
@@ -214,9 +225,9 @@ def _span(use: Use) -> tuple[int, int, int, int]:
 
 def _advice(project: Project, use: Use) -> str:
     """Where the member lives instead, or which name is close to it."""
-    cls = use.classes[0]
+    cls, objects = use.classes[0], project.analysis(Objects)
     for attribute in sorted(cls.attributes):
-        if any(use.name in each.attributes for each in project.types.of(use.function, f"{use.receiver}.{attribute}")):
+        if any(use.name in each.attributes for each in objects.kept(cls, attribute)):
             return f"`{use.receiver}.{attribute}` has it: use `{use.receiver}.{attribute}.{use.name}`"
     if "args" in cls.attributes and _is_option(project, use.name):
         return f"it is a command-line option: use `{use.receiver}.args.{use.name}`"

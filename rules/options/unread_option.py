@@ -25,9 +25,9 @@ from difflib import get_close_matches
 from validator.analysis.namespaces import Namespaces
 from validator.analysis.option_calls import Option
 from validator.analysis.options import Options, Parser
-from validator.analysis.uses import is_test
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.aside import is_test
 from validator.project import Method, Project
 from validator.rule import Rule
 

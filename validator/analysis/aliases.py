@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.binding import bind
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 
 _DEPTH = 6
@@ -40,9 +42,14 @@ class Aliases:
             rows = (row for row in function.facts.assigns if row.target == path and row.kind == "path")
             yield from ((function, row.value) for row in rows)
             if any(param.name == path for param in function.facts.params):
-                yield from self.project.types.passed(function, path)
+                for caller, call in self.project.analysis(Objects).callers(function):
+                    argument = bind(function, call).get(path)
+                    if argument is not None and argument.kind in ("path", "call"):
+                        yield caller, argument.value + "()" * (argument.kind == "call")
         elif head == function.own_object and function.cls is not None:
-            for method, row in self.project.types.set_on(function.cls, name):
-                yield method, row.target
-                if row.kind == "path":
-                    yield method, row.value
+            for method in (each for owner in function.cls.mro for each in owner.every_method()):
+                for row in method.facts.assigns:
+                    if row.target == f"{method.own_object}.{name}":
+                        yield method, row.target
+                        if row.kind == "path":
+                            yield method, row.value

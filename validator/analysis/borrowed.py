@@ -20,6 +20,7 @@ from validator.analysis.members import Members, fills, own_object
 from validator.analysis.places import within
 from validator.facts.model import Assign, Call
 from validator.facts.text import path_of
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 
 _LOOP = re.compile(r"\(?(\w+)(?:, \w+\)?)? in (?:(?:dir|vars|(?:inspect\.)?getmembers)\((\w+)[,)]|(\w+)\.__dict__\b)")
@@ -36,7 +37,7 @@ class Borrowed:
         """The classes that could give the object `receiver` a member `name`, if all are known and none has it."""
         if not self._lending or name in self.members.written or name.startswith("__"):
             return ()
-        classes = self.project.types.of(function, receiver)
+        classes = self.project.analysis(Objects).named(function, receiver)
         cls = next(iter(classes)) if len(classes) == 1 else None
         if cls is None or cls not in self._lending or name in cls.attributes:
             return ()
@@ -79,7 +80,9 @@ class Borrowed:
             or name in self.members.written
         ):
             return []
-        return [(m, row) for m, row in self.project.types.set_on(function.cls, name) if row.kind != "none"]
+        methods = [method for owner in function.cls.mro for method in owner.every_method()]
+        rows = ((m, row) for m in methods for row in m.facts.assigns if row.target == f"{m.own_object}.{name}")
+        return [(m, row) for m, row in rows if row.kind != "none"]
 
     def _given(self, function: Method, row: Assign, cls: ClassDef, param: str) -> ClassDef | None:
         """The class that a constructor call of `cls` gets for the parameter."""

@@ -18,6 +18,7 @@ from validator.analysis.option_calls import UNKNOWN
 from validator.analysis.options import Options, Parser
 from validator.analysis.places import within
 from validator.facts.model import Argument, Assign, At, Call, Guard
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project, Value
 
 _DEPTH = 60
@@ -112,6 +113,7 @@ class Namespaces:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.options = project.analysis(Options)
+        self.objects = project.analysis(Objects)
         self._known: dict[tuple[Method, str], Namespaced] = {}
         self._final: set[tuple[Method, str]] = set()
         self._round: set[tuple[Method, str]] = set()
@@ -159,13 +161,14 @@ class Namespaces:
         held = self.of(function, head)
         if held:
             return frozenset(Held(h.parser, h.below(name)) for h in held if h.below(name) in h.parser.inner)
-        return frozenset(h for cls in self.project.types.of(function, head) for h in self._attribute(cls, name))
+        return frozenset(h for cls in self.objects.named(function, head) for h in self._attribute(cls, name))
 
     def _result(self, function: Method, target: str) -> Namespaced:
         if (function, target) in self._sites:
             return frozenset(Held(parser, "") for parser in self._sites[function, target])
         found: set[Held] = set()
-        for callee in self.project.types.called(function, target):
+        calls = (call for call in function.facts.calls if call.target == target)
+        for callee in dict.fromkeys(each for call in calls for each in self.objects.targets(function, call)):
             for row in callee.facts.returns:
                 if row.kind in ("path", "call"):
                     held = self._given_back(function, target, callee, row.value + "()" * (row.kind == "call"))
@@ -285,7 +288,7 @@ class Namespaces:
         """For every function what it calls, by name or by the receiver's type."""
         found: dict[Method, list[tuple[Method, Call]]] = {}
         for function in self.project.functions():
-            edges = [(t, c) for c in function.facts.calls for t in self.project.types.targets(function, c)]
+            edges = [(t, c) for c in function.facts.calls for t in self.objects.targets(function, c)]
             for call in function.facts.calls:  # functions handed on: partial(f, …), Thread(target=f), map(f, …)
                 for argument in call.args:
                     if argument.kind == "path" and "." not in argument.value:
@@ -461,7 +464,7 @@ class Namespaces:
             return NOTHING if function in self._reshapers or self._only_shown(function, call.at) else held
         if call.target in ("getattr", "hasattr"):
             return held if len(call.args) > 1 and call.args[1].kind != "const" else NOTHING
-        if _SHOWS.search(call.target) or self.project.types.targets(function, call) or "setattr" in call.target:
+        if _SHOWS.search(call.target) or self.objects.targets(function, call) or "setattr" in call.target:
             return NOTHING
         dotted = self.project.dotted(function, call.target)
         return NOTHING if dotted in _READS_LITTLE else held

@@ -18,6 +18,7 @@ from validator.analysis.class_parsers import ClassParsers
 from validator.analysis.option_calls import UNKNOWN, Option, loop_passes, option_of, text_of, value_of
 from validator.analysis.places import call_bound, within
 from validator.facts.model import Argument, Assign, At, Call
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Module, Project, Value
 
 _MAKERS = (
@@ -172,7 +173,7 @@ class Options:
 
     def _made_by(self, parser: Parser, factory: Method, depth: int) -> Iterator[Parser]:
         """What a parser grows to where each caller of the function that hands it back uses it."""
-        for caller, call in self.project.types.callers.get(factory, ()) if depth < _FACTORIES else ():
+        for caller, call in self.project.analysis(Objects).callers(factory) if depth < _FACTORIES else ():
             grown = parser.copy(caller, call)
             parser.grown.append(grown)
             handed_back = caller is not factory and self._used(grown, caller, call)
@@ -212,7 +213,7 @@ class Options:
 
     def _passes_on(self, function: Method, call: Call, given: list[Argument]) -> bool:
         """Whether a call results in the parser that it is given: `add_model_options(parser)`."""
-        for target in self.project.types.targets(function, call) if given else ():
+        for target in self.project.analysis(Objects).targets(function, call) if given else ():
             returned = {row.value for row in target.facts.returns if row.kind == "path"}
             if any(argument in given and name in returned for name, argument in bind(target, call).items()):
                 return True
@@ -349,7 +350,7 @@ class Options:
             parser.options[before:] = [option._replace(required=False) for option in parser.options[before:]]
 
     def _handed_on(self, parser: Parser, function: Method, call: Call, given: list[Argument]) -> None:
-        targets = self.project.types.targets(function, call)
+        targets = self.project.analysis(Objects).targets(function, call)
         if self.project.dotted(function, call.target) == "deepspeed.add_config_arguments":
             for name, action in _DEEPSPEED.items():
                 parser.options.append(

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 
-from validator.analysis.uses import is_test
 from validator.facts.model import Assign, At, Call, Guard
+from validator.flow.aside import is_test
 from validator.project import Method, Project
-
-# folders whose code nobody imports: shown to people, run by hand
-_ASIDE = frozenset({
-    "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
-    "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
-})  # fmt: skip
-
-
-@cache
-def is_aside(path: str) -> bool:
-    """Whether a file is no part of a package: a test, an example, a benchmark, a script, somebody else's code."""
-    return is_test(path) or not _ASIDE.isdisjoint(path.split("/")[:-1]) or path.endswith("setup.py")
 
 
 def outermost(function: Method) -> Method:

@@ -10,6 +10,7 @@ from functools import cached_property
 from validator.analysis.options import Options, Parser
 from validator.analysis.programs import Programs
 from validator.facts.text import path_of
+from validator.flow.objects import Objects
 from validator.project import Method, Module, Project
 
 _SHOWN = 3
@@ -100,7 +101,7 @@ class ProgramParsers:
 
     def _callers(self, function: Method) -> Iterator[Method]:
         if function.qualname != "<module>" and function.cls is None:
-            yield from (caller for caller, _ in self.project.types.callers.get(function, ()))
+            yield from (caller for caller, _ in self.project.analysis(Objects).callers(function))
 
 
 def _calls_at_top(node: ast.AST) -> Iterator[ast.Call]:

@@ -60,6 +60,7 @@ from validator.flow.values import (
     beside,
     const,
     elements,
+    entries,
     fetched,
     group_of,
     is_text,
@@ -607,8 +608,7 @@ class Calling:
             )
             return held | beside(receiver, "unordered")
         if name == "get":
-            constant = values[0].constant() if values else None
-            found = [v for o in receiver.each if o[0] == "dict" for k, v in o[1] if k == constant]
+            found = [v for o in receiver.of("dict") for v in entries(o, values[0])] if values else []
             return join([*found, *(values[1:2] or [const(None)])]).objs if found else frozenset()
         if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
             return sequence(UNKNOWN).objs

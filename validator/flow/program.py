@@ -184,6 +184,11 @@ class Unit:
         return filled(self)
 
     @cached_property
+    def stored_globals(self) -> dict[int, str]:
+        """By value the global variable in which it is stored here."""
+        return {self.root(value.args[0]): value.data for value in self.code.values if value.op == "store_global"}
+
+    @cached_property
     def foreign(self) -> frozenset[str]:
         """The names of attributes that are stored, or filled, in other objects than the one on which it is called."""
         rows = [(value.data, value.args[0]) for value in self.code.values if value.op == "store_attr"]

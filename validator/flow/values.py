@@ -436,6 +436,18 @@ def picked(value: Val, key: int | str) -> Val:
     return join(found)
 
 
+def entries(dictionary: Obj, key: Val) -> list[Val]:
+    """What may stand under a key of a dictionary; of one that nobody knows, that some entries vary says nothing."""
+    constants = [o[2] for o in key.each if o[0] == "const"]
+    told = len(constants) == len(key.objs) > 0
+    known = [value for name, value in dictionary[1] if not told or name in constants]
+    found = known
+    if known and not told:
+        some = join(known)
+        found = [some if some is NOT_YET else Val(some.objs, NONE, some.n, some.p, some.state)]
+    return [*found, dictionary[2]] if dictionary[2] is not None and not (told and known) else found
+
+
 def unordered(why: str, causes: Causes = NONE) -> Obj:
     """What stands beside a list through which ranks go in orders of their own."""
     return ("unordered", why, Val(v=causes))
