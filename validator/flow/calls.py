@@ -302,7 +302,9 @@ class Calling:
 
         self._changed_arguments(number, unit, argument, shift)
         self._wrapped_by(number, unit, result.returned, shift)
-        value = instantiated(result.returned, argument)
+        value = instantiated(readers.made_by(result.returned, self.at.unit, number, unit), argument)
+        if (rebuilt := readers.rebuilt(self.flow, unit)) is not None:
+            value = join2(value, readers.taken_apart(argument(rebuilt)))
         if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
             said = declared(self.flow.project, unit.method, unit.method.facts.returns_annotation)
             if objects_of(said):
@@ -368,6 +370,8 @@ class Calling:
         made = obj("self" if cls.is_abstract and cls.descendants() else "inst", cls)
         if any(self.models.named(base) == "torch.nn.Module" for base in cls.external_bases):
             made = made.placed(PLAIN)
+        if any(self._is_parser(base) for base in cls.external_bases):
+            made = join2(made, readers.parser(self.at.unit, number, beside=False))
         init = cls.find("__init__")
         unit = self.flow.unit_of(init) if init is not None else None
         if unit is not None:
@@ -385,6 +389,10 @@ class Calling:
             if after is not None and (unit := self.flow.unit_of(after)) is not None:
                 self.run(number, unit, [made], {})
         return made
+
+    def _is_parser(self, base: str) -> bool:
+        """Whether objects of a class of a library are parsers of command lines."""
+        return self.models.method(base, "parse_args") is not None
 
     def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
         cls: ClassDef = o[1]
@@ -785,9 +793,18 @@ class Calling:
             return readers.read_all(self.at, number, self._receiver, int(more))
         if word == "receiver":
             return self._receiver
+        if word == "parser":
+            return readers.parser(self.at.unit, number)
+        if word == "command":
+            return readers.command(self._receiver)
+        if word in ("namespace", "namespace and rest"):
+            made = readers.namespace(self._receiver)
+            return made if word == "namespace" else tuple_of([made, readers.OF_NOBODY])
         if isinstance(word, str) and word.startswith("reader:"):
             named = self._given(row.classes, arguments) if row.classes is not None else None
-            return readers.reader(word.partition(":")[2], named or UNKNOWN)
+            library = word.partition(":")[2]
+            parser = readers.parser(self.at.unit, number, beside=False) if self._is_parser(library) else BOTTOM
+            return join2(readers.reader(library, named or UNKNOWN), parser)
         if word == "replaced":
             return self._replaced(number, arguments)
         if word == "fetched":

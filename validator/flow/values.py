@@ -24,6 +24,8 @@ Objects are tuples whose first element says what they are:
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
 | `("reader", classes)` | beside a parser, of which classes it makes objects |
+| `("parser", calls, command)` | beside an object: a parser of command lines, by the calls that made it, outer first |
+| `("namespace", parsers, prefix)` | beside an object: what they make of a command line; the part of one taken apart |
 | `("param", position)` | whatever the caller passes; `("part", position, key)`: an element of that |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
@@ -51,7 +53,7 @@ MORE: Obj = ("more",)  # there were too many: nothing that is added changes anyt
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
 _numbers = count()
-_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", *_COUNTING})
+_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", "namespace", *_COUNTING})
 
 
 class Val:
