@@ -1,4 +1,4 @@
-"""Which calls make the object that a value is: through variables, attributes, results and what callers pass."""
+"""What a value was before: through variables, attributes, results and what callers pass, to the calls that made it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,28 @@ def makers(place: Place) -> list[Place] | None:
         seen.update((source.unit, source.number) for source in fresh)
         queue += fresh
     return list(found)
+
+
+def trail(place: Place, through: frozenset[str]) -> list[Place]:
+    """A value and all that it may have been before, as far as that is known; also before calls of functions of
+    libraries that give their first argument back in another form, and of what nobody knows (`model = prepare(model)`)
+    where the variable stays the same."""
+    found = [place.root]
+    for each in found:
+        sources = _sources(each) or _under_same_name(each)
+        if each.value.op == "call" and len(each.value.args) > 1:
+            callee = each.operand(0).val.each
+            sources += [each.operand(1)] if any(o[0] == "ext" and o[1] in through for o in callee) else []
+        found += [root for source in sources if (root := source.root) not in found]
+    return found
+
+
+def _under_same_name(place: Place) -> list[Place]:
+    """The arguments of a call whose result, or a part of it, is given to the variable that held them."""
+    variables, call = place.unit.variables, place.operand(0).root if place.value.op == "unpack" else place
+    name = variables.get(place.number)
+    given = call.value.args[1:] if call.value.op == "call" and name is not None else ()
+    return [place._replace(number=number) for number in given if variables.get(place.unit.root(number)) == name]
 
 
 def _sources(place: Place) -> list[Place] | None:

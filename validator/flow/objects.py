@@ -18,8 +18,8 @@ from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.given import computed
 from validator.flow.narrowing import OBJECTS, told_apart, without
-from validator.flow.program import Flow, Unit
-from validator.flow.queries import Place
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
 from validator.project import Project
 
@@ -63,7 +63,8 @@ class Objects:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.flow = project.analysis(Flow)
+        self.queries = project.analysis(Queries)
+        self.flow = self.queries.flow
         self.constructors = project.analysis(Constructors)
         self._calls: dict[Module, dict[At, Place]] = {}
         self._links: dict[Module, dict[tuple[int, int], list[Place]]] = {}
