@@ -28,6 +28,7 @@ from validator.analysis.options import Options, Parser
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.aside import is_test
+from validator.flow.program import Unit
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -146,11 +147,19 @@ def _loose_names(project: Project, namespaces: Namespaces) -> dict[str, Related]
                 name, owner = (place.operand(2).val.constant(), place.operand(1)) if by_name else ("", owner)
                 asked = isinstance(name, str) and bool(name)
             else:
-                asked = owner.root.number in loose or owner.called in holders
+                root = unit.root(owner.number)
+                asked = root in loose or _last(unit, root) in holders or unit.variables.get(owner.number) in holders
             if asked and not namespaces.held(owner):
                 loose.add(place.number)
                 found.setdefault(name, Related(unit.path, place.at[0], f"`{name}` is read here"))
     return found
+
+
+def _last(unit: Unit, number: int) -> str:
+    """The last link of the path by which the source calls a value."""
+    value = unit.code.values[number]
+    name = value.data[1] if value.op in ("param", "free") else value.data if value.op in ("attr", "name") else ""
+    return str(name or unit.variables.get(number, ""))
 
 
 def _report(

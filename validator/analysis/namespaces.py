@@ -118,6 +118,9 @@ class Namespaces:
 
     def held(self, place: Place) -> Namespaced:
         """The namespaces that a value may be."""
+        value = place.val
+        if not value.holes and not any(o[0] == "namespace" for o in value.objs):
+            return NOTHING
         found = (
             Held(parser, o[2] or "")
             for o in (place.closed.of("namespace") if self.options.parsers else ())

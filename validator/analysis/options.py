@@ -19,7 +19,7 @@ from validator.flow.literals import UNKNOWN, text
 from validator.flow.met import meeting
 from validator.flow.objects import Objects
 from validator.flow.queries import Place, Queries
-from validator.flow.values import elements
+from validator.flow.values import Obj, Val, elements
 from validator.project import ClassDef, Method, Module, Project
 
 # what deepspeed.add_config_arguments adds, with the actions (deepspeed 0.19)
@@ -207,14 +207,19 @@ class Options:
 
     def _used(self, parsers: dict[Calls, Parser], place: Place) -> None:
         """Note what a call does with parsers: its receiver, or its arguments."""
-        said, receiver = self.objects.spelled(place), place.receiver
-        if said is None:
-            return
-        for o in receiver.closed.of("parser") if receiver is not None else ():
-            self._called(parsers[o[1]], place, *said, of_command=o[2])
-        for number in place.value.args[1:]:
-            for o in place._replace(number=number).closed.of("parser"):
+        vals, receiver = place.result.vals, place.receiver
+        called = self._parsers(place, vals[receiver.number]) if receiver is not None else ()
+        given = [o for number in place.value.args[1:] for o in self._parsers(place, vals[number])]
+        said = self.objects.spelled(place) if called or given else None
+        if said is not None:
+            for o in called:
+                self._called(parsers[o[1]], place, *said, of_command=o[2])
+            for o in given:
                 self._given(parsers[o[1]], place, *said)
+
+    def _parsers(self, place: Place, value: Val) -> list[Obj]:
+        """The parsers that a value may be, with what callers pass."""
+        return (self.flow.close(value, place.unit) if value.holes else value).of("parser") if value.objs else []
 
     def _called(self, parser: Parser, place: Place, function: Method, call: Call, of_command: bool) -> None:
         method = place.method

@@ -10,7 +10,7 @@ from validator.analysis.programs import Programs
 from validator.facts.model import At
 from validator.flow.objects import Objects
 from validator.flow.queries import Queries
-from validator.project import Method, Module, Project
+from validator.project import ClassDef, Method, Module, Project
 
 _SHOWN = 3
 # what reads a command line and is not followed, the surest first, by its full name or a beginning of it
@@ -61,7 +61,11 @@ class ProgramParsers:
             rows += [(ref.path, ref.at) for ref in function.facts.refs]
             rows += [(decorator.removesuffix("()"), function.facts.at) for decorator in function.facts.decorators]
             for path, at in rows:
-                yield self.project.dotted(function, path) or f"?.{path.rpartition('.')[2]}", at
+                symbol = self.project.lookup(function, path)
+                if isinstance(symbol, ClassDef):
+                    yield from ((base, at) for base in symbol.external_bases)
+                else:
+                    yield self.project.dotted(function, path) or f"?.{path.rpartition('.')[2]}", at
 
     def _candidates(self, module: Module) -> list[Parser]:
         """What is nearer to the program wins, even where it is ambiguous."""
