@@ -20,7 +20,6 @@ from validator.source import SourceFile
 
 if TYPE_CHECKING:
     from validator.analysis.families import Families
-    from validator.analysis.types import Types
 
 
 __all__ = [
@@ -55,18 +54,11 @@ class Project:
                     base.subclasses.append(cls)
 
     @cached_property
-    def types(self) -> Types:
-        """Which classes a value may be an instance of."""
-        from validator.analysis.types import Types
-
-        return Types(self)
-
-    @cached_property
     def families(self) -> Families:
         """Classes that stand in for each other."""
         from validator.analysis.families import Families
 
-        return Families(self, self.types)
+        return Families(self)
 
     def analysis(self, kind: type[T]) -> T:
         """The one instance of an analysis class, made with this project when first asked for."""

@@ -10,6 +10,7 @@ The compiler sees each as one operator. Elsewhere than on GPUs a group's own col
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -139,7 +140,7 @@ class GpuPeers(Peers):
 
 @cache
 def _driver() -> Any:
-    from cuda.bindings import driver
+    driver = importlib.import_module("cuda.bindings.driver")  # only machines with GPUs have it
 
     return driver
 
@@ -151,7 +152,7 @@ def _check(result: tuple[Any, ...]) -> None:
 
 @cache
 def _peers(name: str, device_type: str) -> Peers:
-    group = dist.distributed_c10d._resolve_process_group(name)  # type: ignore[arg-type]
+    group = dist.distributed_c10d._resolve_process_group(name)
     return GpuPeers(group) if device_type == "cuda" else Peers(group)
 
 
@@ -269,7 +270,7 @@ def _scattered_backward_shapes(
 
 
 def _size(group: str) -> int:
-    return dist.get_world_size(dist.distributed_c10d._resolve_process_group(group))  # type: ignore[arg-type]
+    return dist.get_world_size(dist.distributed_c10d._resolve_process_group(group))
 
 
 _gather = _operator("gather(Tensor shard, Tensor[] weights, str group) -> Tensor[]", _gathered, _gathered_shapes)

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.aliases import Aliases
-from validator.analysis.places import is_aside, within
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.made import trail
+from validator.flow.objects import Objects
+from validator.flow.queries import Place
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -30,19 +32,19 @@ _COMPILERS = frozenset({"torch.compile"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    objects = project.analysis(Objects)
     for function in project.functions():
         if is_aside(function.path):
             continue
         for call in function.facts.calls:
-            if not _packed(call):
-                continue
-            origins = _origins(project, function, call.target)
-            compiled = _compiled(project, origins)
-            if compiled is not None and _flash(project, origins):
-                yield _report(function, call, *compiled)
+            place = objects.call_at(function.module, call.at) if _packed(call) else None
+            before = trail(place.operand(0), _COMPILERS) if place is not None else []
+            compiled = next((each for known in before for each in _compiling(known)), None)
+            if compiled is not None and any(_is_flash(objects, each) for each in before):
+                yield _report(function, call, compiled)
 
 
-def _report(function: Method, call: Call, compiling: Method, compiled: Call) -> Finding:
+def _report(function: Method, call: Call, compiled: Place) -> Finding:
     return RULE.finding(
         function.path,
         call.at,
@@ -50,19 +52,9 @@ def _report(function: Method, call: Call, compiling: Method, compiled: Call) -> 
         " packed samples by `position_ids` only",
         help="pass `cu_seq_lens_q`, `cu_seq_lens_k` and integer `max_length_q`, `max_length_k`,"
         " computed once per batch",
-        related=[Related(compiling.path, compiled.at[0], "the model is compiled here")],
+        related=[Related(compiled.unit.path, compiled.at[0], "the model is compiled here")],
         context=f"{function.qualname}:{call.target}",
     )
-
-
-def _origins(project: Project, function: Method, path: str) -> list[tuple[Method, str]]:
-    """The functions that may know the model, each with its name there; all methods of a class know its attributes."""
-    found: dict[tuple[Method, str], None] = {}
-    for each, name in project.analysis(Aliases).of(function, path):
-        found[each, name] = None
-        if each.cls is not None and each.own_object and name.startswith(f"{each.own_object}."):
-            found |= {(method, name): None for method in each.cls.every_method()}
-    return list(found)
 
 
 def _packed(call: Call) -> bool:
@@ -76,36 +68,28 @@ def _packed(call: Call) -> bool:
     )
 
 
-def _compiled(project: Project, origins: list[tuple[Method, str]]) -> tuple[Method, Call] | None:
-    for function, name in origins:
-        for call in function.facts.calls:
-            if call.target == f"{name}.compile":
-                return function, call
-            if project.dotted(function, call.target) in _COMPILERS and any(
-                row.target == name and row.value == call.target and row.at[0] == call.at[0]
-                for row in function.facts.assigns
-            ):
-                return function, call
-    return None
+def _compiling(place: Place) -> Iterator[Place]:
+    """The calls that compile a model: `torch.compile(model)`, `model.compile()`."""
+    if place.value.op == "call" and any(o[0] == "ext" and o[1] in _COMPILERS for o in place.operand(0).val.each):
+        yield place
+    copies = (n for n in range(len(place.unit.code.values)) if place.unit.root(n) == place.number)
+    for user in (user for n in copies for user in place._replace(number=n).users):
+        if user.value.op == "attr" and user.value.data == "compile":
+            yield from (each for each in user.users if each.value.op == "call" and each.value.args[0] == user.number)
 
 
-def _flash(project: Project, origins: list[tuple[Method, str]]) -> bool:
-    """Whether the model is loaded with FlashAttention: where one of its names gets its value, or in a helper there."""
-    for function, name in origins:
-        if function.cls is not None and any(map(_asks_for_flash, function.facts.calls)):
-            return True
-        for row in function.facts.assigns:
-            if row.target == name and row.kind == "call":
-                helpers = project.types.called(function, row.value)
-                calls = [c for c in function.facts.calls if c.target == row.value and within(c.at, row.at)]
-                if any(map(_asks_for_flash, [*calls, *(c for each in helpers for c in each.facts.calls)])):
-                    return True
-    return False
+def _is_flash(objects: Objects, place: Place) -> bool:
+    """Whether a model is loaded with FlashAttention: where it gets its value, or in a helper there."""
+    units = [place.unit] if place.unit.cls is not None else []
+    helpers = objects.run_by(place) if place.value.op == "call" else ()
+    calls = [each for unit in (*units, *objects.flow.units(iter(helpers))) for each in objects.queries.calls_in(unit)]
+    return any(map(_asks_for_flash, [*calls, *([place] if place.value.op == "call" else [])]))
 
 
-def _asks_for_flash(call: Call) -> bool:
-    argument = call.keyword("attn_implementation")
-    return argument is not None and "flash_attention_2" in argument.value
+def _asks_for_flash(call: Place) -> bool:
+    given = call.argument("attn_implementation")
+    consts = given.closed.of("const") if given is not None else ()
+    return any("flash_attention_2" in str(o[2]) for o in consts)
 
 
 INCORRECT = [

@@ -22,11 +22,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from validator.analysis.places import is_aside
 from validator.domains.spmd import only
 from validator.effects.divergence import Divergences
 from validator.effects.trace import Issued
 from validator.finding import Finding, Related, Severity
+from validator.flow.aside import is_aside
 from validator.flow.queries import Place, Queries
 from validator.project import Project
 from validator.rule import Rule

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.flow.queries import Place, Queries
 from validator.flow.values import const_obj
 from validator.project import Project

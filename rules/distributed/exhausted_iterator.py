@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.finding import Finding, Related, Severity
 from validator.flow.annotations import spelled
+from validator.flow.aside import is_aside
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Method, Project

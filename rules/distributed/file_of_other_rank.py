@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from validator.analysis.places import is_aside
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import Causes, only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Access, Files, reaches
 from validator.effects.trace import Traces
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.flow.queries import Place
 from validator.project import Project
 from validator.rule import Rule

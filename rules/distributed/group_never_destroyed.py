@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.uses import is_test
 from validator.finding import Finding
+from validator.flow.aside import is_test
 from validator.flow.program import Unit
 from validator.flow.queries import Queries
 from validator.project import Project

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.domains.spmd import Causes
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.places import is_aside
 from validator.domains.axes import NODE, WORLD
 from validator.domains.spmd import only
 from validator.effects.keys import Key, Keys
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.project import Project

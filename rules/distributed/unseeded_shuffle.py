@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.domains.axes import WHOLE, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, held, only
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.flow.queries import Place, Queries
 from validator.models import Row
 from validator.project import Project

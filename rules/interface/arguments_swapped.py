@@ -21,9 +21,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from validator.analysis.uses import is_test
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_test
 from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule

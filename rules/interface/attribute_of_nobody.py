@@ -22,11 +22,11 @@ from collections.abc import Iterator
 
 from validator.analysis.members import Members, excused, method_of
 from validator.analysis.spelled import Spelled
-from validator.analysis.uses import is_test
 from validator.definitions import PLAIN_BASES, ClassDef
 from validator.errors import nearest
 from validator.facts.model import Ref
 from validator.finding import Finding, Related
+from validator.flow.aside import is_test
 from validator.models.members import is_known, is_telling
 from validator.project import Method, Project
 from validator.rule import Rule

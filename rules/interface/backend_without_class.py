@@ -24,6 +24,7 @@ from validator.analysis.bodies import Bodies
 from validator.analysis.families import Family
 from validator.facts.model import At
 from validator.finding import Finding, Related
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -49,7 +50,7 @@ class Test(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     for family in project.families.all:
-        if family.factory is None or len(project.types.returned(family.factory)) < 1:
+        if family.factory is None or not project.analysis(Objects).results(family.factory):
             continue
         tests = list(_tests(project, family.factory))
         for option in sorted({test.option for test in tests}):
@@ -64,7 +65,7 @@ def _unknown_choices(
     project: Project, family: Family, factory: Method, option: str, tests: list[Test], offers: list[Offer]
 ) -> Iterator[Finding]:
     known = {test.value for test in tests}
-    names = [_plain(cls.name) for cls in project.types.returned(factory)]
+    names = [_plain(cls.name) for cls in project.analysis(Objects).results(factory)]
     for offer in offers:
         rest = [choice for choice in offer.choices or () if choice not in known]
         nameless = [choice for choice in rest if not any(_plain(choice) in name for name in names)]

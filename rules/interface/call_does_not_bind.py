@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 from validator.analysis.binding import Misfit, misfit_of, parameters, written
 from validator.analysis.members import method_of, own_object
-from validator.analysis.uses import is_test
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_test
 from validator.flow.constructors import PYDANTIC
 from validator.flow.objects import Callee, Objects, is_passed, with_given
 from validator.flow.queries import Place

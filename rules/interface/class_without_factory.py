@@ -17,8 +17,9 @@ from collections.abc import Iterator
 
 from validator.analysis.families import Family
 from validator.analysis.reach import words
-from validator.analysis.uses import is_test
 from validator.finding import Finding, Related
+from validator.flow.aside import is_test
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 
@@ -29,7 +30,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for family in project.families.all:
         if family.factory is None:
             continue
-        returned = project.types.returned(family.factory)
+        returned = project.analysis(Objects).results(family.factory)
         for cls in family.members:
             if cls in returned or cls.facts.decorators or cls.subclasses or cls.is_abstract or is_test(cls.path):
                 continue

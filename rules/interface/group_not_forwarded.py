@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.members import method_of
-from validator.analysis.uses import is_test
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 

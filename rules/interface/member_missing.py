@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.borrowed import Borrowed
-from validator.analysis.members import Members
-from validator.analysis.uses import is_test
+from validator.analysis.members import Members, fills
 from validator.errors import nearest
 from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.aside import is_test
+from validator.flow.lent import Lent
 from validator.flow.objects import Held, Objects, is_passed
 from validator.flow.queries import Place
 from validator.project import ClassDef, Method, Project
@@ -100,14 +100,32 @@ def _missing(project: Project, place: Place) -> Use | None:
         place.value.data,
         project.analysis(Objects).held(place.operand(0), place),
     )
-    if borrowing := project.analysis(Borrowed).lacking(place.unit.scope, _receiver(place), name):
-        return _use(place, borrowing)
+    if lacking := _lent(project, place, name):
+        return _use(place, lacking)._replace(said=is_passed(place.operand(0)))
     if not held.complete or not all(_lacks(members, held, cls, name) for cls in held.classes):
         return None
     if any(cls.is_abstract and cls.subclasses for cls in held.classes) and place.is_called:
         return None  # what a base class should declare is a matter of its own (MP126)
     found = _use(place, tuple(sorted(held.classes, key=lambda c: (c.module.name, c.qualname))))
     return found._replace(said=bool(held.below) or is_passed(place.operand(0)))
+
+
+def _lent(project: Project, place: Place, name: str) -> tuple[ClassDef, ...]:
+    """The classes whose members the object has that is asked, and its own, where all are known and lack the name."""
+    members, lent, owner = project.analysis(Members), project.analysis(Lent), place.operand(0)
+    taking = [o[1] for o in owner.closed.each if o[0] in ("inst", "self") and lent.param(o[1]) is not None]
+    if len(taking) != 1 or name in taking[0].attributes or not _lists_itself(members, taking[0]):
+        return ()
+    lenders = sorted(lent.lenders(owner), key=lambda c: (c.module.name, c.qualname))
+    return (*lenders, *taking) if lenders and all(members.lacks(cls, name) for cls in lenders) else ()
+
+
+def _lists_itself(members: Members, cls: ClassDef) -> bool:
+    """Whether nothing but what was lent gives objects of a class members that its source does not list."""
+    filling = fills(cls)
+    if "__getattr__" in cls.methods:
+        return not filling and not cls.facts.decorators
+    return len(filling) == 1 and filling[0][0].name == "__init__" and members.closed_but_for_itself(cls)
 
 
 def _lacks(members: Members, held: Held, cls: ClassDef, name: str) -> bool:
@@ -150,7 +168,18 @@ def _template(project: Project, method: Method, name: str) -> tuple[tuple[ClassD
     if not having:
         return (), ()
     starts = _leading_to(cls, method)
-    return tuple(c for c in heirs if members.lacks(c, name) and project.types.called_on(c, starts)), having
+    return tuple(c for c in heirs if members.lacks(c, name) and _is_called_on(project, c, starts)), having
+
+
+def _is_called_on(project: Project, cls: ClassDef, names: set[str]) -> bool:
+    """Whether code outside a class may call one of the named methods on its objects."""
+    objects = project.analysis(Objects)
+    methods = [method for name in sorted(names) if (method := cls.find(name)) is not None]
+    rows = ((caller, call) for method in methods for caller, call in objects.callers(method))
+    return any(
+        call.receiver not in ("super()", caller.own_object) and cls in objects.receivers(caller, call)
+        for caller, call in rows
+    )
 
 
 def _leading_to(cls: ClassDef, method: Method) -> set[str]:
@@ -214,9 +243,9 @@ def _span(use: Use) -> tuple[int, int, int, int]:
 
 def _advice(project: Project, use: Use) -> str:
     """Where the member lives instead, or which name is close to it."""
-    cls = use.classes[0]
+    cls, objects = use.classes[0], project.analysis(Objects)
     for attribute in sorted(cls.attributes):
-        if any(use.name in each.attributes for each in project.types.of(use.function, f"{use.receiver}.{attribute}")):
+        if any(use.name in each.attributes for each in objects.kept(cls, attribute)):
             return f"`{use.receiver}.{attribute}` has it: use `{use.receiver}.{attribute}.{use.name}`"
     if "args" in cls.attributes and _is_option(project, use.name):
         return f"it is a command-line option: use `{use.receiver}.args.{use.name}`"

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 
 from validator.analysis.binding import parameters, signature
 from validator.analysis.members import own_object
-from validator.analysis.uses import is_test
 from validator.facts.model import Call, Param
 from validator.finding import Finding, Related, Severity
+from validator.flow.aside import is_test
 from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.members import Members, excused, own_object
-from validator.analysis.uses import is_test
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_test
 from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule

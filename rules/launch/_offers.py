@@ -13,11 +13,12 @@ from validator.analysis.command_line import CommandLine, Given
 from validator.analysis.composed import Composition, Node
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
-from validator.analysis.option_calls import UNKNOWN, Option
+from validator.analysis.option import Option
 from validator.analysis.options import Parser
 from validator.analysis.programs import UNKNOWN as COMPUTED
 from validator.analysis.programs import SettingsClass
 from validator.facts.config_files import MAPPING, Settings
+from validator.flow.literals import UNKNOWN
 
 _FILES = (".toml", ".yaml", ".yml", ".json")
 _LIBRARIES = re.compile(

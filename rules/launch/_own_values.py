@@ -17,6 +17,7 @@ from validator.analysis.bindings import Bindings, first_name
 from validator.analysis.dimensions import Factor, Size
 from validator.analysis.programs import Programs
 from validator.facts.model import Argument, Call
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Module, Project
 
 _HOLDERS = re.compile(r"^(self|cls|args|cfg|config|conf|opts?|hparams|params|\w+_(args|cfg|config))$")
@@ -109,8 +110,7 @@ class Values:
         if function.name == "__init__" and function.cls is not None:
             callers = self._made(function.cls)
         else:
-            named = self.project.calls(function.name)
-            callers = [row for row in named if function in self.project.types.targets(*row)]
+            callers = list(self.project.analysis(Objects).callers(function))
         return self._same([(caller, bind(function, call).get(name)) for caller, call in callers], depth)
 
     def _attribute(self, cls: ClassDef, name: str, depth: int) -> Said | None:

@@ -19,11 +19,11 @@ from validator.analysis.command_line import CommandLine, CommandLines, Given
 from validator.analysis.composed import Composition, Compositions, Node
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch
-from validator.analysis.option_calls import UNKNOWN
 from validator.analysis.options import Parser
 from validator.analysis.programs import Programs
 from validator.analysis.quotients import Quotients
 from validator.facts.config_files import Setting, Settings
+from validator.flow.literals import UNKNOWN
 from validator.project import Module, Project
 
 _TEXTS = frozenset({

@@ -136,7 +136,7 @@ import elsewhere
 def build():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lr", type=float)
-    return {"train": parser}
+    return elsewhere.Holder(parser)
 
 
 def extended():
@@ -145,7 +145,7 @@ def extended():
 # file: own/train.py
 from own.options import build
 
-print(build()["train"].parse_args())
+print(build().parser.parse_args())
 # file: own/tune.py
 from own.options import extended
 

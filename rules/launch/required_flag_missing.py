@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from rules.launch._common import LANGUAGES, TOKENS, span
 from validator.analysis.command_line import CommandLines, missing
-from validator.analysis.option_calls import Option
+from validator.analysis.option import Option
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule

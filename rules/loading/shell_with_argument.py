@@ -19,9 +19,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.facts.model import Call
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

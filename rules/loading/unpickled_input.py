@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.facts.model import Call
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from validator.analysis.places import is_aside
 from validator.analysis.requirements import Requirements
 from validator.facts.model import Call
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.flow.network import is_fetched
 from validator.flow.objects import Objects
 from validator.project import Method, Project

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from validator.analysis.places import is_aside
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.project import Project
 from validator.rule import Rule
 

@@ -61,9 +61,8 @@ def _is_asked_for(source: SourceFile, row: Unresolved) -> bool:
     for function in source.facts.functions if any(text in source.text for text in quoted) else ():
         if function.qualname != row.scope:
             continue
-        around = [
-            guard for each in (*function.refs, *function.calls) if _holds(each.at, row.at) for guard in each.guards
-        ]
+        around = [guard for ref in function.refs if _holds(ref.at, row.at) for guard in ref.guards]
+        around += [guard for call in function.calls if _holds(call.at, row.at) for guard in call.guards]
         if any(text in guard.text for guard in (*function.guards, *around) for text in quoted):
             return True
     return False

@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 from validator.analysis.bindings import first_name
 from validator.analysis.composed import Compositions, Node
-from validator.analysis.places import is_aside
 from validator.analysis.programs import Programs
 from validator.errors import nearest
 from validator.facts.config_files import MAPPING
 from validator.facts.model import At, Guard
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
 

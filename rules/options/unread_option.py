@@ -20,15 +20,16 @@ References
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from validator.analysis.namespaces import Namespaces
-from validator.analysis.option_calls import Option
+from validator.analysis.option import Option
 from validator.analysis.options import Options, Parser
-from validator.analysis.uses import is_test
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.aside import is_test
+from validator.flow.program import Unit
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -39,6 +40,7 @@ _FOREIGN = re.compile(
     r"^(help|version|(\w+[._])?local_rank|local-rank|deepspeed\w*|deepscale\w*|node_rank|config_file|_.*|f|unused\w*)$"
 )
 _BY_NAME = ("getattr", "hasattr", "setattr")
+_LIKELY = {"args", "config", "cfg", "opt", "hparams"}
 _NEARLY = 0.93  # how like two names are of which one may be the other renamed (`difflib`)
 _MANY = 4  # entry points that share an unread option before they are told together
 _HIDDEN = re.compile(r"deprecat|compat|ignored|unused|no longer", re.I)
@@ -161,37 +163,30 @@ def _read(namespaces: Namespaces) -> set[tuple[Parser, str]]:
 
 def _loose_names(project: Project, namespaces: Namespaces) -> dict[str, Related]:
     """Attributes read from values of unknown origin that look like a command line, and names in texts; where."""
-    holders = {read.receiver.rpartition(".")[2] for read in namespaces.reads} | {
-        "args",
-        "config",
-        "cfg",
-        "opt",
-        "hparams",
-    }
+    holders = {read.receiver.rpartition(".")[2] for read in namespaces.reads} | _LIKELY
     found: dict[str, Related] = {}
-
-    def note(function: Method, names: Iterable[str], line: int) -> None:
-        for name in names:
-            found.setdefault(name, Related(function.path, line, f"`{name}` is read here"))
-
-    for function in project.functions():
-        for ref in function.facts.refs:
-            if ref.context != "store":
-                note(function, _after(ref.path.split("."), holders, function, namespaces), ref.at[0])
-        for call in function.facts.calls:
-            note(function, _after(call.target.split("."), holders, function, namespaces), call.at[0])
-            named = call.target in _BY_NAME and len(call.args) > 1 and call.args[1].kind == "const"
-            if named and not namespaces.of(function, call.args[0].value):
-                note(function, [call.args[1].value.strip("'\"")], call.at[0])
+    for unit in project.analysis(Flow).all_units():
+        loose: set[int] = set()  # what is read of such values, and of that
+        for place in namespaces.queries.values(unit, "attr", "call"):
+            name, owner = place.value.data, place.operand(0)
+            if place.value.op == "call":
+                by_name = place.method in _BY_NAME and len(place.value.args) > 2
+                name, owner = (place.operand(2).val.constant(), place.operand(1)) if by_name else ("", owner)
+                asked = isinstance(name, str) and bool(name)
+            else:
+                root = unit.root(owner.number)
+                asked = root in loose or _last(unit, root) in holders or unit.variables.get(owner.number) in holders
+            if asked and not namespaces.held(owner):
+                loose.add(place.number)
+                found.setdefault(name, Related(unit.path, place.at[0], f"`{name}` is read here"))
     return found
 
 
-def _after(links: list[str], holders: set[str], function: Method, namespaces: Namespaces) -> Iterator[str]:
-    """The links after one that looks like a namespace and is not known to be one."""
-    for index, link in enumerate(links[:-1]):
-        if link in holders and not namespaces.of(function, ".".join(links[: index + 1])):
-            yield from (rest.partition("[")[0].partition("(")[0] for rest in links[index + 1 :])
-            return
+def _last(unit: Unit, number: int) -> str:
+    """The last link of the path by which the source calls a value."""
+    value = unit.code.values[number]
+    name = value.data[1] if value.op in ("param", "free") else value.data if value.op in ("attr", "name") else ""
+    return str(name or unit.variables.get(number, ""))
 
 
 def _report(

@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.places import is_aside
 from validator.facts.model import Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

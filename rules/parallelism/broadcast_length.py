@@ -19,10 +19,11 @@ import ast
 from collections.abc import Iterator
 
 from validator.analysis.dimensions import Dimensions, Size, tag_of
-from validator.analysis.places import is_aside
 from validator.facts.model import Assign, Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -60,7 +61,7 @@ def _repeating(project: Project, function: Method, rows: list[Assign]) -> tuple[
     """The function that makes the sender's list, with the factor by which it repeats its work."""
     for row in rows:
         call = next((c for c in function.facts.calls if c.target == row.value), None)
-        for target in project.types.targets(function, call) if isinstance(call, Call) else ():
+        for target in project.analysis(Objects).targets(function, call) if isinstance(call, Call) else ():
             for node in ast.walk(target.node) if target.node is not None else ():
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
                     factors = [path_of(n) for n in (node.left, node.right) if isinstance(n, ast.Attribute | ast.Name)]

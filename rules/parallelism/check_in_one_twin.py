@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.dimensions import MODEL_PARALLEL
-from validator.analysis.places import is_aside
 from validator.analysis.quotients import Check, Quotients
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -57,8 +58,9 @@ def _check(quotients: Quotients, function: Method, call: Call) -> Check | None:
 
 def _prepared(project: Project, function: Method, checked: dict[Method, Check]) -> bool:
     """Whether a function is called by one that checks, or calls one."""
-    callers = {caller for caller, _ in project.types.callers.get(function, ())}
-    called = {m for c in function.facts.calls for m in project.types.called(function, c.target)}
+    objects = project.analysis(Objects)
+    callers = {caller for caller, _ in objects.callers(function)}
+    called = {m for c in function.facts.calls for m in objects.targets(function, c)}
     return not checked.keys().isdisjoint(callers | called)
 
 

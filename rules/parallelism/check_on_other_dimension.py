@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.bindings import Bindings, own_nodes
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import text_of
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.places import is_aside
 from validator.analysis.plans import TOKENS, Entry, Plan, Plans
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.project import Project
 from validator.rule import Rule
 

@@ -19,9 +19,11 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import text_of
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -65,7 +67,7 @@ def _cut(
     targets = {path_of(t) for t in statement.targets}
     if not (given & names) or not targets & given:
         return None
-    reached = project.types.called(function, path_of(statement.value.func))
+    reached = project.analysis(Objects).run_at(function.module, function.module.source_text.at(statement.value))
     return next((m for m in reached if m in cutting), None)
 
 

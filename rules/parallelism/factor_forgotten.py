@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from validator.analysis.dimensions import MODEL_PARALLEL, Dimensions, Factor, tag_of
-from validator.analysis.places import is_aside
 from validator.analysis.quotients import Quotient, Quotients
 from validator.facts.model import Return
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

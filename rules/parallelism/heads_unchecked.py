@@ -24,11 +24,11 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
 from validator.analysis.dimensions import MODEL_PARALLEL
-from validator.analysis.places import is_aside
 from validator.analysis.quotients import Quotient, Quotients
 from validator.facts.model import Call
 from validator.facts.text import path_of
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.project import Method, Module, Project
 from validator.rule import Rule
 

@@ -24,11 +24,13 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import text_of
 from validator.facts.model import At, Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.flow.queries import Queries
 from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
@@ -102,7 +104,7 @@ class Twice:
             yield target.qualname, self._within(target)
 
     def _targets(self, function: Method, call: Call) -> list[Method]:
-        targets = self.project.types.targets(function, call)
+        targets = self.project.analysis(Objects).targets(function, call)
         return sorted((t for t in targets if t.name == "backward"), key=lambda t: (t.path, t.qualname))
 
     def _of(self, function: Method, owner: str, at: At) -> frozenset[str]:

@@ -26,9 +26,11 @@ from typing import NamedTuple
 
 from validator.analysis.bindings import Bindings, own_nodes
 from validator.analysis.given_losses import engine_of_sibling, given_losses, makers
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import text_of
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -231,7 +233,10 @@ def _mean(project: Project, function: Method, value: ast.expr) -> bool:
         return True
     if not _LOSS_CALL.search(target):
         return False
-    bodies = [text_of(each) for each in project.types.called(function, target)]
+    bodies = [
+        text_of(each)
+        for each in project.analysis(Objects).run_at(function.module, function.module.source_text.at(value))
+    ]
     return not any(_SUM.search(body) or _COUNT.search(body) for body in bodies)
 
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 from validator.analysis.dimensions import MODEL_PARALLEL, ONE, Dimensions, Size, product
 from validator.analysis.meshes import Mesh, Meshes
-from validator.analysis.places import is_aside
 from validator.finding import Finding
+from validator.flow.aside import is_aside
 from validator.project import Project
 from validator.rule import Rule
 

@@ -23,11 +23,11 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from validator.analysis.places import is_aside
 from validator.analysis.plans import TOKENS, Entry, Plan, Plans
 from validator.analysis.submodules import ModelClass, Submodules
 from validator.errors import nearest
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import Project
 from validator.rule import Rule
 from validator.tables import load_toml

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import call_node
 from validator.analysis.meshes import Meshes, Part
-from validator.analysis.places import is_aside
 from validator.analysis.single_sizes import is_one
 from validator.domains.axes import axes_of
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

@@ -21,10 +21,11 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.bindings import Bindings, own_nodes
-from validator.analysis.places import is_aside
 from validator.facts.model import Call
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -39,7 +40,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     backward = {f for f, call in project.calls("backward") if _of_tensor(call) and not is_aside(f.path)}
     for function in sorted(backward, key=lambda f: (f.path, f.facts.at)):
         yield from _in_place(function)
-        for caller, call in project.types.callers.get(function, ()):
+        for caller, call in project.analysis(Objects).callers(function):
             if is_aside(caller.path) or call.use not in ("value", "return"):
                 continue
             for node in own_nodes(caller.node) if caller.node is not None else ():

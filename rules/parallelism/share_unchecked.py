@@ -25,9 +25,11 @@ from typing import NamedTuple
 
 from validator.analysis.bindings import Bindings, own_nodes
 from validator.analysis.dimensions import MODEL_PARALLEL, Dimensions
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import text_of
 from validator.facts.text import path_of
 from validator.finding import Finding
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -159,7 +161,7 @@ def _treated(project: Project, function: Method) -> bool:
     """Whether the function, its class, or one that calls it speaks of remainders or padding."""
     if function.facts.params and function.facts.params[0].name == "ctx":
         return True  # who calls an autograd function, `apply`, cannot be told
-    around = {function, *(caller for caller, _ in project.types.callers.get(function, ()))}
+    around = {function, *(caller for caller, _ in project.analysis(Objects).callers(function))}
     if function.cls is not None:
         around |= set(function.cls.every_method())
     return any(_TREATED.search(text_of(each)) for each in around)

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from validator.analysis.dimensions import MODEL_PARALLEL, ONE, Dimensions, Size, product, quotient, tag_of
-from validator.analysis.places import is_aside
 from validator.analysis.quotients import Quotients
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 

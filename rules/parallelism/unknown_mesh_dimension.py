@@ -22,10 +22,11 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
 from validator.analysis.meshes import Meshes, Part
-from validator.analysis.places import is_aside, outermost, text_of
+from validator.analysis.places import outermost, text_of
 from validator.errors import nearest
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

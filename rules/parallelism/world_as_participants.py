@@ -22,10 +22,11 @@ from functools import cache
 
 from validator.analysis.binding import bind
 from validator.analysis.dimensions import Dimensions, Size, tag_of
-from validator.analysis.places import is_aside
 from validator.analysis.quotients import Quotient, Quotients
 from validator.facts.model import Argument, At, Call
 from validator.finding import Finding, Related
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -59,7 +60,7 @@ def _counting(project: Project, function: Method, call: Call) -> Iterator[tuple[
     by_keyword = {a.keyword: a for a in call.args if a.keyword}
     yield from ((name, a) for name, a in by_keyword.items() if _counts(name))
     if any(a.keyword is None and _RANKS.search(a.value) for a in call.args):
-        for target in project.types.called(function, call.target):
+        for target in project.analysis(Objects).targets(function, call):
             for name, argument in bind(target, call).items():
                 if _counts(name) and name not in by_keyword:
                     yield name, argument

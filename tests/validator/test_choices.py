@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from validator.flow.objects import Objects
 from validator.project import Project
 from validator.source import SourceFile
 
@@ -25,7 +26,7 @@ def _made(folder: Path, text: str) -> set[str]:
     file.write_text(f"import torch\nimport torch.distributed as dist\n{text}\n", encoding="utf-8")
     project = Project([SourceFile("factory.py", str(file))])
     make = next(function for function in project.functions() if function.name == "make")
-    return {cls.name for cls in project.types.returned(make)}
+    return {cls.name for cls in project.analysis(Objects).results(make)}
 
 
 @pytest.mark.parametrize("body", FACTORIES.values(), ids=FACTORIES)
@@ -34,8 +35,8 @@ def test_a_factory_gives_what_it_chooses_from(tmp_path: Path, body: str) -> None
 
 
 @pytest.mark.parametrize("body", list(FACTORIES.values())[:3], ids=list(FACTORIES)[:3])
-def test_a_table_with_an_entry_of_unknown_class_tells_nothing(tmp_path: Path, body: str) -> None:
-    assert _made(tmp_path, f"{CLASSES}TABLE['c'] = torch.nn.Linear\ndef make(k):\n    {body}") == set()
+def test_of_a_table_what_is_no_class_of_the_project_is_left_out(tmp_path: Path, body: str) -> None:
+    assert _made(tmp_path, f"{CLASSES}TABLE['c'] = torch.nn.Linear\ndef make(k):\n    {body}") == {"A", "B"}
 
 
 def test_a_table_that_grows_by_entries_has_them_all(tmp_path: Path) -> None:

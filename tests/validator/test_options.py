@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from validator.analysis.namespaces import Namespaces
-from validator.analysis.option_calls import UNKNOWN
 from validator.analysis.options import Options, Parser
+from validator.flow.literals import UNKNOWN
 from validator.project import Project
 from validator.source import SourceFile
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from validator.analysis.uses import Uses, is_guarded, is_test, lead, open_reads, open_uses
+from validator.analysis.uses import Uses, is_guarded, lead, open_reads, open_uses
 from validator.config import Config
 from validator.facts.model import Guard
+from validator.flow.aside import is_test
 from validator.project import Project
 from validator.source import SourceFile
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from validator.analysis.binding import bind
 from validator.analysis.bindings import Bindings
+from validator.flow.objects import Objects
 from validator.project import Method, Project, Value
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
@@ -51,7 +52,7 @@ class Bodies:
         for call in method.facts.calls if depth else ():
             if not any(a.kind == "path" and a.value == param for a in call.args):
                 continue
-            for target in self.project.types.called(method, call.target):
+            for target in self.project.analysis(Objects).targets(method, call):
                 names = [n for n, a in bind(target, call).items() if a.kind == "path" and a.value == param]
                 for name in names if target is not method else ():
                     for text, branch in self.handled(target, name, depth - 1).items():

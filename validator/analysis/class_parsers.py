@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.option_calls import UNKNOWN, Option
+from validator.analysis.option import Option
 from validator.definitions import ClassDef
 from validator.facts.model import Call
 from validator.flow.holders import Index
-from validator.flow.objects import Objects
+from validator.flow.literals import UNKNOWN
 from validator.flow.program import Unit
 from validator.flow.queries import Place, Queries
 from validator.flow.values import Val, elements
@@ -39,7 +39,6 @@ class ClassParsers:
 
     def __init__(self, project: Project) -> None:
         self.queries = project.analysis(Queries)
-        self.objects = project.analysis(Objects)
         self.schemas = project.analysis(Schemas)
         self.index = Index(self.queries.flow)
 
@@ -53,10 +52,10 @@ class ClassParsers:
                     if (said := _call_at(unit, number)) is not None:
                         yield Reading(*said, cls, more, words.isdisjoint(_OTHER_WAYS))
 
-    def given(self, function: Method, call: Call) -> tuple[list[ClassDef], bool]:
+    @staticmethod
+    def given(place: Place) -> tuple[list[ClassDef], bool]:
         """The classes that a call is given, one or a tuple of them, and whether all are known."""
-        place = self.objects.call_at(function.module, call.at)
-        given = place.argument("dataclass_types", 0) if place is not None else None
+        given = place.argument("dataclass_types", 0)
         if given is None:
             return [], False
         inside = elements(given.closed) if given.closed.of("tuple") or given.closed.of("seq") else given.closed

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch, Launches, arguments_of
-from validator.analysis.option_calls import Option
+from validator.analysis.option import Option
 from validator.analysis.options import Parser
 from validator.project import Project
 

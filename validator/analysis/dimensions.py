@@ -12,13 +12,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.binding import bind
-from validator.analysis.bindings import Bindings, first_name
+from validator.analysis.bindings import Bindings
 from validator.analysis.meshes import Meshes
 from validator.facts.text import path_of
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project, Value
 
 _DEPTH = 8
@@ -224,7 +226,8 @@ class Dimensions:
         if name == "len" and len(node.args) == 1:
             return Size((Factor("length", _text(node)),))
         tag = tag_of(target)
-        returned = self._returned(function, target)
+        text = function.module.source_text
+        returned = self._returned(self.project.analysis(Objects).run_at(function.module, text.at(node)))
         if returned is not None and any(returned.tags | returned.under_tags):
             return returned
         return Size((Factor(tag, f"{target}()"),))
@@ -239,12 +242,9 @@ class Dimensions:
         words = re.sub(r"\W+", "_", text).strip("_")
         return Size((Factor(tag_of(f"{words}_size"), f"{target}({text})"),))
 
-    def _returned(self, function: Method, target: str) -> Size | None:
+    def _returned(self, reached: Sequence[Method]) -> Size | None:
         """What a project function with one plain return gives, in its own words."""
-        if self._depth >= _DEPTH:
-            return None
-        reached = self.project.types.called(function, target)
-        if len(reached) != 1 or reached[0].name == "__init__" or reached[0].node is None:
+        if self._depth >= _DEPTH or len(reached) != 1 or reached[0].name == "__init__" or reached[0].node is None:
             return None
         returns = [n.value for n in ast.walk(reached[0].node) if isinstance(n, ast.Return) and n.value is not None]
         if len(returns) != 1:
@@ -344,7 +344,7 @@ class Dimensions:
         if tag_of(name):
             return None
         sizes: set[Size] = set()
-        for caller, call in self.project.types.callers.get(function, ()):
+        for caller, call in self.project.analysis(Objects).callers(function):
             argument = bind(function, call).get(name)
             if argument is None or argument.kind != "path":
                 return None
@@ -360,7 +360,7 @@ class Dimensions:
                 found.append(self.size(method, value))
         getter = cls.find(name)
         if not found and getter is not None and getter.facts.is_property:
-            size = self._returned(getter, f"{first_name(getter)}.{name}")
+            size = self._returned([getter])
             found += [size] if size is not None else []
         return found[0] if found and all(size == found[0] for size in found) else None
 

@@ -10,11 +10,12 @@ import re
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.types import Types
-from validator.analysis.uses import is_test
+from validator.flow.aside import is_test
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 
 _LAST_WORD = re.compile(r"[A-Z][a-z0-9]*$")
+_FACTORY = re.compile(r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$")
 _SUFFIXES = frozenset({"Strategy", "Backend", "Engine", "Plugin", "Accelerator", "Trainer", "Worker", "Manager"})
 _SHARED = 0.5  # share of the smaller class's public methods that two members must have in common
 _ENOUGH = 4  # and at least so many
@@ -59,9 +60,8 @@ def alike(a: ClassDef, b: ClassDef) -> bool:
 class Families:
     """The families of a project."""
 
-    def __init__(self, project: Project, types: Types) -> None:
+    def __init__(self, project: Project) -> None:
         self.project = project
-        self.types = types
 
     @cached_property
     def all(self) -> tuple[Family, ...]:
@@ -86,19 +86,14 @@ class Families:
         found: list[Family] = []
         taken: set[ClassDef] = set()
         for function in self.project.functions():
-            if is_test(function.path) or not re.match(
-                r"(get|make|create|build|init)_\w*(strategy|backend|engine|plugin)s?$", function.name
-            ):
+            if is_test(function.path) or not _FACTORY.match(function.name) or _is_hook(function):
                 continue
-            classes = {c for c in self._chosen(function) if not _is_base(c)} if not _is_hook(function) else set()
+            classes = {c for c in self.project.analysis(Objects).results(function) if not _is_base(c)}
             members = sorted(classes - taken, key=lambda c: (c.module.name, c.qualname))
             if members:
                 taken.update(members)
                 found.append(Family(_family_name(members), tuple(self._with_siblings(members)), function))
         return found
-
-    def _chosen(self, function: Method) -> frozenset[ClassDef]:
-        return self.types.returned(function)
 
     def _with_siblings(self, members: list[ClassDef]) -> list[ClassDef]:
         """The members and the classes of the same suffix that are like one of them, known to the factory or not."""

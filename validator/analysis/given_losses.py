@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.binding import bind
-from validator.analysis.places import is_aside, text_of
+from validator.analysis.places import call_bound, text_of
 from validator.facts.model import Call
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 
 
 def given_losses(project: Project, function: Method, name: str) -> Iterator[tuple[Method, str]]:
     """The functions that call a method, each with the name of the loss that it gives."""
+    objects = project.analysis(Objects)
     for caller, call in project.calls(function.name):
-        if function in project.types.targets(caller, call) and not is_aside(caller.path):
+        if function in objects.targets(caller, call) and not is_aside(caller.path):
             argument = bind(function, call).get(name)
             if argument is not None and argument.kind == "path":
                 yield caller, argument.value
@@ -24,8 +27,9 @@ def makers(project: Project, caller: Method, name: str) -> Iterator[str]:
     for row in caller.facts.assigns:
         if row.target == name:
             yield "\n".join(caller.module.source_text.lines[row.at[0] - 1 : row.at[2]])
-            if row.kind == "call":
-                yield from (text_of(target) for target in project.types.called(caller, row.value))
+            call = call_bound(caller, row)
+            targets = project.analysis(Objects).targets(caller, call) if call is not None else ()
+            yield from (text_of(target) for target in targets)
 
 
 def engine_of_sibling(project: Project, function: Method, loss: str) -> ClassDef | None:

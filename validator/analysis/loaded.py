@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from validator.analysis.fields import Field
 from validator.analysis.launch import Launch, arguments_of
 from validator.facts.text import path_of
+from validator.flow.objects import Objects
 from validator.project import Method, Module, Project
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class LoadedFiles:
                 return True
             for call in function.facts.calls:
                 if call.method in names and not self._strict.isdisjoint(
-                    self.project.types.called(function, call.target)
+                    self.project.analysis(Objects).targets(function, call)
                 ):
                     return True
         return False

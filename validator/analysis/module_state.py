@@ -16,7 +16,8 @@ import ast
 from functools import cached_property
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.uses import is_test
+from validator.flow.aside import is_test
+from validator.flow.objects import Objects
 from validator.project import Method, Module, Project
 
 
@@ -50,8 +51,7 @@ class ModuleState:
 
     def callers(self, function: Method) -> list[Method]:
         """The functions, those of tests left out, that call a function by name."""
-        rows = self.project.types.callers.get(function, ())
-        return [caller for caller, _ in rows if not is_test(caller.path)]
+        return [caller for caller, _ in self.project.analysis(Objects).callers(function)]
 
     def is_called_unseen(self, function: Method) -> bool:
         """Whether a function is passed to something that may call it, or named where calls were not recorded."""

@@ -1,8 +1,8 @@
-"""Where the parsed command line goes: which expressions hold the namespace of which parser, and what is read of it.
+"""Where the parsed command line goes: which values are the namespace of which parser, and what is read of it.
 
-A namespace is followed from `parse_args()` through assignments, attributes, arguments and results, and through
-functions that only reshape it (`hierarchize(args)` makes `args.ds.x` of the option `--ds.x`). A read is charged
-to an entry point only where the calls that start there provably lead to the function that reads.
+The flow follows a namespace from `parse_args()`, and through functions that only reshape it (`hierarchize(args)` makes
+`args.ds.x` of the option `--ds.x`). A read is charged to an entry point only where the calls that start there provably
+lead to the function that reads.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.binding import bind
-from validator.analysis.option_calls import UNKNOWN
-from validator.analysis.options import Options, Parser
+from validator.analysis.options import Options, Parser, Site
 from validator.analysis.places import within
-from validator.facts.model import Argument, Assign, At, Call, Guard
-from validator.project import ClassDef, Method, Project, Value
+from validator.facts.model import At, Call, Guard, Ref
+from validator.flow.literals import UNKNOWN
+from validator.flow.met import meeting
+from validator.flow.objects import Objects
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
+from validator.flow.readers import rebuilt
+from validator.project import ClassDef, Method, Project
 
-_DEPTH = 60
-_LONGEST = 32  # links of a chain that are followed: generated code holds chains of thousands
 _NAMESPACE_MEMBERS = re.compile(r"^(__\w+__|_get_kwargs|_get_args)$")
-_SHOWS = re.compile(
-    r"(^|\.)(print|log|info|debug|warning|pprint|pformat|dump|dumps|safe_dump|init|update|str|repr|format|set|isinstance|hasattr|"
-    r"add_text|add_hparams|print_rank_0|save_config|deepcopy|copy|type|id|login|config)(\(\))?$"
-)
-_READS_LITTLE = ("deepspeed.initialize", "deepspeed.init_inference")
+_SHOWS = frozenset({
+    "print", "log", "info", "debug", "warning", "pprint", "pformat", "dump", "dumps", "safe_dump", "init", "update",
+    "str", "repr", "format", "set", "isinstance", "hasattr", "add_text", "add_hparams", "print_rank_0", "save_config",
+    "deepcopy", "copy", "type", "id", "login", "config",
+})  # fmt: skip
+_READS_LITTLE = frozenset({"deepspeed.initialize", "deepspeed.init_inference", "deepspeed.add_config_arguments"})
+_ASKING = frozenset({"getattr", "hasattr"})
 
 
 class Held(NamedTuple):
@@ -100,208 +104,49 @@ def _is_strange(parser: Parser, test: ast.expr) -> bool:
     return False
 
 
-def _users(parser: Parser, function: Method, caller: Method) -> set[Method]:
-    """Whom of its callers a function gives the namespace of a parser: where it gets the parser, those that pass it."""
-    parsed_here = any(site.function is function for site in parser.sites)
-    return parser.handed.get(function, {caller}) if parsed_here else {caller}
-
-
 class Namespaces:
     """Answers for one project, remembered."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self.options = project.analysis(Options)
-        self._known: dict[tuple[Method, str], Namespaced] = {}
-        self._final: set[tuple[Method, str]] = set()
-        self._round: set[tuple[Method, str]] = set()
-        self._grew = False
-        self._depth = 0
-        self._bound: dict[tuple[Method, int], dict[str, Argument]] = {}  # calls live as long as the project
+        self.objects = project.analysis(Objects)
+        self.queries = project.analysis(Queries)
+        self.flow = self.queries.flow
         self._reached: dict[Parser, frozenset[Method]] = {}
+        self._guards: dict[Method, dict[tuple[int, int], tuple[Guard, ...]]] = {}
 
-    # -- what an expression holds --------------------------------------------------------------------------
-
-    def of(self, function: Method, path: str) -> Namespaced:
-        """The namespaces that the value of `path`, read inside `function`, may be."""
-        key = (function, path)
-        if key in self._final:
-            return self._known.get(key, NOTHING)
-        if self._depth:
-            return self._again(key)
-        while True:  # what flows in a circle needs several rounds
-            self._round, self._grew = set(), False
-            found = self._again(key)
-            if not self._grew:
-                self._final |= self._round
-                return found
-
-    def _again(self, key: tuple[Method, str]) -> Namespaced:
-        """The value of a path by what was known in the round before; within one round each is computed once."""
-        known = self._known.get(key, NOTHING)
-        if key in self._round or self._depth > _DEPTH or "(" in key[1] and not key[1].endswith("()"):
-            return known
-        self._round.add(key)
-        self._depth += 1
-        found = self._of(*key) | known
-        self._depth -= 1
-        if found != known:
-            self._grew = True
-        self._known[key] = found
-        return found
-
-    def _of(self, function: Method, path: str) -> Namespaced:
-        if path.endswith("()"):
-            return self._result(function, path[:-2])
-        head, _, name = path.rpartition(".")
-        if not head:
-            return self._name(function, name)
-        held = self.of(function, head)
-        if held:
-            return frozenset(Held(h.parser, h.below(name)) for h in held if h.below(name) in h.parser.inner)
-        return frozenset(h for cls in self.project.types.of(function, head) for h in self._attribute(cls, name))
-
-    def _result(self, function: Method, target: str) -> Namespaced:
-        if (function, target) in self._sites:
-            return frozenset(Held(parser, "") for parser in self._sites[function, target])
-        found: set[Held] = set()
-        for callee in self.project.types.called(function, target):
-            for row in callee.facts.returns:
-                if row.kind in ("path", "call"):
-                    held = self._given_back(function, target, callee, row.value + "()" * (row.kind == "call"))
-                    found |= {h for h in held if function in _users(h.parser, callee, function)}
-            if not found and callee in self._reshapers:
-                found |= self._reshaped(function, target)
+    def held(self, place: Place) -> Namespaced:
+        """The namespaces that a value may be."""
+        value = place.val
+        if not value.holes and not any(o[0] == "namespace" for o in value.objs):
+            return NOTHING
+        found = (
+            Held(parser, o[2] or "")
+            for o in (place.closed.of("namespace") if self.options.parsers else ())
+            for made in o[1].of("parser")
+            if (parser := self.options.made.get(made[1])) is not None
+            if not o[2] or o[2] in parser.inner
+        )
         return frozenset(found)
-
-    def _given_back(self, function: Method, target: str, callee: Method, path: str) -> Namespaced:
-        """What one call gets from a function that returns a variable: of a parameter, what this call passes."""
-        if all(p.name != path for p in callee.facts.params):
-            return self.of(callee, path)
-        found: set[Held] = set()
-        for call in function.facts.calls:
-            passed = bind(callee, call).get(path) if call.target == target else None
-            found |= self._value(function, passed.kind, passed.value) if passed is not None else NOTHING
-        return frozenset(found.union(*(self._assigned(callee, r) for r in callee.facts.assigns if r.target == path)))
-
-    def _reshaped(self, function: Method, target: str) -> Namespaced:
-        for call in function.facts.calls:
-            if call.target == target and call.args:
-                return self._value(function, call.args[0].kind, call.args[0].value)
-        return NOTHING
 
     @cached_property
-    def _sites(self) -> dict[tuple[Method, str], list[Parser]]:
-        found: dict[tuple[Method, str], list[Parser]] = {}
-        for parser in self.options.parsers:
-            for site in parser.sites:
-                if not parser.from_dataclasses:
-                    found.setdefault((site.function, site.call.target), []).append(parser)
-        return found
-
-    @cached_property
-    def _reshapers(self) -> frozenset[Method]:
-        """Functions that rebuild a namespace from `vars(parameter)`."""
-        found = set()
-        for function in self.project.functions():
-            params = {p.name for p in function.facts.params}
-            if any(c.target == "vars" and c.args and c.args[0].value in params for c in function.facts.calls):
-                inside = [function, *self.project.nested(function)]
-                if any(
-                    c.target.rpartition(".")[2].endswith(("Namespace", "DotDict", "Munch"))
-                    for f in inside
-                    for c in f.facts.calls
-                ):
-                    found.add(function)
-        return frozenset(found)
-
-    def _name(self, function: Method, name: str) -> Namespaced:
-        scope: Method | None = function
-        while scope is not None and scope.qualname != "<module>":
-            if name in scope.facts.bound:
-                return self._local(scope, name)
-            scope = scope.enclosing
-        symbol = self.project.lookup(function, name)
-        top = function.module.top
-        if isinstance(symbol, Value):
-            return self._local(symbol.module.top, symbol.name)
-        return self._local(top, name) if function is top else NOTHING
-
-    def _local(self, function: Method, name: str) -> Namespaced:
-        found: set[Held] = set()
-        if any(p.name == name and p.kind in ("any", "kw", "pos") for p in function.facts.params):
-            for caller, kind, value in self._passed(function, name):
-                found |= self._value(caller, kind, value)
-        for row in function.facts.assigns:
-            if row.target == name:
-                found |= self._assigned(function, row)
-        return frozenset(found)
-
-    def _assigned(self, function: Method, row: Assign) -> Namespaced:
-        if row.kind == "call" and row.value == "getattr":
-            return self._part(function, row)
-        if row.kind == "unpack:0/2":
-            return self.of(function, row.value + "()")
-        return self._value(function, row.kind, row.value) if row.value != row.target else NOTHING
-
-    def _part(self, function: Method, row: Assign) -> Namespaced:
-        """`ds = getattr(args, "ds", None)`."""
-        for call in function.facts.calls:
-            inside = within(call.at, row.at)
-            if inside and call.target == "getattr" and len(call.args) > 1 and call.args[0].kind == "path":
-                name = call.args[1].value.strip("'\"")
-                held = self.of(function, call.args[0].value)
-                return frozenset(Held(h.parser, h.below(name)) for h in held if h.below(name) in h.parser.inner)
-        return NOTHING
-
-    def _value(self, function: Method, kind: str, value: str) -> Namespaced:
-        if kind == "call":
-            return self.of(function, value + "()")
-        return self.of(function, value) if kind == "path" else NOTHING
-
-    def _attribute(self, cls: ClassDef, name: str) -> Namespaced:
-        found: set[Held] = set()
-        for owner in cls.mro:
-            for method in owner.every_method():
-                first = method.facts.params[0].name if method.facts.params else "self"
-                for row in method.facts.assigns:
-                    if row.target == f"{first}.{name}":
-                        found |= self._assigned(method, row)
-        return frozenset(found)
-
-    def _passed(self, function: Method, name: str) -> Iterator[tuple[Method, str, str]]:
-        for caller, call in self._callers.get(function, ()):
-            key = (function, id(call))
-            if key not in self._bound:
-                self._bound[key] = bind(function, call)
-            argument = self._bound[key].get(name)
-            if argument is not None:
-                yield caller, argument.kind, argument.value
+    def _units(self) -> list[Unit]:
+        """The units that meet a namespace."""
+        return meeting(self.flow, "namespace") if self.options.parsers else []
 
     # -- the call graph ------------------------------------------------------------------------------------
 
-    @cached_property
-    def _graph(self) -> dict[Method, list[tuple[Method, Call]]]:
-        """For every function what it calls, by name or by the receiver's type."""
-        found: dict[Method, list[tuple[Method, Call]]] = {}
-        for function in self.project.functions():
-            edges = [(t, c) for c in function.facts.calls for t in self.project.types.targets(function, c)]
-            for call in function.facts.calls:  # functions handed on: partial(f, …), Thread(target=f), map(f, …)
-                for argument in call.args:
-                    if argument.kind == "path" and "." not in argument.value:
-                        symbol = self.project.lookup(function, argument.value)
-                        if isinstance(symbol, Method):
-                            edges.append((symbol, call._replace(args=())))
-            found[function] = edges
-        return found
-
-    @cached_property
-    def _callers(self) -> dict[Method, list[tuple[Method, Call]]]:
-        found: dict[Method, list[tuple[Method, Call]]] = {}
-        for function, edges in self._graph.items():
-            for target, call in edges:
-                found.setdefault(target, []).append((function, call))
-        return found
+    def _edges(self, function: Method) -> list[tuple[Method, Call]]:
+        """What a function calls, and what it hands on to be called: `partial(f, …)`, `Thread(target=f)`."""
+        edges = [(t, c) for c in function.facts.calls for t in self.objects.targets(function, c)]
+        for call in function.facts.calls:
+            for argument in call.args:
+                plain = argument.kind == "path" and "." not in argument.value
+                symbol = self.project.lookup(function, argument.value) if plain else None
+                if isinstance(symbol, Method):
+                    edges.append((symbol, call._replace(args=())))
+        return edges
 
     def reached(self, parser: Parser) -> frozenset[Method]:
         """The functions that the entry points of a parser lead to.
@@ -312,8 +157,8 @@ class Namespaces:
         if parser not in self._reached:
             waiting = [site.function for site in parser.sites] + [parser.function]
             for site in parser.sites:  # whoever calls the function that parses goes on with the result
-                callers = [caller for caller, _ in self._callers.get(site.function, ())]
-                waiting += [each for each in callers if each in _users(parser, site.function, each)]
+                callers = self.objects.callers(site.function)
+                waiting += [caller for caller, call in callers if self._passes(parser, site, caller, call)]
             seen: set[Method] = set()
             made: set[ClassDef] = set()
             postponed: list[Method] = []
@@ -326,14 +171,22 @@ class Namespaces:
                     continue
                 seen.add(function)
                 own = function.module in (parser.module, *(site.function.module for site in parser.sites))
-                edges = self._graph.get(function, ())
-                waiting += [target for target, call in edges if own or not _is_foreign(parser, call)]
+                waiting += [t for t, call in self._edges(function) if own or not _is_foreign(parser, call)]
                 if new := self._classes_named(function) - made:
                     made |= new
                     waiting += postponed
                     postponed = []
             self._reached[parser] = frozenset(seen)
         return self._reached[parser]
+
+    def _passes(self, parser: Parser, site: Site, caller: Method, call: Call) -> bool:
+        """Whether a caller of the function that parses gets the namespace of a parser: where it passes the parser, its
+        own alone."""
+        place, receiver = self.objects.call_at(caller.module, call.at), site.place.receiver if site.place else None
+        if place is None or receiver is None or not receiver.val.symbolic:
+            return True
+        passed = (place._replace(number=number).closed for number in place.value.args)
+        return any(o[1] == parser.made for value in passed for o in value.of("parser"))
 
     def _classes_named(self, function: Method) -> set[ClassDef]:
         """The classes that a function makes objects of, or hands on to something that may."""
@@ -349,62 +202,49 @@ class Namespaces:
     @cached_property
     def reads(self) -> tuple[Read, ...]:
         """Every read of something in a namespace."""
-        return tuple(read for function in self.project.functions() for read in self._reads(function))
+        return tuple(read for unit in self._units for read in self._reads(unit))
 
-    def _reads(self, function: Method) -> Iterator[Read]:
-        for ref in function.facts.refs:
-            if ref.context == "load":
-                yield from self._chain(function, ref.path, ref.guards, ref.at)
-            elif "." in (receiver := ref.path.rpartition(".")[0]):
-                yield from self._chain(function, receiver, ref.guards, ref.at)
-        for call in function.facts.calls:
-            if "." in call.receiver:
-                yield from self._chain(function, call.receiver, call.guards, call.at)
-            if call.target in ("getattr", "hasattr") and len(call.args) >= 2:
-                owner, name = call.args[0], call.args[1]
-                held = self.of(function, owner.value) if owner.kind == "path" else NOTHING
-                if held and name.kind == "const" and name.value[:1] in "'\"":
-                    how = "test" if call.target == "hasattr" else "default" if len(call.args) > 2 else "attribute"
-                    kept = how == "test" or any(
-                        row.kind == "call" and row.value == "getattr" and within(call.at, row.at)
-                        for row in function.facts.assigns
-                    )
-                    yield Read(function, owner.value, name.value.strip("'\""), held, call.guards, call.at, how, kept)
-
-    def _chain(self, function: Method, path: str, guards: tuple[Guard, ...], at: At) -> Iterator[Read]:
-        """The link of a chain that leaves the namespace: the option, or what is none."""
-        links = path.split(".")
-        for index in range(1, min(len(links), _LONGEST)):
-            receiver, name = ".".join(links[:index]), links[index].partition("[")[0].partition("(")[0]
-            held = self.of(function, receiver)
-            if not held:
+    def _reads(self, unit: Unit) -> Iterator[Read]:
+        for place in self.queries.values(unit, "attr", "call"):
+            if place.value.op == "attr":
+                name, owner, how = place.value.data, place.operand(0), "attribute"
+            elif place.method in _ASKING and len(place.value.args) > 2:
+                constant, owner = place.operand(2).closed.constant(), place.operand(1)
+                name, plain = constant if isinstance(constant, str) else "", len(place.value.args) == 3
+                how = "test" if place.method == "hasattr" else "attribute" if plain else "default"
+            else:
                 continue
-            if (
-                name != links[index]
-                or index == len(links) - 1
-                or not any(h.below(name) in h.parser.inner for h in held)
-            ):
-                if not _NAMESPACE_MEMBERS.match(name):
-                    yield Read(function, receiver, name, held, guards, at, "attribute")
-                return
+            held = self.held(owner) if name and not _NAMESPACE_MEMBERS.match(name) else NOTHING
+            if held:
+                kept = how == "test" or bool(place.closed.of("namespace"))
+                guards = self._around(unit.scope).get(place.at[:2], ())
+                text = unit.text(place.value.at).rpartition(".")[0] if place.value.op == "attr" else owner.text
+                yield Read(unit.scope, text, name, held, guards, place.at, how, kept)
+
+    def _around(self, function: Method) -> dict[tuple[int, int], tuple[Guard, ...]]:
+        """The conditions around the reads and calls of a function, by where these begin."""
+        known = self._guards.get(function)
+        if known is None:
+            rows: tuple[Call | Ref, ...] = (*function.facts.calls, *function.facts.refs)
+            known = self._guards[function] = {row.at[:2]: row.guards for row in rows}
+        return known
 
     @cached_property
     def written(self) -> frozenset[str]:
         """Names that code adds to namespaces: `args.x = …`, `setattr(args, "x", …)`. `*` where the name is computed."""
         found: set[str] = set()
         for function in self.project.functions():
-            for ref in function.facts.refs:
-                receiver, _, name = ref.path.rpartition(".")
-                if ref.context == "store" and self._looks_like_one(function, receiver):
-                    found.add(name)
-        for function, call in self.project.calls("setattr"):
-            if not call.receiver and len(call.args) == 3 and self._looks_like_one(function, call.args[0].value):
-                literal = call.args[1].kind == "const"
-                found.add(call.args[1].value.strip("'\"") if literal else "*")
-        for function, call in self.project.calls("update"):
-            owner = call.receiver.removesuffix(".__dict__")
-            if call.receiver.endswith((".__dict__", "vars()")) and self._looks_like_one(function, owner):
-                found.add("*")
+            stores = (ref.path.rpartition(".") for ref in function.facts.refs if ref.context == "store")
+            found.update(name for owner, _, name in stores if owner.rpartition(".")[2] in self._holders)
+        for unit in self._units:
+            for place in self.queries.values(unit, "store_attr"):
+                found.update([place.value.data] if self.held(place.operand(0)) else ())
+        for place in self.queries.named_anywhere("setattr", "update"):
+            given = place.operand(1) if len(place.value.args) == 4 else None
+            owner = self._shown(place) if place.method == "update" else given
+            if owner is not None and (owner.called in self._holders or self.held(owner)):
+                name = place.operand(2).val.constant() if place.method == "setattr" else None
+                found.add(name if isinstance(name, str) else "*")
         return frozenset(found)
 
     @cached_property
@@ -412,64 +252,59 @@ class Namespaces:
         """The parsers to whose namespaces code adds whatever it finds, in a configuration file say:
         `args.__setattr__(key, value)`, `vars(args).update(found)`."""
         found: set[Parser] = set()
-        for function, call in self.project.calls("__setattr__", "update"):
-            if call.method == "update":
-                found.update(h.parser for h in self.of(function, self._shown_by(function, call.receiver)))
-            elif len(call.args) == 2 and call.args[0].kind != "const":
-                found.update(h.parser for h in self.of(function, call.receiver))
+        for unit in self._units:
+            for place in self.queries.calls_in(unit):
+                owner = self._shown(place) if place.method == "update" else None
+                if place.method == "__setattr__" and len(place.value.args) == 3:
+                    owner = place.receiver if place.operand(1).val.constant() is None else None
+                found.update(held.parser for held in (self.held(owner) if owner is not None else ()))
         return frozenset(found)
 
-    def _shown_by(self, function: Method, path: str) -> str:
-        """The namespace of which a variable is the dictionary: `values = vars(args)`."""
-        rows = [
-            row for row in function.facts.assigns if row.target == path and (row.kind, row.value) == ("call", "vars")
-        ]
-        calls = (
-            call for row in rows for call in function.facts.calls if call.target == "vars" and within(call.at, row.at)
-        )
-        return next((call.args[0].value for call in calls if call.args and call.args[0].kind == "path"), "")
+    @staticmethod
+    def _shown(place: Place) -> Place | None:
+        """The object on whose dictionary a method is called: `vars(args).update(…)`, `args.__dict__.update(…)`."""
+        receiver = place.receiver.root if place.receiver is not None else place
+        if receiver.value.op == "attr" and receiver.value.data == "__dict__":
+            return receiver.operand(0)
+        shown = receiver.value.op == "call" and receiver.method == "vars" and len(receiver.value.args) == 2
+        return receiver.operand(1) if shown else None
 
     @cached_property
     def _holders(self) -> frozenset[str]:
         """The last links of the paths that hold namespaces."""
         return frozenset(read.receiver.rpartition(".")[2] for read in self.reads) | {"args"}
 
-    def _looks_like_one(self, function: Method, path: str) -> bool:
-        return path.rpartition(".")[2] in self._holders or bool(self.of(function, path))
-
     @cached_property
     def handed_on(self) -> frozenset[Held]:
         """Namespaces given as a whole to something that may read any of their options."""
         found: set[Held] = set()
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                for argument in call.args:
-                    found |= self._taken(function, call, argument)
-            for ref in function.facts.refs:
-                if ref.path.endswith(".__dict__") and ref.context == "load":
-                    found |= {
-                        h
-                        for h in self.of(function, ref.path.removesuffix(".__dict__"))
-                        if not self._only_shown(function, ref.at)
-                    }
+        for unit in self._units:
+            for place in self.queries.values(unit, "attr", "call"):
+                if place.value.op == "call":
+                    found |= self._taken(place)
+                elif place.value.data == "__dict__" and not self._only_shown(unit.scope, place.at):
+                    found |= self.held(place.operand(0))
         return frozenset(found)
 
-    def _taken(self, function: Method, call: Call, argument: Argument) -> Namespaced:
-        if argument.kind != "path" or not (held := self.of(function, argument.value)):
+    def _taken(self, place: Place) -> Namespaced:
+        given = (self.held(place._replace(number=number)) for number in place.value.args[1:])
+        held, method = NOTHING.union(*given), place.method
+        if not held:
             return NOTHING
-        if call.target == "vars":
-            return NOTHING if function in self._reshapers or self._only_shown(function, call.at) else held
-        if call.target in ("getattr", "hasattr"):
-            return held if len(call.args) > 1 and call.args[1].kind != "const" else NOTHING
-        if _SHOWS.search(call.target) or self.project.types.targets(function, call) or "setattr" in call.target:
+        if method == "vars":
+            shown = rebuilt(self.flow, place.unit) is not None or self._only_shown(place.unit.scope, place.at)
+            return NOTHING if shown else held
+        if method in _ASKING:
+            return held if len(place.value.args) > 2 and place.operand(2).closed.constant() is None else NOTHING
+        if method in _SHOWS or "setattr" in method or self.objects.run_by(place):
             return NOTHING
-        dotted = self.project.dotted(function, call.target)
-        return NOTHING if dotted in _READS_LITTLE else held
+        callee = place.operand(0).closed
+        return NOTHING if any(o[0] == "ext" and o[1] in _READS_LITTLE for o in callee.each) else held
 
     def _only_shown(self, function: Method, at: At) -> bool:
         """Whether the place lies inside a call that logs, prints or stores what it gets."""
         for call in function.facts.calls:
             inside = within(at, call.at) and call.at != at
-            if inside and _SHOWS.search(call.target) and call.target not in ("set", "type", "id"):
+            if inside and call.method in _SHOWS and call.target not in ("set", "type", "id"):
                 return True
         return False

@@ -9,6 +9,7 @@ from validator.analysis.places import within
 from validator.analysis.uses import Use
 from validator.facts.model import Assign
 from validator.facts.text import path_of
+from validator.flow.objects import Objects
 from validator.integers import is_whole
 from validator.project import Method, Project
 
@@ -29,9 +30,9 @@ def kept_as_number(project: Project, use: Use) -> bool:
     if not head:
         others = [r for r in caller.facts.assigns if r.target == name and r is not row]
         return _is_number(others, [caller], {name})
-    classes = project.types.of(caller, head)
-    rows = [r for cls in classes for _, r in project.types.set_on(cls, name) if r is not row]
+    classes = project.analysis(Objects).named(caller, head)
     methods = [method for cls in classes for owner in cls.mro for method in owner.every_method()]
+    rows = [r for m in methods for r in m.facts.assigns if r.target == f"{m.own_object}.{name}" and r is not row]
     return bool(classes) and _is_number(rows, methods, {f"{m.own_object}.{name}" for m in methods if m.own_object})
 
 

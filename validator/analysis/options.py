@@ -1,42 +1,37 @@
 """Command-line options: which parsers a project builds, and what each of them accepts.
 
-A parser is followed from the place that makes it through groups, subparsers, `parents=`, helpers that add
-options to it (in other modules too) and factories that return it; loops over literal values are unrolled. What
-cannot be followed makes a parser *open*: it may accept more than is known here.
+A parser is what the flow knows by the calls that made it (`("parser", calls, …)`): through groups, subparsers, helpers
+that add options to it, and factories, for each caller of which it is another one; loops over literal values are
+unrolled. What cannot be followed makes a parser *open*: it may accept more than is known here.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from validator.analysis.binding import bind
 from validator.analysis.class_parsers import ClassParsers
-from validator.analysis.option_calls import UNKNOWN, Option, loop_passes, option_of, text_of, value_of
-from validator.analysis.places import call_bound, within
-from validator.facts.model import Argument, Assign, At, Call
-from validator.project import ClassDef, Method, Module, Project, Value
+from validator.analysis.option import Option, options_of
+from validator.facts.model import At, Call
+from validator.flow.literals import UNKNOWN, text
+from validator.flow.met import meeting
+from validator.flow.objects import Objects
+from validator.flow.queries import Place, Queries
+from validator.flow.values import Obj, Val, elements
+from validator.project import ClassDef, Method, Module, Project
 
-_MAKERS = (
-    "argparse.ArgumentParser",
-    "configargparse.ArgumentParser",
-    "configargparse.ArgParser",
-    "simple_parsing.ArgumentParser",
-)
-_DATACLASS_MAKERS = re.compile(r"(^|\.)(HfArgumentParser|TrlParser)$")
-_BELOW = re.compile(r"\.(add_argument_group|add_mutually_exclusive_group|add_subparsers|add_parser)(?:\(\))?$")
-_LINKS = re.compile(r"(\.(add_argument_group|add_mutually_exclusive_group|add_subparsers|add_parser)\(\))+")
 # what deepspeed.add_config_arguments adds, with the actions (deepspeed 0.19)
 _DEEPSPEED = {
     "deepspeed": "store_true", "deepspeed_config": "store", "deepscale": "store_true", "deepscale_config": "store",
 }  # fmt: skip
 _STRICT = frozenset({"parse_args", "parse_intermixed_args"})
 _READING = _STRICT | {"parse_known_args", "parse_args_into_dataclasses"}
-_FACTORIES = 4  # functions through which a parser is handed back
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
+_SETTING_UP = frozenset({"parse_known_args", "append"})
+
+Calls = tuple[Any, ...]  # the calls that made a parser, the outermost first: (unit, number)
 
 
 class Site(NamedTuple):
@@ -45,6 +40,7 @@ class Site(NamedTuple):
     function: Method
     call: Call
     strict: bool
+    place: Place | None = None
 
 
 @dataclass(eq=False)
@@ -56,11 +52,15 @@ class Parser:
     options: list[Option] = field(default_factory=list)
     defaults: set[str] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
-    open: bool = False
     why: str = ""
     from_dataclasses: bool = False
     grown: list[Parser] = field(default_factory=list)  # what it is where functions that hand it back are called
-    handed: dict[Method, set[Method]] = field(default_factory=dict)  # the functions that are given it, and by whom
+    parents: list[Calls] = field(default_factory=list)
+    made: Calls = ()
+
+    @property
+    def open(self) -> bool:
+        return bool(self.why)
 
     @property
     def module(self) -> Module:
@@ -89,13 +89,18 @@ class Parser:
         """Every spelling of every option (`-m`, `--no_x`) that a command line may use."""
         return {flag: option for option in self.options for flag in option.flags}
 
-    def copy(self, function: Method, call: Call) -> Parser:
-        """The parser as another function gets it, with nothing parsed yet."""
-        defaults = set(self.defaults)
-        return Parser(function, call.at, list(self.options), defaults, [], self.open, self.why, self.from_dataclasses)
-
     def option(self, dest: str) -> Option | None:
         return next((option for option in self.options if option.dest == dest), None)
+
+
+def _open_to_strangers(parsers: Iterable[Parser]) -> None:
+    """Where the function that makes a parser adds options to what is not followed (`for p in commands: …`), the parser
+    may have them."""
+    known = {(option.path, option.at) for parser in parsers for option in parser.options}
+    for parser in parsers:
+        calls = parser.function.facts.calls if not parser.open else ()
+        if any(c.method == "add_argument" and (parser.function.path, c.at) not in known for c in calls):
+            parser.why = "options are added to what is not followed"
 
 
 class Options:
@@ -103,19 +108,38 @@ class Options:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._busy: set[tuple[Method, str]] = set()
+        self.queries = project.analysis(Queries)
+        self.objects = project.analysis(Objects)
+        self.flow = self.queries.flow
         self._classes = ClassParsers(project)
 
     @cached_property
     def parsers(self) -> tuple[Parser, ...]:
         """Every parser whose command line is really read, in the order of the files."""
-        found = [*self._of_classes()]
-        for function, maker in self._made():
-            for parser in self._grown(function, maker):
-                if parser.sites:
-                    found.append(parser)
+        read = [parser for parser in self.made.values() if parser.sites]
+        found = (*self._of_classes(), *sorted(read, key=lambda parser: (parser.function.path, parser.at)))
         _open_to_strangers(found)
-        return tuple(found)
+        return found
+
+    @cached_property
+    def made(self) -> dict[Calls, Parser]:
+        """The parsers by the calls that made them, with what is done with them."""
+        named = self.flow.mentions.naming(*self._makers) if self._makers else ()
+        calls = [p for unit in (meeting(self.flow, "parser") if named else ()) for p in self.queries.calls_in(unit)]
+        found: dict[Calls, Parser] = {}
+        for place in calls:
+            made = (o[1] for o in place.val.of("parser"))
+            found |= {each: self._new(place, each) for each in made if each[0] == (place.unit, place.number)}
+        for place in calls:
+            self._used(found, place)
+        _complete(found)
+        return found
+
+    @cached_property
+    def _makers(self) -> tuple[str, ...]:
+        """The names of the classes of libraries that are parsers."""
+        names = (name for name in self.flow.models.calls if self.flow.models.method(name, "parse_args") is not None)
+        return tuple(dict.fromkeys(name.rpartition(".")[2] for name in names))
 
     @cached_property
     def strays(self) -> list[tuple[Method, Option]]:
@@ -126,7 +150,8 @@ class Options:
             (function, option)
             for function, call in calls
             if (function.path, call.at) not in known
-            for option in _options_of(function, call) or ()
+            if (place := self.objects.call_at(function.module, call.at)) is not None
+            for option in options_of(place, call) or ()
         ]
 
     def _of_classes(self) -> Iterator[Parser]:
@@ -139,7 +164,7 @@ class Options:
             site = Site(reading.function, reading.call, strict=True)
             parser = Parser(reading.function, reading.call.at, options, set(), [site], from_dataclasses=True)
             if not (complete and reading.plain):
-                parser.open, parser.why = True, f"not all options of `{reading.cls.name}` are known"
+                parser.why = f"not all options of `{reading.cls.name}` are known"
             yield parser
 
     def entry(self, module: str) -> Parser | None:
@@ -149,265 +174,124 @@ class Options:
 
     # -- making --------------------------------------------------------------------------------------------
 
-    def _made(self) -> Iterator[tuple[Method, Call]]:
-        for function in self.project.functions():
-            for call in function.facts.calls:
-                if "Parser" in call.method and self._is_maker(function, call.target):
-                    yield function, call
-
-    def _is_maker(self, function: Method, path: str) -> bool:
-        symbol = self.project.lookup(function, path)
-        if isinstance(symbol, ClassDef):
-            return any(base in _MAKERS or _DATACLASS_MAKERS.search(base) for base in symbol.external_bases)
-        dotted = self.project.dotted(function, path)
-        return dotted in _MAKERS or _DATACLASS_MAKERS.search(dotted) is not None
-
-    def _grown(self, function: Method, maker: Call) -> Iterator[Parser]:
-        """The parser with all its options; one for every caller, where the function is a factory."""
-        parser = self._new(function, maker)
-        handed_back = self._used(parser, function, maker)
-        if parser.sites or not handed_back:
-            yield parser
-        if handed_back:
-            yield from self._made_by(parser, function, 0)
-
-    def _made_by(self, parser: Parser, factory: Method, depth: int) -> Iterator[Parser]:
-        """What a parser grows to where each caller of the function that hands it back uses it."""
-        for caller, call in self.project.types.callers.get(factory, ()) if depth < _FACTORIES else ():
-            grown = parser.copy(caller, call)
-            parser.grown.append(grown)
-            handed_back = caller is not factory and self._used(grown, caller, call)
-            yield grown
-            if handed_back:
-                yield from self._made_by(grown, caller, depth + 1)
-
-    def _used(self, parser: Parser, function: Method, call: Call, depth: int = 0) -> bool:
-        """Follow the parser that a call results in; whether the function hands it back.
-
-        It may be bound (`parser = build()`), used on the spot (`build().parse_args()`), or given to another call.
-        """
-        handed_back = call.use == "return"
-        for row in function.facts.assigns:
-            if row.kind == "call" and row.value == call.target and within(call.at, row.at):
-                parser.at = row.at
-                self._follow(parser, function, row.target)
-                handed_back = handed_back or self._returns(function, row.target)
-        result = f"{call.target}()"
-        for other in function.facts.calls:
-            if other.at[:2] == call.at[:2] and result in other.target:
-                self._called(parser, function, other, {result})
-            given = [a for a in other.args if a.kind == "call" and a.at == call.at]
-            if given and other.target not in _HARMLESS:
-                self._handed_on(parser, function, other, given)
-                if depth < _FACTORIES and self._passes_on(function, other, given):
-                    handed_back = self._used(parser, function, other, depth + 1) or handed_back
-        return handed_back
-
-    def _returns(self, function: Method, variable: str) -> bool:
-        """Whether a function hands back what a variable holds, as it is or through helpers that add to it."""
-        names = self._names(function, variable)
-        if any(row.kind == "path" and row.value in names for row in function.facts.returns):
-            return True
-        returned = (call for call in function.facts.calls if call.use == "return")
-        return any(self._passes_on(function, call, _of_names(call, names)) for call in returned)
-
-    def _passes_on(self, function: Method, call: Call, given: list[Argument]) -> bool:
-        """Whether a call results in the parser that it is given: `add_model_options(parser)`."""
-        for target in self.project.types.targets(function, call) if given else ():
-            returned = {row.value for row in target.facts.returns if row.kind == "path"}
-            if any(argument in given and name in returned for name, argument in bind(target, call).items()):
-                return True
-        return False
-
-    def _new(self, function: Method, maker: Call) -> Parser:
-        bound = (row for row in function.facts.assigns if row.kind == "call" and within(maker.at, row.at))
-        at = next((row.at for row in bound if row.value == maker.target), maker.at)
-        parser = Parser(function, at)
-        symbol = self.project.lookup(function, maker.target)
-        if isinstance(symbol, ClassDef) and _adds_options(symbol):
-            parser.open, parser.why = True, f"`{symbol.name}` may add options of its own"
-        names = (
-            symbol.external_bases if isinstance(symbol, ClassDef) else (self.project.dotted(function, maker.target),)
-        )
-        if any(_DATACLASS_MAKERS.search(name) for name in names):
-            parser.from_dataclasses = True
-            self._add_dataclasses(parser, function, maker)
-        self._add_parents(parser, function, maker)
-        if (add_help := maker.keyword("add_help")) is None or add_help.value != "False":
-            parser.options.append(
-                Option("help", ("-h", "--help"), "", "help", None, None, None, False, function.path, at)
-            )
+    def _new(self, place: Place, calls: Calls) -> Parser:
+        """The parser that a call makes, or that it gets from a function that makes one."""
+        parser, callee = Parser(place.unit.scope, place.at, made=calls), Place(self.flow, *calls[-1]).operand(0).closed
+        classes = [o[1] for o in callee.of("class")]
+        names = [*(base for cls in classes for base in cls.external_bases), *(o[1] for o in callee.of("ext"))]
+        rows = (self.flow.models.call(name) for name in names)
+        parser.from_dataclasses = any(row is not None and row.classes is not None for row in rows)
+        if len(calls) > 1:
+            return parser
+        for cls in classes:
+            if _adds_options(cls):
+                parser.why = f"`{cls.name}` may add options of its own"
+        if parser.from_dataclasses:
+            self._add_dataclasses(parser, place)
+        self._take_over(parser, place)
+        helps = place.argument("add_help")
+        if helps is None or not helps.closed.is_const(False):
+            path = place.unit.path
+            parser.options.append(Option("help", ("-h", "--help"), "", "help", None, None, None, False, path, place.at))
         return parser
 
-    def _add_parents(self, parser: Parser, function: Method, call: Call) -> None:
-        parents = call.keyword("parents")
-        for name in re.findall(r"[A-Za-z_][\w.]*", parents.value) if parents is not None else ():
-            self._add_parent(parser, function, name)
+    @staticmethod
+    def _take_over(parser: Parser, place: Place) -> None:
+        """Note the parsers whose options one takes over (`parents=`); those that are not known leave it open."""
+        given = place.argument("parents")
+        inside = elements(given.closed) if given is not None else None
+        parser.parents += [o[1] for o in inside.of("parser")] if inside is not None else []
+        if given is not None and inside is not None and not inside.of("parser"):
+            parser.why = f"the parents `{given.text}` cannot be followed"
 
-    def _add_parent(self, parser: Parser, function: Method, name: str) -> None:
-        scope = self._scope_of(function, name)
-        variable = name.rpartition(".")[2]
-        rows = [row for row in scope.facts.assigns if row.target == variable] if scope is not None else []
-        if scope is None or not any(row.kind == "call" and self._is_maker(scope, row.value) for row in rows):
-            parser.open, parser.why = True, f"the parent `{name}` cannot be followed"
-            return
-        self._follow(parser, scope, variable)
-
-    def _scope_of(self, function: Method, name: str) -> Method | None:
-        """The function, or the top level of a module, whose variable a name means."""
-        scope: Method | None = function
-        while scope is not None and scope.qualname != "<module>":
-            if name in scope.facts.bound:
-                return scope
-            scope = scope.enclosing
-        symbol = self.project.lookup(function, name)
-        return symbol.module.top if isinstance(symbol, Value) else None
-
-    def _add_dataclasses(self, parser: Parser, function: Method, maker: Call) -> None:
+    def _add_dataclasses(self, parser: Parser, place: Place) -> None:
         """`HfArgumentParser((ModelArguments, DataArguments))`: the fields of the classes are the options."""
-        classes, all_known = self._classes.given(function, maker)
+        classes, all_known = self._classes.given(place)
         if not all_known:
-            parser.open, parser.why = True, "not all its classes are known"
+            parser.why = "not all its classes are known"
         for cls in classes:
             options, complete = self._classes.options(cls, nested=False)
             parser.options += options
             if not complete:
-                parser.open, parser.why = True, f"not all fields of `{cls.name}` are known"
+                parser.why = f"not all fields of `{cls.name}` are known"
 
-    # -- following -----------------------------------------------------------------------------------------
+    # -- what is done with parsers -------------------------------------------------------------------------
 
-    def _follow(self, parser: Parser, function: Method, variable: str) -> None:
-        """Add everything that the places that see `variable` of `function` do with it."""
-        if (function, variable) in self._busy:
-            return
-        self._busy.add((function, variable))
-        for place in self._places(function, variable):
-            names = self._names(place, variable)
-            methods = {row.target: row.value for row in place.facts.assigns if _is_method(row, names)}
-            for call in place.facts.calls:
-                self._called(parser, place, call._replace(target=methods.get(call.target, call.target)), names)
-        self._busy.discard((function, variable))
+    def _used(self, parsers: dict[Calls, Parser], place: Place) -> None:
+        """Note what a call does with parsers: its receiver, or its arguments."""
+        vals, receiver = place.result.vals, place.receiver
+        called = self._parsers(place, vals[receiver.number]) if receiver is not None else ()
+        given = [o for number in place.value.args[1:] for o in self._parsers(place, vals[number])]
+        said = self.objects.spelled(place) if called or given else None
+        if said is not None:
+            for o in called:
+                self._called(parsers[o[1]], place, *said, of_command=o[2])
+            for o in given:
+                self._given(parsers[o[1]], place, *said)
 
-    def _places(self, function: Method, variable: str) -> list[Method]:
-        """The functions that can see a variable: nested ones, the module's for a global, the class's for `self.x`."""
-        if "." in variable and function.cls is not None:
-            return list(function.cls.every_method())
-        if function.qualname == "<module>":
-            others = (f for f in function.module.functions.values() if variable not in f.facts.bound)
-            return [function, *(f for f in others if f is not function)]
-        return [function, *(f for f in self.project.nested(function) if variable not in f.facts.bound)]
+    def _parsers(self, place: Place, value: Val) -> list[Obj]:
+        """The parsers that a value may be, with what callers pass."""
+        return (self.flow.close(value, place.unit) if value.holes else value).of("parser") if value.objs else []
 
-    def _names(self, function: Method, variable: str) -> set[str]:
-        """The paths that mean the parser, one of its groups or one of its subparsers."""
-        names = {variable}
-        for _ in range(3):
-            size = len(names)
-            for row in function.facts.assigns:
-                if (
-                    row.kind == "call"
-                    and _made_below(row.value, names)
-                    or row.kind in ("path", "for")
-                    and row.value in names
-                    or row.kind == "call"
-                    and row.target not in names
-                    and (call := call_bound(function, row)) is not None
-                    and self._passes_on(function, call, _of_names(call, names))
-                ):
-                    names.add(row.target)
-            if len(names) == size:
-                break
-        return names
-
-    def _called(self, parser: Parser, function: Method, call: Call, names: set[str]) -> None:
-        receiver, method = _plain(call.receiver), call.method
-        if receiver in names:
-            if method in ("add_argument", "add_parser"):
-                self._extend(parser, function, call)
-            elif method == "add_subparsers" and (dest := call.keyword("dest")) is not None:
-                parser.defaults.add(str(value_of(dest, "")))
-            elif method == "set_defaults":
-                parser.defaults.update(a.keyword for a in call.args if a.keyword and a.keyword not in ("*", "**"))
-            elif method in _READING or parser.from_dataclasses and method.startswith("parse"):
-                parser.sites.append(Site(function, call, _is_strict(call)))
-            return
-        given = [
-            a
-            for a in call.args
-            if a.kind == "path" and a.value in names or a.kind == "call" and _made_below(a.value, names)
-        ]
-        if given and call.target not in _HARMLESS:
-            self._handed_on(parser, function, call, given)
-
-    def _extend(self, parser: Parser, function: Method, call: Call) -> None:
-        """Add an option, or those that a subparser takes over from its parents."""
-        before = len(parser.options)
-        if call.method == "add_argument":
-            self._add(parser, function, call)
-        else:
-            self._add_parents(parser, function, call)
-        if call.method == "add_parser" or _is_subparser(function, call.receiver):
+    def _called(self, parser: Parser, place: Place, function: Method, call: Call, of_command: bool) -> None:
+        method = place.method
+        if method == "add_argument":
+            options = self._added(parser, place, call)
             # one command requires it, the others do not know it
-            parser.options[before:] = [option._replace(required=False) for option in parser.options[before:]]
-
-    def _handed_on(self, parser: Parser, function: Method, call: Call, given: list[Argument]) -> None:
-        targets = self.project.types.targets(function, call)
-        if self.project.dotted(function, call.target) == "deepspeed.add_config_arguments":
-            for name, action in _DEEPSPEED.items():
-                parser.options.append(
-                    Option(name, (f"--{name}",), "", action, None, None, None, False, function.path, call.at)
-                )
-            return
-        if not targets and call.method not in ("append", "parse_known_args"):
-            parser.open, parser.why = True, f"`{call.target}` may add options"
-        for target in targets:
-            for name, argument in bind(target, call).items():
-                if argument in given:
-                    parser.handed.setdefault(target, set()).add(function)
-                    self._follow(parser, target, name)
-
-    # -- one option ----------------------------------------------------------------------------------------
+            parser.options += [each._replace(required=each.required and not of_command) for each in options]
+        elif method == "add_parser":
+            self._take_over(parser, place)
+        elif method == "add_subparsers" and (dest := place.argument("dest")) is not None:
+            parser.defaults.add(text(dest) or "")
+        elif method == "set_defaults":
+            parser.defaults.update(a.keyword for a in call.args if a.keyword and a.keyword not in ("*", "**"))
+        elif method in _READING or parser.from_dataclasses and method.startswith("parse"):
+            parser.sites.append(Site(function, call, _is_strict(call), place))
 
     @staticmethod
-    def _add(parser: Parser, function: Method, call: Call) -> None:
-        if (
-            not call.positional
-            and any(a.keyword == "**" for a in call.args)
-            or any(a.keyword == "*" for a in call.args)
-        ):
-            parser.open, parser.why = True, "an option is added from unpacked arguments"
-            return
-        options = _options_of(function, call)
+    def _added(parser: Parser, place: Place, call: Call) -> list[Option]:
+        spread = [a.keyword for a in call.args]
+        if not call.positional and "**" in spread or "*" in spread:
+            parser.why = "an option is added from unpacked arguments"
+            return []
+        options = options_of(place, call)
         if options is None:
-            parser.open, parser.why = True, "the name of an option is computed"
-        parser.options += options or []
+            parser.why = "the name of an option is computed"
+        return options or []
+
+    def _given(self, parser: Parser, place: Place, function: Method, call: Call) -> None:
+        """Note that a call is given a parser."""
+        if ("ext", "deepspeed.add_config_arguments") in place.operand(0).closed.objs:
+            for name, action in _DEEPSPEED.items():
+                flags = (f"--{name}",)
+                parser.options.append(Option(name, flags, "", action, None, None, None, False, function.path, call.at))
+        elif place.method not in _HARMLESS | _SETTING_UP and not self.objects.run_by(place):
+            parser.why = f"`{call.target}` may add options"
 
 
-def _open_to_strangers(parsers: list[Parser]) -> None:
-    """Where the function that makes a parser adds options to what is not followed (`for p in commands: …`), the parser
-    may have them."""
-    known = {(option.path, option.at) for parser in parsers for option in parser.options}
-    for parser in parsers:
-        calls = parser.function.facts.calls if not parser.open else ()
-        if any(c.method == "add_argument" and (parser.function.path, c.at) not in known for c in calls):
-            parser.open, parser.why = True, "options are added to what is not followed"
+def _complete(parsers: dict[Calls, Parser]) -> None:
+    """Give parsers what they had before functions handed them back, and the options of their parents."""
+    for calls, parser in sorted(parsers.items(), key=lambda row: -len(row[0])):
+        for start in range(1, len(calls)):
+            before = parsers[calls[start:]]
+            before.grown.append(parser)
+            parser.options[:0] = before.options
+            parser.defaults |= before.defaults
+            parser.parents += before.parents
+            parser.why = parser.why or before.why
+    own = {calls: list(parser.options) for calls, parser in parsers.items()}
+    for calls, parser in parsers.items():
+        for above in _above(parsers, calls)[1:]:
+            parser.options += [each for each in own[above] if each not in parser.options]
+            parser.why = parser.why or parsers[above].why
 
 
-def _options_of(function: Method, call: Call) -> list[Option] | None:
-    """The options that a call of `add_argument` adds; None where their names are computed."""
-    known: dict[str, Argument] = {a.keyword: a for a in call.args if a.keyword}
-    found: list[Option] = []
-    for values in loop_passes(call, function):
-        flags = tuple(text_of(a, values) for a in call.positional)
-        dest = text_of(known["dest"], values) if "dest" in known else ""
-        if None in flags or dest is None or not flags:
-            return None
-        found.append(option_of([f for f in flags if f], dest, known, function.path, call.at))
+def _above(parsers: dict[Calls, Parser], calls: Calls) -> list[Calls]:
+    """A parser, its parents, and theirs."""
+    found = [calls]
+    for each in found:
+        found += [parent for parent in parsers[each].parents if parent not in found]
     return found
-
-
-def _is_method(row: Assign, names: set[str]) -> bool:
-    """Whether a variable is a method of a parser: `add = parser.add_argument`."""
-    return row.kind == "path" and row.value.rpartition(".")[0] in names
 
 
 def _is_strict(call: Call) -> bool:
@@ -420,24 +304,3 @@ def _adds_options(cls: ClassDef) -> bool:
     """Whether a class of parsers of the project may add options by itself."""
     calls = {call.method for each in cls.mro for method in each.every_method() for call in method.facts.calls}
     return cls.find("__init__") is not None or not calls.isdisjoint(("add_argument", "add_argument_group"))
-
-
-def _of_names(call: Call, names: set[str]) -> list[Argument]:
-    """The arguments of a call that are one of some paths."""
-    return [argument for argument in call.args if argument.kind == "path" and argument.value in names]
-
-
-def _is_subparser(function: Method, receiver: str) -> bool:
-    """Whether what options are added to is the parser of one command: `commands.add_parser("merge")`."""
-    made = {row.target for row in function.facts.assigns if row.kind == "call" and row.value.endswith(".add_parser")}
-    return ".add_parser(" in receiver or receiver in made
-
-
-def _made_below(target: str, names: set[str]) -> bool:
-    """`parser.add_argument_group` as the value of an argument: the group that the call makes."""
-    return (match := _BELOW.search(target)) is not None and _plain(target[: match.start()]) in names
-
-
-def _plain(receiver: str) -> str:
-    """`parser.add_argument_group()` without what leads to the group."""
-    return _LINKS.sub("", receiver) if "(" in receiver else receiver

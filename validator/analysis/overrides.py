@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from validator.analysis.binding import Misfit, keeps_signature, misfit, parameters
 from validator.analysis.members import Members, method_of, own_object
-from validator.analysis.uses import is_test
 from validator.facts.model import Call, Guard
+from validator.flow.aside import is_test
 from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 

@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
-
-from validator.analysis.uses import is_test
-from validator.facts.model import Assign, At, Call, Guard
-from validator.project import Method, Project
-
-# folders whose code nobody imports: shown to people, run by hand
-_ASIDE = frozenset({
-    "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
-    "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
-})  # fmt: skip
-
-
-@cache
-def is_aside(path: str) -> bool:
-    """Whether a file is no part of a package: a test, an example, a benchmark, a script, somebody else's code."""
-    return is_test(path) or not _ASIDE.isdisjoint(path.split("/")[:-1]) or path.endswith("setup.py")
+from validator.facts.model import Assign, At, Call
+from validator.project import Method
 
 
 def outermost(function: Method) -> Method:
@@ -35,15 +19,6 @@ def text_of(function: Method) -> str:
     return "\n".join(function.module.source_text.lines[first - 1 : last])
 
 
-def every_guard(function: Method, guards: Iterable[Guard]) -> Iterator[Guard]:
-    """The conditions around a place, those around the functions that hold it included."""
-    yield from guards
-    scope: Method | None = function
-    while scope is not None:
-        yield from scope.facts.guards
-        scope = scope.enclosing
-
-
 def within(inner: At, outer: At) -> bool:
     """Whether one place lies inside another."""
     return outer[:2] <= inner[:2] and inner[2:] <= outer[2:]
@@ -54,24 +29,3 @@ def call_bound(function: Method, row: Assign) -> Call | None:
     if row.kind != "call" and not row.kind.startswith("unpack"):
         return None
     return next((c for c in function.facts.calls if c.target == row.value and within(c.at, row.at)), None)
-
-
-class Words:
-    """Which files of a project mention a word, so that rules look closely at few."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        self._known: dict[str, bool] = {}
-
-    def anywhere(self, *names: str) -> bool:
-        """Whether any function outside tests calls one of the names (last links of paths)."""
-        return not self._called.isdisjoint(names)
-
-    @cached_property
-    def _called(self) -> frozenset[str]:
-        return frozenset(
-            call.method
-            for function in self.project.functions()
-            if not is_test(function.path)
-            for call in function.facts.calls
-        )

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
 from validator.analysis.options import Options, Parser
 from validator.analysis.programs import Programs
-from validator.facts.text import path_of
-from validator.project import Method, Module, Project
+from validator.facts.model import At
+from validator.flow.objects import Objects
+from validator.flow.queries import Queries
+from validator.project import ClassDef, Method, Module, Project
 
 _SHOWN = 3
-# what reads a command line and is not followed, the surest first: all of them make parsers, or read the words
-_READERS = tuple(
-    (re.compile(pattern, re.MULTILINE), said)
-    for pattern, said in (
-        (r"^\s*@hydra\.main\b", "Hydra reads them, and the configuration that it composes was not found"),
-        (r"^\s*@\w*\.?(click|command|option)\b.*\(|\bimport click\b", "`click` reads them"),
-        (r"\btyper\.(run|Typer)\(", "`typer` reads them"),
-        (r"\bfire\.Fire\(", "`fire` makes them of whatever it is given"),
-        (r"\b(tyro\.cli|simple_parsing\.parse|pyrallis\.parse|draccus\.\w+)\b", "a library makes them of a class"),
-        (r"\b(HfArgumentParser|TrlParser)\(", "a library makes them of classes that are not followed"),
-        (r"\bjsonargparse\b|\bLightningCLI\(", "`jsonargparse` makes them of signatures"),
-        (r"\bOmegaConf\.from_cli\(", "OmegaConf takes whatever keys it is given"),
-        (r"\babsl\b.*\bflags\b|\bflags\.DEFINE_", "`absl` reads them"),
-        (r"\bArgumentParser\(|\.parse(_known)?_args\(", "the parser cannot be followed to where it reads them"),
-        (r"\bsys\.argv\b", "the program takes `sys.argv` apart itself"),
-    )
+# what reads a command line and is not followed, the surest first, by its full name or a beginning of it
+_READERS = (
+    (("hydra.main",), "Hydra reads them, and the configuration that it composes was not found"),
+    (("click.",), "`click` reads them"),
+    (("typer.",), "`typer` reads them"),
+    (("fire.Fire",), "`fire` makes them of whatever it is given"),
+    (("tyro.", "simple_parsing.parse", "pyrallis.", "draccus."), "a library makes them of a class"),
+    (("transformers.Hf", "transformers.hf_argparser.", "trl.Trl"), "a library makes them of classes not followed"),
+    (("jsonargparse.", "lightning.pytorch.cli."), "`jsonargparse` makes them of signatures"),
+    (("omegaconf.OmegaConf.from_cli",), "OmegaConf takes whatever keys it is given"),
+    (("absl.",), "`absl` reads them"),
+    (("argparse.", "?.parse_args", "?.parse_known_args"), "the parser cannot be followed to where it reads them"),
+    (("sys.argv",), "the program takes `sys.argv` apart itself"),
 )
 
 
@@ -50,12 +47,25 @@ class ProgramParsers:
             places = ", ".join(sorted(f"{p.module.path}:{p.at[0]}" for p in parsers)[:_SHOWN])
             return f"{len(parsers)} parsers may read them ({places})"
         near = list(dict.fromkeys([module, *self.project.analysis(Programs).imported(module)]))
-        for reader, said in _READERS:
-            for each in near:
-                if (match := reader.search(each.source.text)) is not None:
-                    line = each.source.text.count("\n", 0, match.start()) + 1
-                    return f"{said} ({each.path}:{line})"
+        named = [(each, name, at) for each in near for name, at in self._named(each)]
+        for readers, said in _READERS:
+            for each, name, at in named:
+                if name.startswith(readers):
+                    return f"{said} ({each.path}:{at[0]})"
         return "nothing was found in it that reads them"
+
+    def _named(self, module: Module) -> Iterator[tuple[str, At]]:
+        """What a module uses of libraries, by its full name; of methods of what is not known `?` and their name."""
+        for function in module.functions.values():
+            rows = [(call.target, call.at) for call in function.facts.calls]
+            rows += [(ref.path, ref.at) for ref in function.facts.refs]
+            rows += [(decorator.removesuffix("()"), function.facts.at) for decorator in function.facts.decorators]
+            for path, at in rows:
+                symbol = self.project.lookup(function, path)
+                if isinstance(symbol, ClassDef):
+                    yield from ((base, at) for base in symbol.external_bases)
+                else:
+                    yield self.project.dotted(function, path) or f"?.{path.rpartition('.')[2]}", at
 
     def _candidates(self, module: Module) -> list[Parser]:
         """What is nearer to the program wins, even where it is ambiguous."""
@@ -92,21 +102,12 @@ class ProgramParsers:
     def _started(self, module: Module) -> list[Parser]:
         """The parser of the program that a script of few lines starts: `from package.cli import main; main()`."""
         found: dict[Parser, None] = {}
-        for call in _calls_at_top(module.source.tree):
-            symbol = self.project.lookup(module.top, path_of(call.func))
-            if isinstance(symbol, Method):
-                found.update(dict.fromkeys(self._readers.get(symbol, ())))
+        unit = self.project.analysis(Queries).flow.unit_of(module.top)
+        for place in self.project.analysis(Queries).calls_in(unit) if unit is not None else ():
+            for function in self.project.analysis(Objects).run_by(place):
+                found.update(dict.fromkeys(self._readers.get(function, ())))
         return list(found)
 
     def _callers(self, function: Method) -> Iterator[Method]:
         if function.qualname != "<module>" and function.cls is None:
-            yield from (caller for caller, _ in self.project.types.callers.get(function, ()))
-
-
-def _calls_at_top(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that run when a file does, in the order of the file."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Call):
-            yield child
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield from _calls_at_top(child)
+            yield from (caller for caller, _ in self.project.analysis(Objects).callers(function))

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from validator.analysis.by_name import filled, passes
 from validator.analysis.dimensions import MODEL_PARALLEL, Dimensions, Size, quotient
-from validator.analysis.places import is_aside
 from validator.facts.text import path_of
+from validator.flow.aside import is_aside
+from validator.flow.objects import Objects
 from validator.project import Method, Module, Project
 
 _DIVISION = re.compile(r"(^|[\w)\]\s])//=?\s*[\w(]|\bint\(.*[\w)\]]\s*/\s*[\w(]")
@@ -157,7 +158,7 @@ class Quotients:
         """The checks of a function and of the functions that it calls itself."""
         found = list(self.checks(function))
         for call in function.facts.calls:
-            for target in self.project.types.called(function, call.target):
+            for target in self.project.analysis(Objects).targets(function, call):
                 if target is not function:
                     found += self.checks(target)
         return found
@@ -187,7 +188,10 @@ class Quotients:
         calls = (c for c in row.function.facts.calls if _CHECKER.search(c.method) or _ROUND_UP.search(c.method))
         parts = {f.text for f in (*row.size.over, *row.size.under)}
         return any(
-            a.value in parts for c in calls for a in c.args if not self.project.types.called(row.function, c.target)
+            a.value in parts
+            for c in calls
+            for a in c.args
+            if not self.project.analysis(Objects).targets(row.function, c)
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 
 _DEPTH = 5
@@ -46,7 +47,7 @@ class Reach:
                 if own is not None:
                     yield own
             else:
-                yield from self.project.types.called(function, call.target)
+                yield from self.project.analysis(Objects).targets(function, call)
 
 
 def self_name(function: Method) -> str:

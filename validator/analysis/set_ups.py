@@ -9,6 +9,7 @@ from validator.analysis.families import Family
 from validator.analysis.module_state import ModuleState
 from validator.analysis.reach import Reach, self_name
 from validator.analysis.uses import backend_words
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 
 _ALL = 120  # functions below a method that `Reach` gives at most: with so many some may be left out
@@ -72,7 +73,7 @@ class SetUps:
             for method in cls.every_method():
                 own = f"{self_name(method)}."
                 for call in method.facts.calls:
-                    if function in self.project.types.called(method, call.target):
+                    if function in self.project.analysis(Objects).targets(method, call):
                         values = (a.value for a in call.args if a.value.startswith(own))
                         yield from (value.removeprefix(own).partition(".")[0].partition("[")[0] for value in values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from validator.analysis.members import method_of, own_object
 from validator.facts.model import Argument, Call, Param
 from validator.facts.text import path_of
 from validator.flow.constructors import Constructors
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Module, Project, Value
 
 _CALLERS = 12  # of a parameter that more calls fill nothing is said: the answers would differ anyway
@@ -38,17 +40,10 @@ class Sources:
 
     def returned(self, function: Method, node: ast.Call) -> list[Source]:
         """What a call of project functions gives: the values that they return."""
-        target = path_of(node.func)
-        receiver, _, name = target.rpartition(".")
-        if name not in self.project.defined:
-            return []
-        reached = self.project.types.called(function, target)
-        if not reached and receiver:
-            classes = self.project.types.of(function, receiver)
-            reached = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
-        return self._all_returned(reached)
+        text = function.module.source_text
+        return self._all_returned(self.project.analysis(Objects).run_at(function.module, text.at(node)))
 
-    def _all_returned(self, functions: list[Method]) -> list[Source]:
+    def _all_returned(self, functions: Iterable[Method]) -> list[Source]:
         found: list[Source] = []
         for function in dict.fromkeys(functions):
             rows = self._returns(function) if not function.facts.stub else []
@@ -109,7 +104,7 @@ class Sources:
 
     def _given(self, function: Method, param: Param) -> list[Source]:
         """What the calls that reach a function by its name pass for a parameter; of a constructor `cls(…)` as well."""
-        calls = [*self.project.types.callers.get(function, ()), *_made_by_class(function)]
+        calls = [*self.project.analysis(Objects).callers(function), *_made_by_class(function)]
         if len(calls) > _CALLERS or param.kind in ("*", "**"):
             return []
         return [_argument(caller, call, bind(function, call).get(param.name), param) for caller, call in calls]
@@ -119,7 +114,8 @@ class Sources:
     def _attribute(self, function: Method, owner: str, name: str) -> list[Source]:
         method = method_of(function)
         own = own_object(method) == owner and method.cls is not None
-        classes = [method.cls] if own else sorted(self.project.types.of(function, owner), key=lambda c: c.qualname)
+        named = self.project.analysis(Objects).named(function, owner) if not own else ()
+        classes = [method.cls] if own else sorted(named, key=lambda c: c.qualname)
         found: list[Source] = []
         for cls in classes:
             rows = self._member(cls, name) if cls is not None else []
@@ -153,7 +149,7 @@ class Sources:
     def _written_elsewhere(self, cls: ClassDef, name: str) -> bool:
         """Whether code outside the class sets the attribute on one of its objects."""
         rows = self._stores.get(name, ())
-        return any(not self.project.types.of(f, owner).isdisjoint(cls.relatives) for f, owner in rows)
+        return any(not self.project.analysis(Objects).named(f, owner).isdisjoint(cls.relatives) for f, owner in rows)
 
     @cached_property
     def _stores(self) -> dict[str, list[tuple[Method, str]]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.places import is_aside
 from validator.facts.text import path_of
+from validator.flow.aside import is_aside
 from validator.project import ClassDef, Project
 
 _BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module"})

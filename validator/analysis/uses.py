@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.facts.model import At, Call, Guard
 from validator.finding import Related
+from validator.flow.aside import is_test
 from validator.flow.objects import Objects
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Uses:
         found: dict[Family, frozenset[ClassDef]] = {}
         for family in self.project.families.all:
             if family.factory is not None:
-                returned = self.project.types.returned(family.factory) & frozenset(family.members)
+                returned = self.project.analysis(Objects).results(family.factory) & frozenset(family.members)
                 found[family] = frozenset(c for c in returned if self.makers(c) <= {family.factory})
         return found
 
@@ -138,15 +139,6 @@ def _prefixes(path: str, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
     for i in range(1, len(links)):
         if links[i] in wanted:
             yield ".".join(links[:i]), links[i]
-
-
-@cache
-def is_test(path: str) -> bool:
-    """Whether a file holds tests: what it builds and calls says little about the real program."""
-    parts = path.split("/")
-    return any(part in ("test", "tests", "testing") for part in parts[:-1]) or parts[-1].startswith(
-        ("test_", "conftest")
-    )
 
 
 def backend_words(family: Family) -> frozenset[str]:

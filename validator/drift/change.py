@@ -6,7 +6,6 @@ that changed, and those that mention a name which the change is about, are lower
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,11 +14,11 @@ from validator.definitions import ClassDef, Method, Module
 from validator.drift.occurrences import Occurrence, in_file, in_unit
 from validator.facts.model import PROPERTY_DECORATORS
 from validator.flow.callers import Mention
+from validator.flow.objects import Objects
 from validator.flow.program import Flow, Unit
+from validator.flow.queries import Place
 from validator.project import Project
 from validator.source import SourceFile
-
-_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
 class Side:
@@ -90,8 +89,8 @@ class Side:
             return ()
         if mention.cls is not None:
             return (mention.cls,)
-        owner = unit.text(unit.code.values[number].at).rpartition(".")[0]
-        found = self.project.types.of(unit.scope, owner) if _PATH.fullmatch(owner) else ()
+        owner = Place(self.flow, unit, unit.code.values[number].args[0])
+        found = self.project.analysis(Objects).held(owner).classes if unit.code.values[number].op == "attr" else ()
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
 
     def is_property(self, method: Method) -> bool:

@@ -40,7 +40,9 @@ _LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no
 _OF_JOB = frozenset({"process_index", "global_rank", "world_rank"})
 _VIEWS = frozenset({"data", "grad", "values", "indices"})
 _MEMBERED = frozenset({"inst", "self", "class", "module", "ext", "unit", "mesh"})
-_FOREIGN = frozenset({"ext", "made", "const", "str", "tensor", "tuple", "seq", "dict", "size", "top", "more"})
+_FOREIGN = frozenset({
+    "ext", "made", "const", "str", "tensor", "tuple", "seq", "dict", "size", "top", "more", "parser", "namespace",
+})  # fmt: skip
 _GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
 
@@ -153,8 +155,10 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return _of_mesh(o, name)
     if kind == "size":
         return Val()
-    if kind == "reader":
-        return BOTTOM  # the parser beside it has the methods
+    if kind in ("reader", "parser"):
+        return BOTTOM  # the object beside it has the methods
+    if kind == "namespace":
+        return BOTTOM if o[2] is None else obj("namespace", o[1], f"{o[2]}.{name}" if o[2] else name)
     if kind == "group":
         return obj("group method", Val(frozenset({o})), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":

@@ -107,7 +107,8 @@ class Callers:
         if value.op == "const":
             return Mention(caller, "text", value.data) if "getattr" in caller.named else None
         if value.op == "closure":
-            return Mention(caller, "own", value.data)
+            cls = caller.module.classes.get(str(value.data).removesuffix(".<class>"))
+            return Mention(caller, "own", value.data, cls=cls)
         users = [values[user] for user in caller.users.get(number, ())]
         if value.op == "attr":
             return self._attribute(caller, value, is_taken(users))
@@ -163,6 +164,8 @@ class Callers:
         kind = mention.kind
         if kind == "text":
             return True
+        if kind == "own" and mention.cls is not None:
+            return makes and unit.cls is not None and self._related(mention.cls, unit.cls)
         if kind == "own":
             return mention.caller is unit.outer
         method = is_method(unit) and not makes

@@ -60,6 +60,7 @@ from validator.flow.values import (
     beside,
     const,
     elements,
+    entries,
     fetched,
     group_of,
     is_text,
@@ -301,7 +302,9 @@ class Calling:
 
         self._changed_arguments(number, unit, argument, shift)
         self._wrapped_by(number, unit, result.returned, shift)
-        value = instantiated(result.returned, argument)
+        value = instantiated(readers.made_by(result.returned, self.at.unit, number, unit), argument)
+        if (rebuilt := readers.rebuilt(self.flow, unit)) is not None:
+            value = join2(value, readers.taken_apart(argument(rebuilt)))
         if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
             said = declared(self.flow.project, unit.method, unit.method.facts.returns_annotation)
             if objects_of(said):
@@ -367,6 +370,8 @@ class Calling:
         made = obj("self" if cls.is_abstract and cls.descendants() else "inst", cls)
         if any(self.models.named(base) == "torch.nn.Module" for base in cls.external_bases):
             made = made.placed(PLAIN)
+        if any(self._is_parser(base) for base in cls.external_bases):
+            made = join2(made, readers.parser(self.at.unit, number, beside=False))
         init = cls.find("__init__")
         unit = self.flow.unit_of(init) if init is not None else None
         if unit is not None:
@@ -395,6 +400,10 @@ class Calling:
         given = [values[unit.root(n)] for n in unit.code.returned]
         callees = [values[value.args[0]] for value in given if value.op == "call"]
         return any(callee.op != "attr" or callee.data != "__new__" for callee in callees)
+
+    def _is_parser(self, base: str) -> bool:
+        """Whether objects of a class of a library are parsers of command lines."""
+        return self.models.method(base, "parse_args") is not None
 
     def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
         cls: ClassDef = o[1]
@@ -620,8 +629,7 @@ class Calling:
             )
             return held | beside(receiver, "unordered")
         if name == "get":
-            constant = values[0].constant() if values else None
-            found = [v for o in receiver.each if o[0] == "dict" for k, v in o[1] if k == constant]
+            found = [v for o in receiver.of("dict") for v in entries(o, values[0])] if values else []
             return join([*found, *(values[1:2] or [const(None)])]).objs if found else frozenset()
         if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
             return sequence(UNKNOWN).objs
@@ -798,9 +806,18 @@ class Calling:
             return readers.read_all(self.at, number, self._receiver, int(more))
         if word == "receiver":
             return self._receiver
+        if word == "parser":
+            return readers.parser(self.at.unit, number)
+        if word == "command":
+            return readers.command(self._receiver)
+        if word in ("namespace", "namespace and rest"):
+            made = readers.namespace(self._receiver, self._holder("argparse.Namespace"))
+            return made if word == "namespace" else tuple_of([made, readers.OF_NOBODY])
         if isinstance(word, str) and word.startswith("reader:"):
             named = self._given(row.classes, arguments) if row.classes is not None else None
-            return readers.reader(word.partition(":")[2], named or UNKNOWN)
+            library = word.partition(":")[2]
+            parser = readers.parser(self.at.unit, number, beside=False) if self._is_parser(library) else BOTTOM
+            return join2(readers.reader(library, named or UNKNOWN), parser)
         if word == "replaced":
             return self._replaced(number, arguments)
         if word == "fetched":
@@ -822,13 +839,15 @@ class Calling:
             return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
             return described(word)
-        if isinstance(word, str) and word.startswith("holder"):
-            form, _, name = word.partition(":")
-            holder = Val(frozenset({("made", name, self.at.unit)}), state=frozenset({"?"}))
-            return tuple_of([holder, UNKNOWN]) if form == "holder and rest" else holder
+        if isinstance(word, str) and word.startswith("holder:"):
+            return self._holder(word.partition(":")[2])
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _holder(self, made: str) -> Val:
+        """An object on which the program sets attributes, by the unit that makes it."""
+        return Val(frozenset({("made", made, self.at.unit)}), state=UNPLACED)
 
     def _replaced(self, number: int, arguments: Arguments) -> Val:
         """A copy of a data class in which some fields are others: no other field differs for it."""

@@ -18,13 +18,14 @@ from validator.flow.aside import is_test
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.given import computed
 from validator.flow.narrowing import OBJECTS, told_apart, without
-from validator.flow.program import Flow, Unit
-from validator.flow.queries import Place
+from validator.flow.program import Unit
+from validator.flow.queries import Place, Queries
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
 from validator.project import Project
 
 _MODULES = "torch.nn.Module"
 _OWNERS = frozenset({"inst", "class"})
+_SPELLED = frozenset({"attr", "name", "param", "free"})
 
 
 class Callee(NamedTuple):
@@ -62,10 +63,14 @@ class Objects:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.flow = project.analysis(Flow)
+        self.queries = project.analysis(Queries)
+        self.flow = self.queries.flow
         self.constructors = project.analysis(Constructors)
         self._calls: dict[Module, dict[At, Place]] = {}
         self._links: dict[Module, dict[tuple[int, int], list[Place]]] = {}
+        self._spelled: dict[Module, dict[At, tuple[Method, Call]]] = {}
+        self._run: dict[tuple[Unit, int], tuple[Method, ...]] = {}
+        self._callers: dict[Method, tuple[tuple[Method, Call], ...]] = {}
         self._keeps: dict[tuple[ClassDef, str], frozenset[ClassDef]] = {}
 
     # -- places --------------------------------------------------------------------------------------------
@@ -76,6 +81,15 @@ class Objects:
         if known is None:
             known = self._calls[module] = {place.at: place for place in self._places(module, "call")}
         return known.get(at)
+
+    def spelled(self, place: Place) -> tuple[Method, Call] | None:
+        """A call as a fact, with the function in which it stands."""
+        module = place.unit.module
+        known = self._spelled.get(module)
+        if known is None:
+            functions = module.functions.values()
+            known = self._spelled[module] = {call.at: (each, call) for each in functions for call in each.facts.calls}
+        return known.get(place.at)
 
     def links(self, module: Module, at: At, path: str) -> list[tuple[int, Place]]:
         """The reads of attributes in a chain (`a.b.c`) that begins at a place: with the number of the link, from 1.
@@ -202,7 +216,67 @@ class Objects:
         said = [row.annotation for row in function.facts.assigns if row.target in names]
         return declared(self.project, function, said[0]) if len(said) == 1 and said[0] else BOTTOM
 
+    def named(self, function: Method, path: str) -> frozenset[ClassDef]:
+        """The classes of which the objects may be that a function knows by a path."""
+        unit = self.flow.unit_of(function)
+        last = path.rpartition(".")[2]
+        numbers = dict.fromkeys(unit.code.definitions.get(path, ()) if unit is not None else ())
+        for number, value in enumerate(unit.code.values if unit is not None else ()):
+            name = value.data[1] if value.op in ("param", "free") else value.data
+            if unit is not None and value.op in _SPELLED and name == last and unit.text(value.at) == path:
+                numbers[number] = None
+        places = (Place(self.flow, unit, number) for number in numbers if unit is not None)
+        return frozenset().union(*(self.held(place).classes for place in places))
+
+    def kept(self, cls: ClassDef, name: str) -> frozenset[ClassDef]:
+        """The classes of the objects that those of a class, and of classes below it, keep under an attribute."""
+        held: Val = self.flow.solver.settled(("field", cls, name, False))
+        return frozenset(o[1] for o in held.each if o[0] in OBJECTS)
+
+    def results(self, function: Method) -> frozenset[ClassDef]:
+        """The classes of the objects that a function may return: as it is written, else as it is annotated."""
+        unit = self.flow.unit_of(function)
+        returned = self.flow.close(self.flow.result(unit).returned, unit) if unit is not None else BOTTOM
+        made = frozenset(o[1] for o in returned.each if o[0] in OBJECTS)
+        return made or classes_of(declared(self.project, function, function.facts.returns_annotation))
+
     # -- calls ---------------------------------------------------------------------------------------------
+
+    def targets(self, function: Method, call: Call) -> tuple[Method, ...]:
+        """The functions and methods of the project that a call may run, in its process or in another."""
+        return self.run_at(function.module, call.at)
+
+    def run_at(self, module: Module, at: At) -> tuple[Method, ...]:
+        """The same of the call that stands at a place of a file."""
+        place = self.call_at(module, at)
+        return self.run_by(place) if place is not None else ()
+
+    def run_by(self, place: Place) -> tuple[Method, ...]:
+        """The same of a call as a value."""
+        known = self._run.get((place.unit, place.number))
+        if known is None:
+            callee = place.operand(0)
+            found = list(_run(callee.closed))
+            if not found and callee.value.op == "attr":
+                found = [m for cls in self.held(callee.operand(0)).classes if (m := cls.find(callee.value.data))]
+            found.sort(key=lambda m: (m.path, m.facts.at))
+            known = self._run[place.unit, place.number] = tuple(dict.fromkeys(found))
+        return known
+
+    def callers(self, function: Method) -> tuple[tuple[Method, Call], ...]:
+        """The calls that may run a function, with the functions in which they stand; those of tests are left out."""
+        known = self._callers.get(function)
+        if known is None:
+            unit = self.flow.unit_of(function)
+            places = (
+                Place(self.flow, caller, number)
+                for caller in (self.flow.callers(unit) if unit is not None else ())
+                for number, value in enumerate(caller.code.values)
+                if value.op == "call"
+            )
+            found = (self.spelled(place) for place in places if function in self.run_by(place))
+            known = self._callers[function] = tuple(row for row in found if row is not None)
+        return known
 
     def reached_by(self, callee: Place, user: Place) -> Reached:
         """What calling a value may run at a place, behind tests that compare it (`if cls is Adam`). What somebody
@@ -288,6 +362,19 @@ def _or_below(callee: Place, value: Val) -> Val:
         return value
     below = {("class", each) for o in value.each if o[0] == "class" for each in o[1].descendants()}
     return Val(value.objs | {o for o in below if not o[1].is_abstract}) if below else value
+
+
+def _run(callee: Val) -> Iterator[Method]:
+    """The functions that calling a value runs."""
+    for o in callee.each:
+        if o[0] in ("unit", "bound") and o[1].method is not None:
+            yield o[1].method
+        elif o[0] in ("partial", "remote"):
+            yield from _run(o[1])
+        elif o[0] in ("class", "inst", "self"):
+            names = ("__init__",) if o[0] == "class" else ("__call__", "forward")
+            method = next((m for name in names if (m := o[1].find(name)) is not None), None)
+            yield from [method] if method is not None else ()
 
 
 def _may_be_data(place: Place) -> bool:

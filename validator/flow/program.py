@@ -184,6 +184,17 @@ class Unit:
         return filled(self)
 
     @cached_property
+    def variables(self) -> dict[int, str]:
+        """By value the first variable that it is given to."""
+        rows = ((number, name) for name, numbers in self.code.definitions.items() for number in numbers)
+        return dict(reversed(list(rows)))
+
+    @cached_property
+    def stored_globals(self) -> dict[int, str]:
+        """By value the global variable in which it is stored here."""
+        return {self.root(value.args[0]): value.data for value in self.code.values if value.op == "store_global"}
+
+    @cached_property
     def foreign(self) -> frozenset[str]:
         """The names of attributes that are stored, or filled, in other objects than the one on which it is called."""
         rows = [(value.data, value.args[0]) for value in self.code.values if value.op == "store_attr"]
@@ -533,6 +544,10 @@ class Flow:
             for unit in known.values():
                 unit.outer = known.get(unit.code.outer) if unit.code.outer else None
         return known
+
+    def all_units(self) -> Iterator[Unit]:
+        """The units of all files."""
+        return (unit for module in self.project.modules.values() for unit in self.units_of(module).values())
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""

@@ -306,14 +306,19 @@ class Place(NamedTuple):
         if value.op in ("param", "free"):
             return str(value.data[1])
         if value.op == "phi" and not value.data:  # of `a or b`, `a if c else b`: what it is called then
-            held = self.unit.code.definitions.items()
-            return next((name for name, numbers in held if self.root.number in numbers), "")
+            return self.unit.variables.get(self.root.number, "")
         if value.op in ("attr", "phi", "name"):
             return str(value.data)
         if value.op != "call":
             return ""
         asked = self.root.receiver if self.root.method == "get_group" else None  # `pp_mesh.get_group()`
         return asked.hint if asked is not None else self.root.operand(0).hint
+
+    @property
+    def called(self) -> str:
+        """The last link of the path by which the source calls the value: of what a call gave, the variable's name."""
+        names, root = self.unit.variables, self.root
+        return names.get(self.number, names.get(root.number, "")) if root.value.op == "call" else self.hint
 
     @property
     def spanned(self) -> tuple[Axes, bool]:
@@ -490,8 +495,12 @@ class Queries:
                     yield Place(self.flow, unit, number)
 
     def named(self, *names: str) -> Iterator[Place]:
-        """The calls by the name that is called, on whatever object."""
+        """The calls by the name that is called, on whatever object; none where nothing is distributed."""
         return _named(self.flow, self.flow.calling(*names), names)
+
+    def named_anywhere(self, *names: str) -> Iterator[Place]:
+        """The same in every project."""
+        return _named(self.flow, self.flow.mentions.calling(*names), names)
 
 
 def _named(flow: Flow, units: Iterable[Unit], names: Collection[str]) -> Iterator[Place]:

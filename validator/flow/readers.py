@@ -1,6 +1,7 @@
-"""What makes objects of data classes out of a command line, a file or a dictionary: parsers of such classes.
+"""Parsers of command lines, and what makes objects of data classes out of a command line, a file or a dictionary.
 
-The classes are named in the source; what their fields hold is not, so a field is whatever its annotation says.
+The classes are named in the source; what their fields hold is not, so a field is whatever its annotation says. A parser
+is known by the calls that made it: each caller of a function that makes one has a parser of its own.
 """
 
 from __future__ import annotations
@@ -9,10 +10,17 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
 from validator.flow.annotations import objects_of
-from validator.flow.values import UNKNOWN, Val, elements, join, obj, tuple_of
+from validator.flow.attributes import NOBODY
+from validator.flow.values import NOT_YET, UNKNOWN, Obj, Val, elements, join, mapped, obj, tuple_of
 
 if TYPE_CHECKING:
+    from validator.flow.program import Flow, Unit
     from validator.flow.transfer import Evaluation
+
+_ARGPARSE = "argparse.ArgumentParser"
+_HOLDING = ("tuple", "seq", "dict")
+_NAMESPACES = ("Namespace", "DotDict", "Munch")
+OF_NOBODY = Val(frozenset({("made", NOBODY)}), state=frozenset({"?"}))
 
 
 def reader(made: str, classes: Val) -> Val:
@@ -51,3 +59,57 @@ def _object(at: Evaluation, number: int, cls: ClassDef) -> Val:
     rows = tuple((name, value if objects_of(value) else UNKNOWN) for name, value in said)
     at.made.setdefault(number, {})[cls] = rows
     return obj("inst", cls)
+
+
+def parser(unit: Unit, number: int, beside: bool = True) -> Val:
+    """The parser that a call makes; of a class of the project what stands beside the object."""
+    made = frozenset({("parser", ((unit, number),), False)})
+    return Val(made | obj("made", _ARGPARSE).objs, state=frozenset({"?"})) if beside else Val(made)
+
+
+def command(parsers: Val) -> Val:
+    """The parser of one command, whose options the parser above it has as well."""
+    changed = (("parser", o[1], True) if o[0] == "parser" else o for o in parsers.each)
+    return Val(frozenset(changed), state=parsers.state)
+
+
+def namespace(parsers: Val, holder: Val) -> Val:
+    """What parsers make of a command line, beside the object on which the program sets more."""
+    inside = Val(frozenset(o for o in parsers.each if o[0] in ("parser", "param", "part")))
+    return Val(holder.objs | {("namespace", inside, None)}, state=holder.state)
+
+
+def made_by(returned: Val, caller: Unit, number: int, unit: Unit) -> Val:
+    """What a call of a unit gives: a parser that the unit makes is another one for each call of it."""
+    if returned is NOT_YET or not any(o[0] in ("parser", *_HOLDING) for o in returned.each):
+        return returned
+
+    def change(o: Obj) -> Obj:
+        if o[0] == "parser" and o[1][0][0] is unit and all(each is not caller for each, _ in o[1]):
+            return ("parser", ((caller, number), *o[1]), o[2])
+        return mapped(o, lambda part: made_by(part, caller, number, unit)) if o[0] in _HOLDING else o
+
+    return Val(frozenset(map(change, returned.each)), returned.v, returned.n, returned.p, returned.state)
+
+
+def taken_apart(given: Val) -> Val:
+    """A namespace with the options `a.b` as `b` of a part `a`."""
+    return Val(frozenset(("namespace", o[1], "") for o in given.of("namespace")))
+
+
+def rebuilt(flow: Flow, unit: Unit) -> int | None:
+    """The parameter of whose dictionary a function builds a namespace anew."""
+    if "_rebuilt" not in unit.__dict__:
+        unit.__dict__["_rebuilt"] = _find_rebuilt(flow, unit) if "vars" in unit.named else None
+    found: int | None = unit.__dict__["_rebuilt"]
+    return found
+
+
+def _find_rebuilt(flow: Flow, unit: Unit) -> int | None:
+    inside = [each for each in flow.units_of(unit.module).values() if each is unit or each.outer is unit]
+    if not any(name.endswith(_NAMESPACES) for each in inside for name in each.named):
+        return None
+    values = unit.code.values
+    calls = (v for v in values if v.op == "call" and values[v.args[0]].data == "vars" and len(v.args) == 2)
+    given = [values[unit.root(v.args[1])] for v in calls]
+    return next((v.data[0] for v in given if v.op == "param"), None)

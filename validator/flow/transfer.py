@@ -48,6 +48,7 @@ from validator.flow.values import (
     beside,
     const,
     elements,
+    entries,
     fetched,
     group_of,
     holds_alike,
@@ -90,12 +91,6 @@ _BUILTIN_DECORATORS = frozenset({
     "functools.lru_cache", "functools.lru_cache()", "functools.cache", "lru_cache", "lru_cache()", "cache",
     "contextmanager", "contextlib.contextmanager", "asynccontextmanager", "contextlib.asynccontextmanager",
 })  # fmt: skip
-
-
-def _some(values: list[Val]) -> Val:
-    """One of several named values, nobody knows which: that some of them vary says nothing of it."""
-    value = join(values)
-    return value if value is NOT_YET else Val(value.objs, NONE, value.n, value.p, value.state)
 
 
 def is_plain(decorators: tuple[str, ...]) -> bool:
@@ -473,7 +468,6 @@ class Evaluation(Walk):
     def item(self, number: int, value: Instruction) -> Val:
         owner, key = self.vals[value.args[0]], self.vals[value.args[1]]
         constant = key.constant()
-        constants = [o[2] for o in key.each if o[0] == "const"]
         found: list[Val] = []
         for o in owner.each:
             kind = o[0]
@@ -482,10 +476,7 @@ class Evaluation(Walk):
             if kind == "tuple" and isinstance(constant, int) and -len(o[1]) <= constant < len(o[1]):
                 found.append(o[1][constant])
             elif kind == "dict":
-                told = len(constants) == len(key.objs) > 0
-                known = [v for k, v in o[1] if not told or k in constants]
-                found += known if told or not known else [_some(known)]
-                found += [o[2]] if o[2] is not None and not (told and known) else []
+                found += entries(o, key)
             elif kind == "mesh":
                 found.append(self.mesh_part(o, key))
             elif kind in ("unordered", "str", *COUNTED):

@@ -25,6 +25,8 @@ Objects are tuples whose first element says what they are:
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
 | `("reader", classes)` | beside a parser, of which classes it makes objects |
+| `("parser", calls, command)` | beside an object: a parser of command lines, by the calls that made it, outer first |
+| `("namespace", parsers, prefix)` | beside an object: what they make of a command line; the part of one taken apart |
 | `("param", position)` | whatever the caller passes; `("part", position, key)`: an element of that |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
@@ -52,7 +54,7 @@ MORE: Obj = ("more",)  # there were too many: nothing that is added changes anyt
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
 _numbers = count()
-_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", *_COUNTING})
+_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", "namespace", *_COUNTING})
 
 
 class Val:
@@ -452,6 +454,18 @@ def picked(value: Val, key: int | str) -> Val:
         elif o[0] == "more":
             found.append(ANYTHING)
     return join(found)
+
+
+def entries(dictionary: Obj, key: Val) -> list[Val]:
+    """What may stand under a key of a dictionary; of one that nobody knows, that some entries vary says nothing."""
+    constants = [o[2] for o in key.each if o[0] == "const"]
+    told = len(constants) == len(key.objs) > 0
+    known = [value for name, value in dictionary[1] if not told or name in constants]
+    found = known
+    if known and not told:
+        some = join(known)
+        found = [some if some is NOT_YET else Val(some.objs, NONE, some.n, some.p, some.state)]
+    return [*found, dictionary[2]] if dictionary[2] is not None and not (told and known) else found
 
 
 def unordered(why: str, causes: Causes = NONE) -> Obj:

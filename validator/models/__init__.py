@@ -44,6 +44,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `classes = [parameter, position]`: one class, or a tuple of them: `result = "reader:NAME"`: a parser that makes
   objects of them; `result = "read"`: an object of one (without `classes`, of the receiver's); `result = "all read"`: a
   tuple with one of each, and something more where an argument of `when` is passed; `result = "receiver"`.
+- `result = "parser"`: a parser of a command line; `"command"`: of its receiver that of one command; `"namespace"`: what
+  the receiver makes of a command line, `"namespace and rest"`: a pair with what it leaves over.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
   names in no order).
