@@ -151,7 +151,7 @@ def _check(result: tuple[Any, ...]) -> None:
 
 @cache
 def _peers(name: str, device_type: str) -> Peers:
-    group = dist.distributed_c10d._resolve_process_group(name)  # type: ignore[arg-type]
+    group = dist.distributed_c10d._resolve_process_group(name)
     return GpuPeers(group) if device_type == "cuda" else Peers(group)
 
 
@@ -269,7 +269,7 @@ def _scattered_backward_shapes(
 
 
 def _size(group: str) -> int:
-    return dist.get_world_size(dist.distributed_c10d._resolve_process_group(group))  # type: ignore[arg-type]
+    return dist.get_world_size(dist.distributed_c10d._resolve_process_group(group))
 
 
 _gather = _operator("gather(Tensor shard, Tensor[] weights, str group) -> Tensor[]", _gathered, _gathered_shapes)
