@@ -140,9 +140,7 @@ class GpuPeers(Peers):
 
 @cache
 def _driver() -> Any:
-    driver = importlib.import_module("cuda.bindings.driver")  # only machines with GPUs have it
-
-    return driver
+    return importlib.import_module("cuda.bindings.driver")  # only machines with GPUs have it
 
 
 def _check(result: tuple[Any, ...]) -> None:

@@ -23,12 +23,14 @@ GIB = 1 << 30
 
 def _elements(facts: ModelFacts, layout: Layout) -> Elements:
     """Tensor-parallel plans split the layers. transformers' plan splits the head too, DeepSpeed's AutoTP does not,
-    and neither splits the embedding."""
-    table = facts.vocab * facts.hidden
+    and neither splits the embedding. The plans with sequence parallelism are `bench`'s own and split it as well."""
+    table = float(facts.vocab * facts.hidden)
     whole = facts.vocab * facts.hidden * (1 if facts.tied else 2)
     head = 0.0 if facts.tied else table
     if backends.find(layout.backend).splits_head:
         head /= layout.tp
+    if layout.sequence_parallel and not facts.tied:
+        table /= layout.tp
     return Elements((facts.parameters - whole) / layout.tp, table, head)
 
 
