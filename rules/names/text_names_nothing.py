@@ -53,8 +53,10 @@ def check_project(project: Project) -> Iterator[Finding]:
         if dotted.count(".") < _PARTS - 1 or not is_path(dotted) or (path, at) in seen:
             continue
         symbol = named.of(dotted)
-        if not isinstance(symbol, Missing) or symbol.owner is None or "." not in symbol.owner.name:
+        if not isinstance(symbol, Missing) or symbol.owner is None:
             continue
+        if "." not in dotted.removesuffix(f".{symbol.name}"):
+            continue  # of a module at the top: a folder without `__init__.py` counts, whatever the module is called
         if symbol.owner.path == path:
             continue
         if symbol.owner.is_package and str(symbol.name).islower() and (path, at) not in beside:
@@ -156,6 +158,19 @@ rollout_function: rl.rollout.generate_rollout  # error: MP207
 # file: run.sh
 python train.py --rollout-function-path rl.rollout.rollout  # error: MP207
 python train.py --rollout-function-path=rl.rollout.generate
+""",
+    """# file: losses/__init__.py
+# file: losses/parts/__init__.py
+from losses.parts.plain import LossOfParts as Loss
+# file: losses/parts/plain.py
+class LossOfParts:
+    def __init__(self, weight):
+        self.weight = weight
+# file: conf/model.yaml
+lossconfig:
+  target: losses.parts.LossWithParts  # error: MP207
+  params:
+    weight: 0.5
 """,
 )
 

@@ -61,8 +61,8 @@ def _is_asked_for(source: SourceFile, row: Unresolved) -> bool:
     for function in source.facts.functions if any(text in source.text for text in quoted) else ():
         if function.qualname != row.scope:
             continue
-        around = [guard for ref in function.refs if _holds(ref.at, row.at) for guard in ref.guards]
-        around += [guard for call in function.calls if _holds(call.at, row.at) for guard in call.guards]
+        rows = [(ref.at, ref.guards) for ref in function.refs] + [(call.at, call.guards) for call in function.calls]
+        around = [guard for at, guards in rows if _holds(at, row.at) for guard in guards]
         if any(text in guard.text for guard in (*function.guards, *around) for text in quoted):
             return True
     return False
