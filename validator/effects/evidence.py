@@ -38,9 +38,9 @@ def asks_for_rank(place: Place) -> bool:
 
 
 def reads_data(place: Place) -> bool:
-    """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold:
-    a sum, a count, an element; or for what a library gives to each process. That something is there at all, or of
-    which kind it is, mostly is the batch's or the job's."""
+    """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold (a
+    sum, a count, an element), or for what a library gives to each process. That something is there at all, or of which
+    kind it is, mostly is the batch's or the job's."""
     table = place.flow.models.tensors
     numbers = frozenset({*table["reducing"], *table["counting"], "item", "tolist"})
     seen: set[int] = set()
