@@ -1,8 +1,8 @@
 """Styles of tensor parallelism whose activations are split along the positions between the blocks of a layer.
 
 Products that read the same input follow one gather, and row-parallel ones end in a reduce-scatter; with `overlap` these
-exchanges run beside the products. All activations are plain tensors: no graph pays for wrapping DTensors, nor fails where
-rows vary in length. Parameters stay DTensors, for sharding and checkpoints.
+exchanges run beside the products. All activations are plain tensors: no graph pays for wrapping DTensors, nor fails
+where rows vary in length. Parameters stay DTensors, for sharding and checkpoints.
 """
 
 from __future__ import annotations
