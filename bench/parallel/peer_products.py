@@ -36,9 +36,9 @@ class Peers:
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.others = [(self.rank + step) % self.size for step in range(1, self.size)]
 
-    def place(self, rank: int, other: int) -> int:
-        """Where `other` is in `rank`'s order."""
-        return (other - rank - 1) % self.size
+    def place(self, owner: int, wanted: int) -> int:
+        """Where rank `wanted` is in the order of rank `owner`."""
+        return (wanted - owner - 1) % self.size
 
     def spread(self, shard: torch.Tensor) -> tuple[torch.Tensor, Wait]:
         """Begin to give all others a contiguous tensor; what they give, to be read after waiting, in this operator."""

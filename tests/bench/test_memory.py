@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.configuration import parse
 from bench.predict.layout import Layout
 from bench.predict.memory import by_moment, estimate
 from bench.predict.moments import CONSTANTS
+from bench.predict.sizes import layout
 from reports.h200.scripts.memory_fit import Peak, fit, peaks, spread
 from rules.models import resolve
 
@@ -64,6 +67,15 @@ def test_logits_by_hand() -> None:
     assert by_moment(LLAMA, layout)["forward"].logits == 1024 * vocab * 10
     assert by_moment(LLAMA, replace(layout, head="full"))["forward"].logits == 2048 * vocab * 10
     assert by_moment(LLAMA, replace(layout, head="compiled"))["forward"].logits == 2048 * vocab * 2
+
+
+def test_sequence_parallelism_splits_the_embedding() -> None:
+    """FSDP2, tp 2, 8 layers on two H200s, with --async-tp and without."""
+    lines = (RESULTS.parent / "tensor_parallel" / "run30_31.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 4
+    for row in map(json.loads, lines):
+        expected = estimate(LLAMA.with_layers(8), layout(parse({**row["settings"], "num_gpus": 2}), 8192)).allocated
+        assert abs(expected / 1e9 / row["memory_gb"] - 1) < 0.05
 
 
 def test_tables_that_no_plan_splits() -> None:
