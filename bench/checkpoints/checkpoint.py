@@ -131,7 +131,6 @@ def write(
         (part / "rng").mkdir(parents=True)
         _make_room(Path(folder), tag, max(max_num - 1, 1), max_mem, least=1)
     _barrier()
-    # validator: ignore[MP502] all ranks go on from the step in the one training.json
     dcp.save(tensors, checkpoint_id=part / "state", no_dist=not dist.is_initialized())
     torch.save(random_state(device), part / "rng" / f"rank{processes.rank()}.pt")
     _barrier()

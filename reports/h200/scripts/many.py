@@ -56,7 +56,7 @@ def forget() -> None:
 
 def measure(configuration: Configuration, gpus: int, heartbeat: Heartbeat) -> dict[str, Any]:
     refused = refusal(configuration, gpus)
-    if refused is not None:  # validator: ignore[MP502] of the configuration, which all ranks have
+    if refused is not None:
         return results.build_result(configuration, [], status="unsupported", message=refused[0])
     try:
         run = execute(configuration, heartbeat)
