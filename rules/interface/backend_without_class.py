@@ -28,7 +28,7 @@ from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP113", "backend-without-class", "error", stable_since="0.1.0")
+RULE = Rule("MP113", "backend-without-class", "error", stable_since="0.1.0", solves=True)
 
 
 class Offer(NamedTuple):

@@ -23,7 +23,7 @@ from validator.flow.objects import Objects
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 
-RULE = Rule("MP114", "class-without-factory", "note", stable_since="0.1.0")
+RULE = Rule("MP114", "class-without-factory", "note", stable_since="0.1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from validator.finding import Finding
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP115", "contract-broken", "error", stable_since="0.1.0")
+RULE = Rule("MP115", "contract-broken", "error", stable_since="0.1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from validator.flow.queries import Queries
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP127", "fsdp1-gradient-clipping", "error", stable_since="0.1.0", tokens=("clip_grad_norm_",))
+RULE = Rule("MP127", "fsdp1-gradient-clipping", "error", stable_since="0.1.0", tokens=("clip_grad_norm_",), solves=True)
 
 _WRAPPER = (
     "torch.distributed.fsdp.FullyShardedDataParallel",

@@ -27,7 +27,7 @@ from validator.flow.aside import is_test
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP138", "override-changes-kind", "warning", stable_since="0.3.0", tokens=("class ",))
+RULE = Rule("MP138", "override-changes-kind", "warning", stable_since="0.3.0", tokens=("class ",), solves=True)
 
 _OF_ITS_CLASS = ("__init__", "__new__")  # called by making an object of this very class, never through a base
 

@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP402", "batch-over-world", "error", "0.1.0", tokens=("//",))
+RULE = Rule("MP402", "batch-over-world", "error", "0.1.0", tokens=("//",), solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

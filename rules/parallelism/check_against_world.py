@@ -22,7 +22,7 @@ from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP403", "check-against-world", "warning", "0.1.0", tokens=("%",))
+RULE = Rule("MP403", "check-against-world", "warning", "0.1.0", tokens=("%",), solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

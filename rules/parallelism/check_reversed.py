@@ -23,7 +23,7 @@ from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP420", "check-reversed", "note", "0.1.0", tokens=("%",))
+RULE = Rule("MP420", "check-reversed", "note", "0.1.0", tokens=("%",), solves=True)
 
 _RANKS = MODEL_PARALLEL | {"dp"}
 

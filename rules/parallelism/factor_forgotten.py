@@ -28,7 +28,7 @@ from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP407", "factor-forgotten", "error", "0.1.0", tokens=("//",))
+RULE = Rule("MP407", "factor-forgotten", "error", "0.1.0", tokens=("//",), solves=True)
 
 _PARALLEL = MODEL_PARALLEL | {"ep"}
 

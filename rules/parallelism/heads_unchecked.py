@@ -32,7 +32,7 @@ from validator.flow.aside import is_aside
 from validator.project import Method, Module, Project
 from validator.rule import Rule
 
-RULE = Rule("MP418", "heads-unchecked", "note", "0.1.0", tokens=("head",))
+RULE = Rule("MP418", "heads-unchecked", "note", "0.1.0", tokens=("head",), solves=True)
 
 _DIVIDING = MODEL_PARALLEL - {"pp"}
 

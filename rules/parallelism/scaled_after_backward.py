@@ -29,7 +29,7 @@ from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP413", "scaled-after-backward", "error", "0.1.0", tokens=("backward",))
+RULE = Rule("MP413", "scaled-after-backward", "error", "0.1.0", tokens=("backward",), solves=True)
 
 _COUNT = re.compile(r"micro_?batch|accumulat|grad_acc|(^|_)n_?micro|num_micro", re.IGNORECASE)
 _SIZE = re.compile(r"micro_?batch_?size")

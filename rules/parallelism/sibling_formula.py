@@ -27,7 +27,7 @@ from validator.flow.aside import is_aside
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP405", "sibling-formula", "error", "0.1.0", tokens=("batch",))
+RULE = Rule("MP405", "sibling-formula", "error", "0.1.0", tokens=("batch",), solves=True)
 
 _SIZES = frozenset({"batch", "micro"})
 

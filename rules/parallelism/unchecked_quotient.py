@@ -30,7 +30,7 @@ from validator.finding import Edit, Finding, Fix, Span
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP401", "unchecked-quotient", "warning", "0.1.0", tokens=("//", "int("), fix="unsafe")
+RULE = Rule("MP401", "unchecked-quotient", "warning", "0.1.0", tokens=("//", "int("), fix="unsafe", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

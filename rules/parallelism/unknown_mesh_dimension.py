@@ -30,7 +30,7 @@ from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP411", "unknown-mesh-dimension", "error", "0.1.0", tokens=("init_device_mesh", "mesh"))
+RULE = Rule("MP411", "unknown-mesh-dimension", "error", "0.1.0", tokens=("init_device_mesh", "mesh"), solves=True)
 
 _INDEX = ".mesh_dim_names.index"
 _WORDS = ("mesh_dim_names", "mesh[", "mesh()[")

@@ -25,7 +25,7 @@ from validator.flow.aside import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP425", "width-unchecked", "warning", "0.1.0", tokens=("//", "int("))
+RULE = Rule("MP425", "width-unchecked", "warning", "0.1.0", tokens=("//", "int("), solves=True)
 
 _WIDTHS = frozenset({"width"})
 

@@ -30,7 +30,9 @@ from validator.flow.objects import Objects
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP404", "world-as-participants", "note", "0.1.0", tokens=("world_size", "gpus_per_node", "num_gpus"))
+RULE = Rule(
+    "MP404", "world-as-participants", "note", "0.1.0", tokens=("world_size", "gpus_per_node", "num_gpus"), solves=True
+)
 
 _COUNTS = re.compile(r"^(k|n|num)_(\w+_)?(partitions|actors|clients|senders|producers)$|^(dp|data_parallel)_size$")
 _RANKS = re.compile(r"world_size|gpus|num_processes|WORLD_SIZE")
