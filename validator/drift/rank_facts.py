@@ -15,6 +15,7 @@ from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
 from validator.drift.change import Change, Pair, Side
 from validator.drift.drops import Drops
 from validator.drift.edits import Edit, Statement
+from validator.drift.surroundings import called_names
 from validator.effects.files import Files
 from validator.flow.aside import is_test
 from validator.flow.program import Unit
@@ -78,7 +79,7 @@ class RankFacts:
             if edit is None:
                 continue
             if other is None:
-                if fact.kind != "position":
+                if fact.kind != "position" and not _is_called_still(pair, fact):
                     yield Differing(pair, fact, None, _next_line(old, new, edit))
             elif fact.said != other.said:
                 yield Differing(pair, fact, other, other.place.at[0])
@@ -181,6 +182,14 @@ def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
         word = _POSITIONS[place.value.data]
         text = f"`{thing}` is the {word} of a rank by `{place.operand(1).text}`"
         yield Fact("position", thing, (axes, word), text, place)
+
+
+def _is_called_still(pair: Pair, fact: Fact) -> bool:
+    """Whether a collective is called as often as before, by its name: on an object that knows its group, say."""
+    if fact.kind != "collective":
+        return False
+    before, after = (called_names(unit)[fact.place.method] for unit in pair)
+    return after >= before
 
 
 def _holds(statement: Statement | None, place: Place) -> bool:
