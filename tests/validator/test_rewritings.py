@@ -14,7 +14,7 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("extracted method", "MP501", False, 18): "the state dict is taken in another function than the class is asked for",
     ("extracted method", "MP501", False, 17): "a function gives back the group that it was given",
     ("extracted method", "MP501", False, 14): "both ways store an attribute, one of them in a method",
-    ("extracted method", "MP501", False, 30): "the rewriting takes a call out of reach of the function that is defined around it",
+    ("extracted method", "MP501", False, 30): "a call is taken out of reach of the function defined around it",
     (
         "extracted method",
         "MP501",
