@@ -148,12 +148,22 @@ def checked(data: bytes) -> tuple[SourceFile, Result]:
     return source, check_sources([source], rules())
 
 
+def encoding_of(data: bytes) -> str:
+    """The encoding of a source file. `tokenize` wants UTF-8 even on the line that declares another; Python does not."""
+    try:
+        return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError:
+        declared = tokenize.cookie_re.match(data.partition(b"\n")[0].decode("latin-1"))
+        if declared is None:
+            raise
+        return declared[1]
+
+
 def python_reads(data: bytes) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-            data.decode(encoding)  # `ast.parse` does not look into comments, the interpreter does
+            data.decode(encoding_of(data))  # `ast.parse` does not look into comments, the interpreter does
             ast.parse(data)
         except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
             return False
