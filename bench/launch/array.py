@@ -90,13 +90,13 @@ def _word(text: str) -> str:
 
 
 def submit(*arguments: str) -> str:
-    """Give a script to `sbatch`; the job's number. Raises `SlurmError`."""
+    """Give a script to `sbatch`; the job's number. Raises `Problem` without `sbatch`, `SlurmError` where it refuses."""
     try:
         done = subprocess.run(
             ["sbatch", "--parsable", *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError(f"sbatch: {error}") from None
+        raise Problem(f"sbatch: {error}") from None
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
         raise SlurmError(f"sbatch refused it: {reason[0]}")
