@@ -136,12 +136,9 @@ def _facts(side: Side, unit: Unit) -> Iterator[Fact]:
         place = Place(side.flow, unit, number)
         if value.op == "call":
             yield from _of_call(place)
-        elif value.op == "binary" and value.data in _SCALING:
-            yield from _of_scale(place, names)
-            if value.data in _POSITIONS:
-                yield from _of_position(place, names)
-        elif value.op == "binary" and value.data in _POSITIONS:
-            yield from _of_position(place, names)
+        elif value.op == "binary":
+            yield from _of_scale(place, names) if value.data in _SCALING else ()
+            yield from _of_position(place, names) if value.data in _POSITIONS else ()
 
 
 def _of_call(place: Place) -> Iterator[Fact]:
