@@ -28,12 +28,16 @@ def grid(rows: Iterable[Sequence[str]], headers: Sequence[str], style: str = "si
     a terminal columns of numbers end at one place."""
     import tabulate
 
-    tabulate.MIN_PADDING = 0  # it would leave two columns beside each heading
     cells = [[plain(cell, style) for cell in row] for row in rows]
     columns = [list(filter(None, column)) for column in zip(*cells, strict=True)]
     numbers = [style == "simple" and bool(column) and all(map(NUMBER.fullmatch, column)) for column in columns]
     align = ["right" if number else "left" for number in numbers] or None
-    return tabulate.tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True, colalign=align)
+    padding = tabulate.MIN_PADDING  # of the whole process: other tables must not change with this one
+    tabulate.MIN_PADDING = 0  # it would leave two columns beside each heading
+    try:
+        return tabulate.tabulate(cells, headers=headers, tablefmt=style, disable_numparse=True, colalign=align)
+    finally:
+        tabulate.MIN_PADDING = padding
 
 
 def counted(noun: str, numbers: Iterable[int], shown: int | None = None) -> str:

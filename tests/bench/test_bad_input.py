@@ -180,7 +180,11 @@ def test_texts_of_others_stay_within_their_cell() -> None:
     assert told.splitlines()[-1].count("|") - told.splitlines()[-1].count("\\|") == 3
     assert "a b \\| c" in told
     assert "\\<b>" in told
+    import tabulate
+
+    padding = tabulate.MIN_PADDING
     assert len(grid([["a\nb", "1"]], ["name", "value"]).splitlines()) == 3
+    assert padding == tabulate.MIN_PADDING != 0  # a setting of the whole process, which other tables need
 
 
 def test_what_is_written_is_json_whatever_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
