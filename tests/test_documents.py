@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from validator import arguments, config
 from validator.examples import run
 from validator.registry import load_rules
 from validator.rule import FAMILIES
+from validator.run import arguments, config
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

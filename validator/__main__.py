@@ -2,7 +2,7 @@
 
 *An interrupt (Ctrl-C) ends the process at once.* As an exception it would come out in the middle of anything, the
 threads of a pool of processes among them, which answer with tracebacks or never. Children end with their parent
-(`validator.beside`), and the one thing that must not be left half done, replacing a file, holds interrupts back.
+(`validator.run.beside`), and the one thing that must not be left half done, replacing a file, holds interrupts back.
 
 *The process ends without taking itself apart*: facts and trees are many objects, and freeing them one by one is time
 that people would wait for nothing.

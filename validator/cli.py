@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 
-from validator import arguments as command_line
-from validator import config, pin_packages, running, streams
+from validator import pin_packages
 from validator.errors import UsageError
-from validator.reporting import report
+from validator.files import streams
+from validator.run import arguments as command_line
+from validator.run import config, running
+from validator.run.reporting import report
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -87,7 +89,7 @@ def _dispatch(options: argparse.Namespace) -> int:
         streams.say(f"user rules are not loaded: {settings.rules_refused} (see --rules)")
     running.tell_of_left_out(options, settings)
     if options.fix or options.diff or options.add_ignore:
-        from validator import changes
+        from validator.run import fixing as changes
 
         return changes.run(options, settings)
     if "-" in options.paths:

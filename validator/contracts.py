@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from validator.errors import UsageError, nearest
 from validator.facts.model import Param
-from validator.integers import is_whole
-from validator.tables import load_toml
+from validator.files.integers import is_whole
+from validator.files.tables import load_toml
 
 if TYPE_CHECKING:
-    from validator.analysis.families import Family
+    from validator.analysis.interfaces.families import Family
     from validator.project import ClassDef, Method, Project
 
 T = TypeVar("T", bound=Hashable)
@@ -133,7 +133,7 @@ def _named(contract: Contract, family: Family) -> float:
 
 
 def _agrees(operation: Operation, method: Method | None) -> bool:
-    from validator.analysis.binding import parameters
+    from validator.analysis.interfaces.binding import parameters
 
     if method is None:
         return False
@@ -148,7 +148,7 @@ def implementations(family: Family, name: str) -> dict[ClassDef, Method]:
 
 def standard(project: Project, family: Family, shapes: Mapping[ClassDef, T], declared: T | None) -> ClassDef:
     """The member that the others are held against: what is declared, the majority, or what annotations name."""
-    from validator.analysis.uses import lead
+    from validator.analysis.interfaces.uses import lead
 
     for cls, shape in shapes.items():
         if declared is not None and shape == declared:

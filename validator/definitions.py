@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from validator import naming
 from validator.facts.model import Class, FileFacts, Function, Import
 from validator.facts.text import Text
+from validator.files import naming
 from validator.source import SourceFile
 
 if TYPE_CHECKING:

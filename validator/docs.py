@@ -12,7 +12,7 @@ import sys
 
 from validator import pin_packages
 from validator.explain import example, read
-from validator.flow.followed import page
+from validator.flow.queries.followed import page
 from validator.registry import load_rules
 from validator.rule import LoadedRule
 

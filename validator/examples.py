@@ -17,13 +17,13 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from validator.checker import Check, check_sources
-from validator.config import Config, load
-from validator.discovery import discover
 from validator.drift.revision import Older
+from validator.files.discovery import discover
+from validator.files.languages import language
 from validator.finding import Finding
-from validator.languages import language
 from validator.rule import LoadedRule
+from validator.run.checker import Check, check_sources
+from validator.run.config import Config, load
 from validator.source import SourceFile
 
 _FILE = re.compile(r"^# (file|before): (\S+)((?: \w+=\S+)*)[ \t]*$", re.MULTILINE)

@@ -13,13 +13,13 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from validator import naming
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Unknown, Value
 from validator.facts.model import Call, Guard, Import
+from validator.files import naming
 from validator.source import SourceFile
 
 if TYPE_CHECKING:
-    from validator.analysis.families import Families
+    from validator.analysis.interfaces.families import Families
 
 
 __all__ = [
@@ -56,7 +56,7 @@ class Project:
     @cached_property
     def families(self) -> Families:
         """Classes that stand in for each other."""
-        from validator.analysis.families import Families
+        from validator.analysis.interfaces.families import Families
 
         return Families(self)
 

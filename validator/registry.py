@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from validator.cache import Cache
 from validator.errors import UsageError, nearest, told
 from validator.rule import FAMILIES, Later, LoadedRule, Rule
+from validator.run.cache import Cache
 
 ALL = "ALL"
 _CHECKS = ("check_file", "check_project", "check_change", "check_suppressions")
@@ -90,15 +90,24 @@ def _builtin_modules(errors: list[str] | None) -> Iterator[tuple[str, ModuleType
 
     home = os.path.dirname(os.path.abspath(rules.__file__ or ""))
     for family in sorted(set(FAMILIES.values())):
-        for name in _module_names(os.path.join(home, family)):
+        for name in _dotted_names(os.path.join(home, family)):
             try:
                 module = importlib.import_module(f"rules.{family}.{name}")
             except Exception as error:
                 if errors is None:
                     raise
-                errors.append(f"internal error: rules/{family}/{name}.py cannot be loaded: {told(error)}")
+                path = name.replace(".", "/")
+                errors.append(f"internal error: rules/{family}/{path}.py cannot be loaded: {told(error)}")
                 continue
             yield family, module
+
+
+def _dotted_names(folder: str) -> list[str]:
+    """The modules of a folder of ours and of the folders in it, but for those whose names begin with `_`."""
+    names = _module_names(folder)
+    for below in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] not in "._"):
+        names += [f"{below}.{name}" for name in _dotted_names(os.path.join(folder, below))]
+    return names
 
 
 def _module_names(folder: str) -> list[str]:

@@ -9,9 +9,9 @@ A rule is one module below `rules/` (or below a folder named in the configuratio
   two revisions are compared, see `validator.drift`), each yielding `RULE.finding(…)` values; `check_file` must
   depend on nothing but the `SourceFile` it is given, because its findings are cached under the content of that
   file (a rule about suppressions has `check_suppressions(path, comments)`, which is asked last: see
-  `validator.suppressions`);
+  `validator.run.suppressions`);
 - optionally `fix(node, finding)`, which gets the LibCST node at the finding's place and returns its
-  replacement (see `validator.fixes`);
+  replacement (see `validator.run.fixes`);
 - optionally `about_line(project, path, line)`, which yields what `--why` tells of a line that is no Python;
 - `INCORRECT` and `CORRECT`: examples, which are its tests. In an incorrect example each line that must be
   reported ends in `# error: CODE`; nothing else may be reported by this rule. An example may hold several
@@ -44,8 +44,8 @@ FAMILIES = {
 class Rule(NamedTuple):
     """The identity of a rule. `severity`: the gravest that a finding of it may have, earned by what was true on trees
     that nobody had looked at. `tokens`: a file that contains none of them cannot violate it. `languages`: of the files
-    that it reads (`validator.languages`); a project rule is asked if there is one of them. `solves`: it asks the solver
-    (`validator.flow`), as most rules of the families `distributed` and `compilation` do."""
+    that it reads (`validator.files.languages`); a project rule is asked if there is one of them. `solves`: it asks the
+    solver (`validator.flow`), as most rules of the families `distributed` and `compilation` do."""
 
     code: str
     name: str

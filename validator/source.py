@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from validator.cache import digest
-from validator.reading import regular
+from validator.files.reading import regular
+from validator.run.cache import digest
 
 if TYPE_CHECKING:
     import ast

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from validator.analysis.binding import signature, written
+from validator.analysis.interfaces.binding import signature, written
 from validator.definitions import ClassDef
-from validator.drift.calls import constructor
 from validator.drift.change import Change
-from validator.drift.signatures import Broken, Signatures
+from validator.drift.interfaces.calls import constructor
+from validator.drift.interfaces.signatures import Broken, Signatures
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
-from validator.drift.effects import Effects, Lost
+from validator.drift.statements.effects import Effects, Lost
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

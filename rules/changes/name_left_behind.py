@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from validator.drift.change import Change
-from validator.drift.company import Company, Stale
-from validator.drift.lost import Lost, Names
-from validator.drift.occurrences import Occurrence
+from validator.drift.names.neighbours import Company, Stale
+from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.removed import Lost, Names
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
-from validator.drift.drops import Drop
 from validator.drift.ranks import Exchanged, Ranks
-from validator.drift.weakened import Weakened
+from validator.drift.statements.drops import Drop
+from validator.drift.statements.weakened import Weakened
 from validator.finding import Finding
 from validator.rule import Rule
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
-from validator.drift.preparations import Preparations
+from validator.drift.statements.preparations import Preparations
 from validator.finding import Finding
 from validator.rule import Rule
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.binding import signature
+from validator.analysis.interfaces.binding import signature
 from validator.drift.change import Change
-from validator.drift.subclasses import LeftAbstract, LeftOverride, Subclasses, Unhooked
+from validator.drift.interfaces.subclasses import LeftAbstract, LeftOverride, Subclasses, Unhooked
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
-from validator.drift.choices import Removed
-from validator.drift.texts import Texts
+from validator.drift.names.choices import Removed
+from validator.drift.names.texts import Texts
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

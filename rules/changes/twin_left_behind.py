@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
-from validator.drift.twins import Left, Twins, Untwinned
+from validator.drift.statements.twins import Left, Twins, Untwinned
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

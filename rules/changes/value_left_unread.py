@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
-from validator.drift.unused import Unread, Unused
+from validator.drift.names.unused import Unread, Unused
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

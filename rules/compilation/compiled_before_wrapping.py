@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 from validator.domains.placement import mostly
 from validator.finding import Finding, Related
-from validator.flow.aside import is_aside
-from validator.flow.placed import Placings
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.placements import Placings
 from validator.project import Project
 from validator.rule import Rule
 

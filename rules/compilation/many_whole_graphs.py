@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from validator.facts.text import path_of
 from validator.finding import Finding
-from validator.flow.aside import is_aside
+from validator.flow.queries.outside_program import is_aside
 from validator.project import Module, Project
 from validator.rule import Rule
 

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 
 from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
-from validator.flow.aside import is_aside
-from validator.flow.given import is_idle
-from validator.flow.placed import Placings, asks_first, decided_by
 from validator.flow.program import Unit
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.placements import Placings, asks_first, decided_by
+from validator.flow.queries.pure_functions import is_idle
 from validator.project import Project
 from validator.rule import Rule
 

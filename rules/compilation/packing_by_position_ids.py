@@ -19,10 +19,10 @@ from collections.abc import Iterator
 
 from validator.facts.model import Call
 from validator.finding import Finding, Related
-from validator.flow.aside import is_aside
-from validator.flow.made import trail
 from validator.flow.objects import Objects
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
+from validator.flow.queries.origins import trail
+from validator.flow.queries.outside_program import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

@@ -23,11 +23,11 @@ from collections.abc import Iterator
 
 from validator.domains.placement import may
 from validator.finding import Finding, Related, Severity
-from validator.flow.aside import is_aside
-from validator.flow.holders import Index
-from validator.flow.placed import Placings
 from validator.flow.program import Unit
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import Index
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.placements import Placings
 from validator.flow.values import Val
 from validator.project import Project
 from validator.rule import Rule

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from validator.facts.model import At
 from validator.finding import Finding
-from validator.flow.aside import is_aside
-from validator.flow.given import computed
-from validator.flow.queries import Place, Queries
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.pure_functions import computed
 from validator.project import Project
 from validator.rule import Rule
 

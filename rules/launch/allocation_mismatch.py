@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rules.launch._common import origin, span
-from validator.analysis.fields import Field
-from validator.analysis.launch import Launch, Launches
+from rules.launch._reading.common import origin, span
+from validator.analysis.commands.fields import Field
+from validator.analysis.commands.launch import Launch, Launches
 from validator.facts.model import At
+from validator.files.integers import whole
 from validator.finding import Finding, Related
-from validator.integers import whole
 from validator.project import Project
 from validator.rule import Rule
 

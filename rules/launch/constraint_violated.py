@@ -22,15 +22,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rules.launch import _programs
-from rules.launch._common import TOKENS, starts_or_configures
+from rules.launch._reading.common import TOKENS, starts_or_configures
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
 if TYPE_CHECKING:
     from rules.constraints import Constraint, Proposal, Violation
-    from rules.launch._configuration import Configuration, Said
-    from rules.launch._own_checks import Refusal
+    from rules.launch._reading.configuration import Configuration, Said
+    from rules.launch._reading.own_checks import Refusal
 
 RULE = Rule(
     "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization"),
@@ -42,8 +42,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     if not starts_or_configures(project):
         return
     from rules.constraints import check, explain
-    from rules.launch._own_checks import refusals
-    from rules.launch._quantities import configurations
+    from rules.launch._reading.own_checks import refusals
+    from rules.launch._reading.quantities import configurations
 
     defaults: set[tuple[str, str]] = set()
     for configuration in configurations(project):
@@ -67,7 +67,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def about_line(project: Project, path: str, line: int) -> Iterator[str]:
     """What `--why` tells of a line beside its findings."""
-    from rules.launch import _about
+    from rules.launch._reading import about as _about
 
     yield from _about.about_line(project, path, line)
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._common import LANGUAGES, TOKENS
-from validator.analysis.command_line import CommandLines, Given
+from rules.launch._reading.common import LANGUAGES, TOKENS
+from validator.analysis.commands.command_line import CommandLines, Given
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule

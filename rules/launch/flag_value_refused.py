@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._common import LANGUAGES, TOKENS, set_at
-from validator.analysis.command_line import CommandLine, CommandLines, Given, refused
-from validator.analysis.launch import Launch
+from rules.launch._reading.common import LANGUAGES, TOKENS, set_at
+from validator.analysis.commands.command_line import CommandLine, CommandLines, Given, refused
+from validator.analysis.commands.launch import Launch
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project

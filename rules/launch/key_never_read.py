@@ -19,10 +19,10 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.analysis.composed import Composition, Compositions, Node, Override
-from validator.analysis.launch import Launches
+from validator.analysis.commands.launch import Launches
+from validator.analysis.options.composed import Composition, Compositions, Node, Override
+from validator.files.languages import CONFIGURATION, language
 from validator.finding import Finding, Related
-from validator.languages import CONFIGURATION, language
 from validator.project import Project
 from validator.rule import Rule
 

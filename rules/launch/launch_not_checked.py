@@ -18,18 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rules.launch._common import TOKENS, span, starts_or_configures
-from validator.analysis.command_line import CommandLine, CommandLines, strict
-from validator.analysis.composed import Compositions
-from validator.analysis.launch import Launch
-from validator.analysis.program_parsers import ProgramParsers
+from rules.launch._reading.common import TOKENS, span, starts_or_configures
+from validator.analysis.commands.command_line import CommandLine, CommandLines, strict
+from validator.analysis.commands.launch import Launch
+from validator.analysis.commands.program_parsers import ProgramParsers
+from validator.analysis.options.composed import Compositions
 from validator.finding import Finding
 from validator.project import Module, Project
 from validator.rule import Rule
 
 if TYPE_CHECKING:
     from rules.constraints import Constraint, Quantities
-    from rules.launch._configuration import Configuration, Said
+    from rules.launch._reading.configuration import Configuration, Said
 
 RULE = Rule("MP710", "launch-not-checked", "note", "0.1.0", tokens=TOKENS, languages=("shell", "python"))
 
@@ -42,7 +42,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         return
     yield from _unchecked_options(project)
     from rules.constraints import TABLE
-    from rules.launch._quantities import configurations
+    from rules.launch._reading.quantities import configurations
 
     for configuration in configurations(project):
         quantities = configuration.quantities()

@@ -83,9 +83,9 @@ def _own_files(project: Project) -> Iterator[tuple[str, Settings, Module]]:
     """The configuration files that launches hand to programs of the project."""
     if not any("settings" in source.facts.extra for source in project.files.values()):
         return
-    from rules.launch._files import Files
-    from rules.launch._offers import files_named
-    from validator.analysis.command_line import CommandLines
+    from rules.launch._reading.files import Files
+    from rules.launch._reading.offers import files_named
+    from validator.analysis.commands.command_line import CommandLines
 
     files = Files(project)
     for launch, line in project.analysis(CommandLines).all:
@@ -105,8 +105,8 @@ def _unread(project: Project, settings: Settings, module: Module) -> Iterator[tu
     """The keys that the program does not have, each with the one that is meant and where that is."""
     import difflib
 
-    from rules.launch._offers import fills
-    from validator.analysis.programs import Programs
+    from rules.launch._reading.offers import fills
+    from validator.analysis.commands.programs import Programs
 
     programs = project.analysis(Programs)
     words = programs.words(module)

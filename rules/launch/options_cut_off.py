@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.scripts import Run, Scripts
+from validator.analysis.commands.scripts import Run, Scripts
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule

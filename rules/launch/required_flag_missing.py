@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._common import LANGUAGES, TOKENS, span
-from validator.analysis.command_line import CommandLines, missing
-from validator.analysis.option import Option
+from rules.launch._reading.common import LANGUAGES, TOKENS, span
+from validator.analysis.commands.command_line import CommandLines, missing
+from validator.analysis.options.option import Option
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule

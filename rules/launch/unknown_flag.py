@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._common import LANGUAGES, TOKENS
-from validator.analysis.command_line import CommandLines, Given
-from validator.analysis.fields import Field
-from validator.analysis.launch import Launch
-from validator.analysis.options import Parser
+from rules.launch._reading.common import LANGUAGES, TOKENS
+from validator.analysis.commands.command_line import CommandLines, Given
+from validator.analysis.commands.fields import Field
+from validator.analysis.commands.launch import Launch
+from validator.analysis.options.parsers import Parser
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project

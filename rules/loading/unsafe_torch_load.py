@@ -22,9 +22,9 @@ from typing import Any
 from validator.analysis.requirements import Requirements
 from validator.facts.model import Call
 from validator.finding import Finding
-from validator.flow.aside import is_aside
-from validator.flow.network import is_fetched
 from validator.flow.objects import Objects
+from validator.flow.queries.network import is_fetched
+from validator.flow.queries.outside_program import is_aside
 from validator.project import Method, Project
 from validator.rule import Rule
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from validator.finding import Finding
-from validator.flow.aside import is_aside
+from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 

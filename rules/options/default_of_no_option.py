@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.namespaces import Namespaces, Read
+from validator.analysis.options.namespaces import Namespaces, Read
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project

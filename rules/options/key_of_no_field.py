@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from validator.analysis.spelled import Spelled
+from validator.analysis.options.spelled import Spelled
 from validator.errors import nearest
 from validator.facts.config_files import Setting
 from validator.finding import Finding, Related, Severity
-from validator.flow.aside import is_test
+from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.rule import Rule
 from validator.settings.classes import Schema

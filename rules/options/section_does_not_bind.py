@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from validator.analysis.binding import keeps_signature, parameters, written
+from validator.analysis.interfaces.binding import keeps_signature, parameters, written
 from validator.analysis.named import Named, is_path
 from validator.definitions import Missing, Symbol
 from validator.errors import nearest
@@ -29,11 +29,11 @@ from validator.facts.config_files import Setting, Settings
 from validator.facts.model import At, Param
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.arguments import literal_keys
-from validator.flow.aside import is_test
+from validator.flow.callgraph.spelled_arguments import literal_keys
 from validator.flow.constructors import Constructors
 from validator.flow.objects import Callee, Objects
 from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 

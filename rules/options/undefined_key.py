@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.bindings import first_name
-from validator.analysis.composed import Compositions, Node
-from validator.analysis.programs import Programs
+from validator.analysis.commands.programs import Programs
+from validator.analysis.options.composed import Compositions, Node
 from validator.errors import nearest
 from validator.facts.config_files import MAPPING
 from validator.facts.model import At, Guard
 from validator.finding import Finding, Related
-from validator.flow.aside import is_aside
+from validator.flow.queries.outside_program import is_aside
 from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule
 

@@ -24,8 +24,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from validator.analysis.namespaces import Held, Namespaces, Read
-from validator.analysis.options import Parser
+from validator.analysis.options.namespaces import Held, Namespaces, Read
+from validator.analysis.options.parsers import Parser
 from validator.errors import nearest
 from validator.facts.model import Guard
 from validator.finding import Finding, Related

@@ -23,13 +23,13 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from validator.analysis.namespaces import Namespaces
-from validator.analysis.option import Option
-from validator.analysis.options import Options, Parser
+from validator.analysis.options.namespaces import Namespaces
+from validator.analysis.options.option import Option
+from validator.analysis.options.parsers import Options, Parser
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.aside import is_test
 from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_test
 from validator.project import Method, Project
 from validator.rule import Rule
 

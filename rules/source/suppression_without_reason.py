@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from validator.finding import Finding
 from validator.rule import Rule
-from validator.suppressions import Outcome
+from validator.run.suppressions import Outcome
 
 RULE = Rule("MP011", "suppression-without-reason", "warning", stable_since="0.1.0")
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from validator.finding import Edit, Finding, Fix, Span
 from validator.rule import Rule
-from validator.suppressions import Outcome
+from validator.run.suppressions import Outcome
 
 RULE = Rule("MP010", "unused-suppression", "warning", stable_since="0.1.0", fix="safe")
 

@@ -20,11 +20,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from validator.config import Config
 from validator.drift import Change, Side
+from validator.files.languages import has_suffix
 from validator.finding import Finding
-from validator.languages import has_suffix
 from validator.registry import load_rules
+from validator.run.config import Config
 from validator.source import SourceFile
 
 MOST = 150  # files of a commit

@@ -13,11 +13,11 @@ import pytest
 
 from tests.real.refactorings import Refactoring, Tree, refactorings, together
 from tests.real.test_clones import clone
-from validator.config import Config
 from validator.drift.change import Change, Side
+from validator.files.languages import has_suffix
 from validator.finding import Finding
-from validator.languages import has_suffix
 from validator.registry import load_rules
+from validator.run.config import Config
 from validator.source import SourceFile
 
 pytestmark = pytest.mark.slow

@@ -14,11 +14,12 @@ from functools import cache
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from validator import config, registry
-from validator.checker import Check, Result, check_sources
+from validator import registry
 from validator.output import Report, render
-from validator.reporting import summarise
-from validator.running import Checked
+from validator.run import config
+from validator.run.checker import Check, Result, check_sources
+from validator.run.reporting import summarise
+from validator.run.running import Checked
 from validator.source import SourceFile
 
 NEWER_SYNTAX = "MP205"  # what only a newer Python than this one can read is no broken file

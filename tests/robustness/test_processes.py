@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from validator.beside import Shared, beside
+from validator.run.beside import Shared, beside
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -135,9 +135,9 @@ def test_a_repository_of_pipes_is_read_without_git(tmp_path: Path, name: str) ->
 
 def test_git_that_does_not_answer_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does that finds a pipe where it looks for a `.gitignore`."""
-    from validator import git
-    from validator.config import Config
-    from validator.discovery import discover
+    from validator.files import git
+    from validator.files.discovery import discover
+    from validator.run.config import Config
 
     (tmp_path / "bin").mkdir()
     hanging = tmp_path / "bin/git"

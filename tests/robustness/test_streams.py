@@ -117,7 +117,7 @@ def test_a_rule_that_leaves_is_named(tree: Path, body: str, said: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("module", ["argparse", "validator.cli", "validator.output", "validator.checker"])
+@pytest.mark.parametrize("module", ["argparse", "validator.cli", "validator.output", "validator.run.checker"])
 def test_an_interrupt_while_modules_are_imported(tree: Path, module: str) -> None:
     """The interrupt comes exactly when a module is looked for, in what the console script runs."""
     script = re.search(r'^meshproof = "(.+):(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from validator.checker import is_solving
-from validator.discovery import DEFAULT_EXCLUDE
-from validator.languages import CONFIGURATION, LANGUAGES, MAX_CONFIGURATION, language
+from validator.files.discovery import DEFAULT_EXCLUDE
+from validator.files.languages import CONFIGURATION, LANGUAGES, MAX_CONFIGURATION, language
 from validator.registry import load_rules
+from validator.run.checker import is_solving
 
 NEVER_READ = {"site-packages", "__pycache__"}
 

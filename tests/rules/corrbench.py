@@ -23,9 +23,9 @@ import tomllib
 from tabulate import tabulate
 
 from tests.rules.programs import Ranks
-from validator.checker import Check, check_sources
-from validator.config import Config
 from validator.registry import load_rules
+from validator.run.checker import Check, check_sources
+from validator.run.config import Config
 from validator.source import SourceFile
 
 FAMILIES = ("MP5", "MP6")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from validator.checker import Check, check_sources
-from validator.config import Config
 from validator.finding import Finding
 from validator.registry import load_rules
+from validator.run.checker import Check, check_sources
+from validator.run.config import Config
 from validator.source import SourceFile
 
 RULES = {each.rule.code: each for each in load_rules()}

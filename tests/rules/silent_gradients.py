@@ -16,9 +16,9 @@ from typing import NamedTuple
 import tomllib
 from tabulate import tabulate
 
-from validator.checker import Check, check_sources
-from validator.config import Config
 from validator.registry import load_rules
+from validator.run.checker import Check, check_sources
+from validator.run.config import Config
 from validator.source import SourceFile
 
 TABLE = Path(__file__).parent.parent / "data" / "silent_gradients.toml"

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from validator.checker import Check, check_sources
-from validator.config import Config
 from validator.finding import Finding
 from validator.registry import load_rules
+from validator.run.checker import Check, check_sources
+from validator.run.config import Config
 from validator.source import SourceFile
 
 PAIR = Path(__file__).parents[1] / "data" / "trainkit"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rules.interface.torch_api_misuse import _signatures, _table
+from rules.interface.library_calls.torch_api_misuse import _signatures, _table
 
 torch = pytest.importorskip("torch")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from validator.config import Config
 from validator.flow.program import Flow
 from validator.project import Project
 from validator.registry import load_rules
+from validator.run.config import Config
 from validator.source import SourceFile
 
 TREE = Path(__file__).parent.parent / "data"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator import baseline
 from validator.errors import UsageError
 from validator.finding import Finding, Span
+from validator.run import baseline
 
 
 def finding(line: int, code: str = "MP101", path: str = "a.py", context: str = "") -> Finding:

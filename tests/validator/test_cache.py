@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 
-from validator import cache, checker, cli, records, registry, tables
+from validator import cli, registry
 from validator.facts.model import FileFacts
+from validator.files import tables
 from validator.finding import Edit, Finding, Fix, Related, Span
+from validator.run import cache, checker, records
 
 
 @pytest.fixture
@@ -79,8 +81,8 @@ def test_a_change_that_keeps_size_and_time_is_seen(tree: Path, capsys: pytest.Ca
 def test_settled_files_are_not_read_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = time.time_ns() + 10_000_000_000
     monkeypatch.setattr(cache.time, "time_ns", lambda: later)
-    from validator.config import Config
-    from validator.discovery import discover
+    from validator.files.discovery import discover
+    from validator.run.config import Config
 
     entries = discover(["."], Config(root=str(tree)))
     first = cache.Cache("x")
@@ -299,7 +301,7 @@ def test_a_record_that_is_no_record_is_refused() -> None:
 
 
 SLOW = {"libcst", "ast", "json", "subprocess", "pickle", "dataclasses", "tomllib", "hashlib", "difflib", "rules",
-        "tokenize", "validator.checker", "validator.registry", "multiprocessing", "tempfile"}  # fmt: skip
+        "tokenize", "validator.run.checker", "validator.registry", "multiprocessing", "tempfile"}  # fmt: skip
 
 
 def test_a_warm_run_imports_next_to_nothing(tree: Path) -> None:

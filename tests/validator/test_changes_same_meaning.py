@@ -15,11 +15,11 @@ import pytest
 
 from tests.validator.plain_rewritings import PLAIN, plain
 from tests.validator.rewritings import REWRITINGS, examples, rewritten
-from validator.config import Config
 from validator.drift.change import Change, Side
 from validator.examples import files
 from validator.finding import Finding
 from validator.registry import load_rules
+from validator.run.config import Config
 from validator.source import SourceFile
 
 CODES = ("MP1", "MP4", "MP5", "MP6")

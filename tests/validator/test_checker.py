@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.cache import digest
-from validator.checker import Check, check, check_sources, is_solving
-from validator.config import Config
-from validator.discovery import discover
+from validator.files.discovery import discover
 from validator.finding import Finding
 from validator.flow.program import Flow
 from validator.project import Project
 from validator.registry import UsageError, check_selectors, enabled, load_rules
 from validator.rule import LoadedRule, Rule
+from validator.run.cache import digest
+from validator.run.checker import Check, check, check_sources, is_solving
+from validator.run.config import Config
 from validator.source import SourceFile
 
 BUILTIN = load_rules()
@@ -115,7 +115,7 @@ def test_per_file_ignores(tmp_path: Path) -> None:
 
 def test_the_result_is_the_same_in_any_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("validator.checker._WORTH_A_PROCESS", 1_000)
+    monkeypatch.setattr("validator.run.checker._WORTH_A_PROCESS", 1_000)
     for number in range(40):
         body = "bad\n" if number % 3 else "def f(:\n"
         (tmp_path / f"m{number}.py").write_text("x = 1\n" * 40 * (number % 7) + body)
@@ -143,7 +143,7 @@ def test_a_process_that_is_killed_loses_nothing(tmp_path: Path, monkeypatch: pyt
     import os
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("validator.checker._WORTH_A_PROCESS", 100)
+    monkeypatch.setattr("validator.run.checker._WORTH_A_PROCESS", 100)
     monkeypatch.setitem(globals(), "PARENT", os.getpid())
     for number in range(6):
         (tmp_path / f"m{number}.py").write_text("x = 1\n" * 4000 + "bad\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from validator import config
 from validator.errors import UsageError
+from validator.run import config
 
 
 def write(folder: Path, text: str) -> Path:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.analysis.composed import Compositions
-from validator.checker import Check, check_sources
-from validator.config import Config
-from validator.discovery import discover
+from validator.analysis.options.composed import Compositions
 from validator.facts.config_files import read
-from validator.languages import MAX_CONFIGURATION
+from validator.files.discovery import discover
+from validator.files.languages import MAX_CONFIGURATION
 from validator.project import Project
+from validator.run.checker import Check, check_sources
+from validator.run.config import Config
 from validator.source import SourceFile
 
 TEXTS = {

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.analysis.binding import parameters
+from validator.analysis.interfaces.binding import parameters
 from validator.cli import main
-from validator.config import Config
 from validator.contracts import Contracts, builtin, load, standard
 from validator.errors import UsageError
 from validator.project import Project
+from validator.run.config import Config
 from validator.source import SourceFile
 
 OPERATIONS = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.config import Config
-from validator.discovery import MAX_SIZE, Globs, discover
 from validator.errors import UsageError
+from validator.files.discovery import MAX_SIZE, Globs, discover
+from validator.run.config import Config
 
 
 def touch(folder: Path, *names: str) -> None:

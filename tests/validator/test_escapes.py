@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from validator.config import FORMATS
+from validator.run.config import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 ESCAPES = "\x1b[31m\x1b]0;title\x07\x9b1m\u202e\u2066\u2028\r\x85"

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from validator.finding import Edit, Finding, Fix, Span
-from validator.fixes import applied, edited, offered
 from validator.rule import LoadedRule, Rule
+from validator.run.fixes import applied, edited, offered
 from validator.source import SourceFile
 
 RULE = Rule("MP999", "test-rule", "error", "0.1.0", fix="safe")
@@ -127,7 +127,7 @@ def test_whatever_is_applied_still_parses(edits: list[tuple[int, int, int, str]]
 
 
 def test_mode_and_link_of_a_written_file_stay(tmp_path: Path) -> None:
-    from validator import writing
+    from validator.files import writing
 
     (tmp_path / "real.py").write_bytes(b"old")
     (tmp_path / "real.py").chmod(0o751)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from validator.flow.followed import Example, examples
 from validator.flow.objects import Objects
-from validator.flow.queries import Queries
+from validator.flow.queries.base import Queries
+from validator.flow.queries.followed import Example, examples
 from validator.project import Project
 from validator.source import SourceFile
 

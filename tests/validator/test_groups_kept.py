@@ -1,6 +1,6 @@
 """A process group in a variable that is kept and put back, and the rank in a group that callers pass."""
 
-from validator.flow.queries import Queries
+from validator.flow.queries.base import Queries
 from validator.project import Project
 from validator.source import SourceFile
 

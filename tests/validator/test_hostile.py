@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator import cli, contracts, tables
+from validator import cli, contracts
 from validator.errors import UsageError
 from validator.facts import config_files, shell
-from validator.integers import whole
+from validator.files import tables
+from validator.files.integers import whole
 from validator.source import SourceFile
 
 

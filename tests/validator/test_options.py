@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.analysis.namespaces import Namespaces
-from validator.analysis.options import Options, Parser
+from validator.analysis.options.namespaces import Namespaces
+from validator.analysis.options.parsers import Options, Parser
 from validator.flow.literals import UNKNOWN
 from validator.project import Project
 from validator.source import SourceFile

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validator.analysis.launch import Launch, Launches
-from validator.analysis.scripts import Run, Scripts
-from validator.config import Config
+from validator.analysis.commands.launch import Launch, Launches
+from validator.analysis.commands.scripts import Run, Scripts
 from validator.facts.shell import parse
 from validator.project import Project
+from validator.run.config import Config
 from validator.source import SourceFile
 
 ROOT = Path(__file__).resolve().parents[2]

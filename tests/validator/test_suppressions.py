@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from validator.finding import Finding, Span
-from validator.suppressions import apply, find
+from validator.run.suppressions import apply, find
 
 
 def finding(line: int, code: str = "MP101") -> Finding:

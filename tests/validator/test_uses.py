@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from validator.analysis.uses import Uses, is_guarded, lead, open_reads, open_uses
-from validator.config import Config
+from validator.analysis.interfaces.uses import Uses, is_guarded, lead, open_reads, open_uses
 from validator.facts.model import Guard
-from validator.flow.aside import is_test
+from validator.flow.queries.outside_program import is_test
 from validator.project import Project
+from validator.run.config import Config
 from validator.source import SourceFile
 
 STRATEGIES = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from validator.analysis.members import Members
+from validator.analysis.interfaces.members import Members
 from validator.definitions import ClassDef, Missing, Module, Symbol, Unknown
 from validator.project import Project
 

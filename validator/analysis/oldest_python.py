@@ -10,8 +10,8 @@ import os
 import re
 from typing import NamedTuple
 
+from validator.files.reading import regular
 from validator.project import Project
-from validator.reading import regular
 
 _DECLARED = {
     "pyproject.toml": re.compile(r"^\s*(?:requires-python|python)\s*=\s*[\"']([^\"']+)[\"']", re.M),

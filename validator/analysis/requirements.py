@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from validator.files.reading import regular
 from validator.project import Project
-from validator.reading import regular
 
 _FILES = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "requirements/requirements.txt")
 _MARKERS = (".git", ".hg")  # a checkout ends here

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.binding import bind
 from validator.analysis.bindings import Bindings, call_node, first_name, own_nodes
-from validator.analysis.members import method_of, own_object
+from validator.analysis.interfaces.binding import bind
+from validator.analysis.interfaces.members import method_of, own_object
 from validator.facts.model import Argument, Call, Param
 from validator.facts.text import path_of
 from validator.flow.constructors import Constructors

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
-from validator.drift.drops import Drops, differences
-from validator.drift.edits import Edit, Statement, in_head, node_of
-from validator.drift.named_effects import tables
-from validator.drift.surroundings import called, is_about_ranks, last_name
+from validator.drift.statements.differences import Edit, Statement, in_head, node_of
+from validator.drift.statements.drops import Drops, differences
+from validator.drift.statements.named_effects import tables
+from validator.drift.statements.surroundings import called, is_about_ranks, last_name
 
 _SUMS = frozenset({"SUM", "sum"})
 _MEANS = frozenset({"AVG", "avg", "mean"})

@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef, Method, Module
-from validator.drift.occurrences import Occurrence, in_file, in_unit
+from validator.drift.names.occurrences import Occurrence, in_file, in_unit
 from validator.facts.model import PROPERTY_DECORATORS
-from validator.flow.callers import Mention
+from validator.flow.callgraph.callers import Mention
 from validator.flow.objects import Objects
 from validator.flow.program import Flow, Unit
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
 from validator.project import Project
 from validator.source import SourceFile
 

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
 from validator.drift.change import Change, Pair, Side
-from validator.drift.drops import Drops
-from validator.drift.edits import Edit, Statement
-from validator.drift.surroundings import called_names
+from validator.drift.statements.differences import Edit, Statement
+from validator.drift.statements.drops import Drops
+from validator.drift.statements.surroundings import called_names
 from validator.effects.files import Files
-from validator.flow.aside import is_test
 from validator.flow.program import Unit
-from validator.flow.queries import Place, spanned
-from validator.flow.rank_shares import axes_of_rank
+from validator.flow.queries.base import Place, spanned
+from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.rank_shares import axes_of_rank
 
 _FEW = 3  # edits of a function, beyond which it does something else now
 _SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
@@ -199,7 +199,7 @@ def _holds(statement: Statement | None, place: Place) -> bool:
 
 def _next_line(old: list[Statement], new: list[Statement], edit: Edit) -> int:
     """The line of the new function at which the lost statement would stand."""
-    from validator.drift.effects import line_of
+    from validator.drift.statements.effects import line_of
 
     return edit.new.node.lineno if edit.new is not None else line_of(old, new, edit.old) if edit.old else 0
 

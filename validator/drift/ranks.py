@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
 from validator.domains.spmd import UNIFORM
 from validator.drift.change import Change, Pair, Side
-from validator.drift.drops import Drops, differences
-from validator.drift.edits import Edit, node_of
-from validator.drift.surroundings import is_told, last_name
+from validator.drift.statements.differences import Edit, node_of
+from validator.drift.statements.drops import Drops, differences
+from validator.drift.statements.surroundings import is_told, last_name
 from validator.flow.calls import axes_in
 from validator.flow.program import Unit
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
 from validator.flow.substitution import instantiated
 
 _WORDS = ("rank", "world_size", "process_index", "num_processes", "device_count")

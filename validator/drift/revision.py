@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator import config, discovery, git
 from validator.errors import UsageError
-from validator.languages import has_suffix
-from validator.reading import regular
+from validator.files import discovery, git
+from validator.files.languages import has_suffix
+from validator.files.reading import regular
+from validator.run import config
 
 _WORD = re.compile(rb"[A-Za-z_][A-Za-z0-9_]{2,}")
 _MEASURED = ("changed_since", "staged", "against")

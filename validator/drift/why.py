@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from validator.analysis.binding import signature
+from validator.analysis.interfaces.binding import signature
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Pair
-from validator.drift.drops import Drops
-from validator.drift.edits import Edit, matcher
-from validator.drift.lost import Names
-from validator.drift.occurrences import Occurrence
-from validator.drift.signatures import Signatures
+from validator.drift.interfaces.signatures import Signatures
+from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.removed import Names
+from validator.drift.statements.differences import Edit, matcher
+from validator.drift.statements.drops import Drops
 from validator.errors import told
 from validator.finding import Finding
-from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.rule import LoadedRule
 from validator.source import SourceFile
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from validator.domains.axes import REDUCED, UNKNOWN, WORLD, axes_of, meets
 from validator.domains.spmd import Causes, varying
-from validator.effects.keys import Assumed, Key, assume, holding
-from validator.effects.once import is_cached
-from validator.effects.reduced import place_of
+from validator.effects.condition_keys import Assumed, Key, assume, holding
+from validator.effects.made_once import is_cached
+from validator.effects.reduced_values import place_of
 from validator.effects.trace import (
     BREAK,
     NEXT,

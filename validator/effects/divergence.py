@@ -14,10 +14,10 @@ from typing import NamedTuple
 from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
+from validator.effects.condition_keys import Key, assume
 from validator.effects.evidence import asks_for_rank, reads_data
 from validator.effects.exceptions import FAILURE
-from validator.effects.keys import Key, assume
-from validator.effects.reduced import reduced
+from validator.effects.reduced_values import reduced
 from validator.effects.trace import (
     BREAK,
     NEXT,
@@ -36,9 +36,9 @@ from validator.effects.trace import (
 )  # fmt: skip
 from validator.facts.model import At
 from validator.finding import Related, Severity
-from validator.flow.aside import is_foreign, is_test
 from validator.flow.program import Flow, Target, Unit
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
 from validator.project import Project

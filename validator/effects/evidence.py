@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from validator.domains.spmd import only
 from validator.flow.program import Flow, Unit
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
 
 _PARTS = frozenset({
     "phi", "unary", "binary", "compare", "tuple", "list", "slice", "item", "unpack", "iter", "more", "next", "mut",

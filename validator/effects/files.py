@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.domains.spmd import NONE, Causes, data
-from validator.effects.keys import Key
-from validator.flow.given import Computed
-from validator.flow.holders import argument_of
+from validator.effects.condition_keys import Key
 from validator.flow.program import Flow, Unit, implicit
-from validator.flow.queries import Place, Queries
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.pure_functions import Computed
 from validator.project import Project
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from typing import NamedTuple
 from validator.domains.axes import Axes
 from validator.domains.spmd import Causes
 from validator.effects import exceptions
+from validator.effects.condition_keys import Key, Keys, keys_of, substituted
 from validator.effects.exceptions import Classes
-from validator.effects.keys import Key, Keys, keys_of, substituted
-from validator.effects.once import made_already
+from validator.effects.made_once import made_already
 from validator.facts.model import At
+from validator.flow.callgraph.collective_reach import given_away
 from validator.flow.calls import axes_in
-from validator.flow.given import computed, origin
 from validator.flow.program import Flow, Operation, Result, Target, Unit, implicit
-from validator.flow.queries import Place
-from validator.flow.reach import given_away
+from validator.flow.queries.base import Place
+from validator.flow.queries.pure_functions import computed, origin
 from validator.flow.substitution import instantiated, instantiated_causes
 from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, Val

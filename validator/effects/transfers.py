@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from validator.domains.spmd import only
-from validator.flow.aside import is_test
 from validator.flow.control import comes_after
-from validator.flow.queries import Place, Queries
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
 from validator.flow.transfer import truth_of
 from validator.flow.values import Val
 from validator.project import Project

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from validator.languages import CONFIGURATION, has_suffix, language
+from validator.files.languages import CONFIGURATION, has_suffix, language
 
 _SHELL = re.compile(rb"#!\s*\S*/(?:env\s+(?:-S\s+)?)?(?:ba|da|z)?sh\b")
 

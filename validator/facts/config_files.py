@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from validator import tables
 from validator.facts.model import At, FileFacts
-from validator.languages import MAX_CONFIGURATION
+from validator.files import tables
+from validator.files.languages import MAX_CONFIGURATION
 
 if TYPE_CHECKING:
     from validator.source import SourceFile

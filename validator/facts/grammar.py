@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from validator.concrete import too_deep, too_many_brackets
+from validator.run.concrete import too_deep, too_many_brackets
 
 
 class Feature(NamedTuple):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from validator.facts.model import At
-from validator.integers import same
+from validator.files.integers import same
 
 _LONGEST = 160
 _WORD = re.compile(r"\w+")

@@ -38,11 +38,12 @@ from validator.domains.spmd import (
     rank,
     unsure,
 )
-from validator.flow import readers, tensors
 from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import NOBODY, described, is_unknown
+from validator.flow.callgraph import dataclass_readers as readers
 from validator.flow.containers import GROWING
 from validator.flow.program import Operation, Site, Target, Unit
+from validator.flow.queries import tensors
 from validator.flow.substitution import instantiated
 from validator.flow.values import (
     ANYTHING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from validator.analysis.binding import keeps_signature, parameters
+from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import RECORDS, ClassDef
 from validator.facts.model import Assign, Call, Param
 from validator.project import Project

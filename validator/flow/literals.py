@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from validator.flow.queries import Place
+from validator.flow.queries.base import Place
 from validator.flow.values import Obj, Val
 
 UNKNOWN = object()  # a value that the source does not tell

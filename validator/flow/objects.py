@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.binding import keeps_signature, parameters
+from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
-from validator.flow.arguments import origins
-from validator.flow.aside import is_test
+from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import REMOTE, Constructors
-from validator.flow.given import computed
 from validator.flow.narrowing import OBJECTS, told_apart, without
 from validator.flow.program import Unit
-from validator.flow.queries import Place, Queries
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.pure_functions import computed
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
 from validator.project import Project
 

@@ -15,16 +15,16 @@ from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.errors import UsageError
 from validator.facts.model import Import
 from validator.flow.annotations import declared, objects_of
-from validator.flow.aside import is_test
-from validator.flow.callers import Callers
+from validator.flow.callgraph.callers import Callers
+from validator.flow.callgraph.name_index import Mentions, name_of, words_of
 from validator.flow.containers import GROWING, Filled, filled
 from validator.flow.control import Control
-from validator.flow.mentions import Mentions, name_of, words_of
 from validator.flow.narrowing import ClassTests
+from validator.flow.queries.outside_program import is_test
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_origins
-from validator.flow.walk import Order
+from validator.flow.worklist import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated
 from validator.models import Models, models
@@ -707,7 +707,7 @@ class Flow:
 
     @cached_property
     def _reach(self) -> list[Unit]:
-        from validator.flow.reach import Reach
+        from validator.flow.callgraph.collective_reach import Reach
 
         return Reach(self).units() if self.is_distributed else []
 

@@ -33,7 +33,7 @@ from validator.flow.containers import GROWING, fillings
 from validator.flow.control import reachable
 from validator.flow.narrowing import narrowed
 from validator.flow.program import Flow, Passed, Result, Site, Unit
-from validator.flow.tensors import apart, computed
+from validator.flow.queries.tensors import apart, computed
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -63,7 +63,7 @@ from validator.flow.values import (
     tuple_of,
     unordered,
 )  # fmt: skip
-from validator.flow.walk import Walk
+from validator.flow.worklist import Walk
 from validator.ir import Value as Instruction
 from validator.project import Unknown
 

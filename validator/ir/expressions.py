@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from validator.integers import same
+from validator.files.integers import same
 from validator.ir.model import CallShape, Code, Loop, RawAt, Test, Unsupported
 from validator.ir.scopes import Names
 from validator.ir.ssa import Builder

@@ -298,7 +298,7 @@ _NO_LIBRARY = Library()
 @lru_cache(maxsize=8)
 def models(extra: tuple[str, ...] = ()) -> Models:
     """The built-in tables, extended by TOML files of the same shape. Raises OSError and ValueError for those."""
-    from validator.tables import load_toml
+    from validator.files.tables import load_toml
 
     calls: dict[str, Row] = {}
     methods: dict[str, Row] = {}

@@ -25,7 +25,7 @@ _OBEYED = "##["
 
 
 def render(style: str, report: Report) -> str:
-    """A report in one of `validator.config.FORMATS`."""
+    """A report in one of `validator.run.config.FORMATS`."""
     from importlib import import_module
 
     text: str = import_module(f"validator.output.{style}").render(report)

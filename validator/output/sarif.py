@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import quote
 
 from validator import __version__
-from validator.baseline import context_hash
 from validator.explain import read
 from validator.finding import Finding, Span
 from validator.output import Report, clean, whole
 from validator.rule import LoadedRule
+from validator.run.baseline import context_hash
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import Any
 
-from validator.tables import load_toml
+from validator.files.tables import load_toml
 
 
 @cache

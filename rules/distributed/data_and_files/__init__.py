@@ -1,0 +1,1 @@
+"""Data and files that ranks share."""

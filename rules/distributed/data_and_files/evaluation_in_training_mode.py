@@ -1,0 +1,194 @@
+"""An evaluation that leaves the model in training mode.
+
+What it does
+    Reports a function called `evaluate`, `validate` or alike that runs a forward of an FSDP, DDP or DeepSpeed model
+    without gradients, itself or through a function that it calls (`self.compute_loss(batch)`), and neither switches to
+    `eval()` nor is called where that has been done.
+
+Why is this bad
+    Dropout stays on, and differs between ranks: the metric is noise, and where a decision hangs on it (stop early, keep
+    the best checkpoint) ranks may decide differently. `no_grad` does not switch it off.
+
+References
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.eval
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.placement import WRAPPING, may, mostly
+from validator.finding import Finding
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import Index
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.placements import Placings
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP521", "evaluation-in-training-mode", "warning", "0.1.0", tokens=("no_grad", "inference_mode"))
+
+_NO_GRADIENT = frozenset({"torch.no_grad", "torch.inference_mode"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    placings = project.analysis(Placings)
+    index = Index(placings.flow)
+    words = placings.flow.models.likely.get("evaluations", frozenset())
+    if not placings.flow.placing(*WRAPPING):
+        return
+    named = {m.name for m in project.functions() if not words.isdisjoint(m.name.strip("_").split("_")[:2])}
+    for unit in placings.queries.called(*named):
+        if is_aside(unit.path):
+            continue
+        if not list(index.sites(unit)):
+            continue
+        found = next(_forwards(placings, unit), None)
+        if found is not None:
+            yield _report(*found)
+
+
+def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
+    """The calls that run a wrapped model without gradients, here or one call deeper: (call, model)."""
+    everywhere = any(_is_off(decorator) for decorator in placings.queries.decorators(unit))
+    for call in placings.queries.calls_in(unit):
+        if not everywhere and not any(_is_off(call._replace(number=m)) for m in unit.managers(call.number)):
+            continue
+        if _runs(call):
+            yield call, call.operand(0)
+        for target in placings.queries.targets(call):
+            inner = next((each for each in placings.queries.calls_in(target) if _runs(each)), None)
+            if inner is not None:
+                yield call, inner.operand(0)
+
+
+def _is_off(manager: Place) -> bool:
+    """Whether gradients are off inside a context manager, or under a decorator."""
+    callee = manager.operand(0) if manager.value.op == "call" else manager
+    return any(o[0] == "ext" and o[1] in _NO_GRADIENT for o in callee.val.each)
+
+
+def _runs(call: Place) -> bool:
+    """Whether a call runs a wrapped model that nobody ever switches to evaluation."""
+    model = call.operand(0)
+    if model.value.op == "attr" and (call.method == "forward" or mostly(model.operand(0).closed.state, *WRAPPING)):
+        return False
+    state = model.closed.state
+    return mostly(state, *WRAPPING) and not may(state, "eval") and not model.val.of("bound")
+
+
+def _report(call: Place, model: Place) -> Finding:
+    through = "" if call.operand(0) == model else f", through `{call.operand(0).text}`,"
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.unit.qualname}` runs `{model.text}`{through} without having switched it to evaluation: dropout"
+        " stays on",
+        help=f"call `{model.text}.eval()` on all ranks before, and `{model.text}.train()` after",
+        context=f"{call.unit.qualname}:{model.text}",
+    )
+
+
+INCORRECT = [
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def build(self, model):
+        self.model = fully_shard(model)
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        return sum(self.model(batch).loss for batch in batches)  # error: MP521
+
+    def fit(self, batches):
+        return self.evaluate(batches)
+""",
+    """
+import deepspeed
+import torch
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+
+    def compute_loss(self, batch):
+        return self.model(batch).loss
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        return sum(self.compute_loss(batch) for batch in batches)  # error: MP521
+
+    def fit(self, batches):
+        self.model.train()
+        return self.evaluate(batches)
+
+def main(model, batches):
+    engine, _, _, _ = deepspeed.initialize(model=model)
+    Trainer(engine).fit(batches)
+""",
+]
+
+CORRECT = [
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def build(self, model):
+        self.model = fully_shard(model)
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        self.model.eval()
+        return sum(self.model(batch).loss for batch in batches)
+
+    def fit(self, batches):
+        return self.evaluate(batches)
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def build(self, model):
+        self.model = fully_shard(model)
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        return sum(self.model(batch).loss for batch in batches)
+
+    def fit(self, batches):
+        self.model.eval()
+        return self.evaluate(batches)
+""",
+    """
+import deepspeed
+import torch
+
+class Trainer:
+    def __init__(self, model, judge):
+        self.model = model
+        self.judge = judge
+
+    def compute_loss(self, batch):
+        self.model.eval()
+        return self.model(batch).loss
+
+    def score(self, batch):
+        return self.judge(batch)
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        return sum(self.compute_loss(batch) - self.score(batch) for batch in batches)
+
+    def fit(self, batches):
+        return self.evaluate(batches)
+
+def main(model, judge, batches):
+    engine, _, _, _ = deepspeed.initialize(model=model)
+    Trainer(engine, judge).fit(batches)
+""",
+]

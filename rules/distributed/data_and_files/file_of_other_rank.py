@@ -1,0 +1,378 @@
+"""A file that ranks read and that nobody has written for them, or not yet.
+
+What it does
+    Follows the paths of files that are written and read (`torch.save`, `open(…, "w")`, `save_file`, `write_text`; also
+    in functions that get the path) and takes them for one file by the name in the source. Reported: a name that carries
+    the rank, written under a test that leaves out some of these ranks and read by all; a name that carries one rank
+    where it is written and another where it is read (the global rank and the local one); a file that one rank writes
+    and all read afterwards in the same function with no collective between. Silent where another place writes the file
+    without the test.
+
+Why is this bad
+    The ranks that wrote nothing fail when the run is resumed, hours later, or start from other states than the first.
+    Without a barrier the others read a file that is not there yet, or half of it.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes, axes_of, meets
+from validator.domains.spmd import Causes, only
+from validator.effects.divergence import Divergences
+from validator.effects.files import Access, Files, reaches
+from validator.effects.trace import Traces
+from validator.finding import Finding, Related
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP581", "file-of-other-rank", "warning", "0.3.0", tokens=("open", "load", "save", "read_"))
+
+_WHOLLY = WHOLE | SOME | {LOCAL, NODE}  # axes of numbers from which coordinates are computed
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    by_name: dict[str, list[Access]] = {}
+    for access in project.analysis(Files).accesses:
+        if access.name and not is_aside(access.place.unit.path):
+            by_name.setdefault(access.name, []).append(access)
+    for name, accesses in by_name.items():
+        for writes, reads in _together(accesses):
+            found = _not_written(name, writes, reads) or _other_rank(name, writes, reads)
+            if found is not None:
+                yield found
+    yield from _too_early(project, [a for rows in by_name.values() for a in rows])
+
+
+def _together(accesses: list[Access]) -> Iterator[tuple[list[Access], list[Access]]]:
+    """Writes and reads that may be of one file: those of a class, else of a module, that does both; then the rest."""
+    left = accesses
+    for room in (lambda a: a.named.unit.cls, lambda a: a.named.unit.path, lambda _: True):
+        rooms: dict[object, list[Access]] = {}
+        for access in left:
+            rooms.setdefault(room(access), []).append(access)
+        left = []
+        for key, rows in rooms.items():
+            writes = [a for a in rows if a.kind == "write"]
+            reads = [a for a in rows if a.kind == "read"]
+            if key is not None and writes and reads:
+                yield writes, reads
+            else:
+                left += rows
+
+
+def _tests(access: Access) -> Causes:
+    return only(access.under, "rank", "member")
+
+
+def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
+    """Files of ranks that a test of the rank keeps from writing them."""
+    everywhere = [r for r in reads if r.apart and not _tests(r) and not r.place.is_tried]
+    places = {w.named for w in writes}
+    if not everywhere or any(not _leaves_out(w) for w in writes) or len({p.unit for p in places}) < len(places):
+        return None
+    write, read = writes[0], everywhere[0]
+    if {c.axis for c in write.apart}.isdisjoint(c.axis for c in read.apart):
+        return None  # numbers of another group: which of them are written is not known
+    return _finding(
+        write,
+        read,
+        f"only some ranks write `{name}`, though each rank reads its own",
+        "write it on every rank that reads one, outside of the test",
+        all(c.sure for c in (*_tests(write), *write.apart, *read.apart)),
+    )
+
+
+def _leaves_out(write: Access) -> bool:
+    """Whether a test around a write tells apart the ranks that have files of their own. Coordinates that are computed
+    from one number are told apart by their names; one of a known axis is what it is, whatever it is called."""
+    pairs = [(test, own) for test in _tests(write) for own in write.apart if meets(test.axis, frozenset({own.axis}))]
+    if any(test.axis == own.axis and test.sure and own.sure and own.axis not in _WHOLLY for test, own in pairs):
+        return True
+    said = _coordinates(piece.text for piece in write.path if piece.kind == "text")
+    asked = _coordinates(part.hint for test in write.place.tests for part in test.parts)
+    return bool(pairs) and not (said and asked and said.isdisjoint(asked))
+
+
+def _coordinates(names: Iterable[str]) -> Axes:
+    """The axes of a mesh that names speak of."""
+    return frozenset().union(*map(axes_of, names)) - WHOLE
+
+
+def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
+    """Names that carry one rank where the file is written and another where it is read."""
+    wrote = {c.axis for w in writes for c in w.apart}
+    read = next((r for r in reads if r.apart and {c.axis for c in r.apart}.isdisjoint(wrote) and wrote), None)
+    if read is None or "?" in wrote | {c.axis for c in read.apart}:
+        return None
+    mine, other = sorted(wrote), sorted({c.axis for c in read.apart})
+    return _finding(
+        writes[0],
+        read,
+        f"`{name}` carries the {' and '.join(mine)} rank where it is written"
+        f" and the {' and '.join(other)} rank where it is read",
+        "build the name in one function that both call",
+        all(c.sure for c in (*writes[0].apart, *read.apart)),
+    )
+
+
+def _in_turns(traces: Traces, place: Place) -> bool:
+    """Whether a context manager around meets the other ranks: `with main_process_first()` lets them in one by one."""
+    unit, sites = place.unit, place.result.sites
+    managers = set(unit.managers(place.number))
+    for number, value in enumerate(unit.code.values):
+        site = sites.get(number) if value.op in ("enter", "leave") and value.args[0] in managers else None
+        if site is not None and (site.operations or any(target.unit in traces.effectful for target in site.targets)):
+            return True
+    return False
+
+
+def _meets(traces: Traces, call: Place) -> bool:
+    """Whether the function that writes or reads lets ranks meet, perhaps between that and the other."""
+    site = call.result.sites.get(call.number)
+    return site is not None and any(target.unit in traces.effectful for target in site.targets)
+
+
+def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
+    """Files that one rank writes and the others read with nothing in between that makes them wait."""
+    traces = None
+    for write in accesses:
+        # a parameter in the name may be the rank: then the name is looked at where it is passed
+        if write.kind != "write" or not _tests(write) or write.apart or any(p.kind == "param" for p in write.path):
+            continue
+        for read in accesses:
+            same = read.kind == "read" and read.place.unit is write.place.unit and read.path == write.path
+            if not same or _tests(read):
+                continue
+            traces = traces or project.analysis(Divergences).traces
+            if _in_turns(traces, write.place) or any(_meets(traces, each.place) for each in (write, read)):
+                continue
+            if reaches(traces, write.place.unit, write.place.number, read.place.number):
+                message = (
+                    f"some ranks write `{write.name}` and all read it, with nothing in between that makes them wait"
+                )
+                sure = all(c.sure for c in _tests(write))
+                yield _finding(write, read, message, "call `dist.barrier()` between", sure)
+
+
+def _finding(write: Access, read: Access, message: str, help_: str, sure: bool) -> Finding:
+    place = write.named
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"{message} (`{place.unit.qualname}`)",
+        help=help_,
+        related=[Related(read.named.unit.path, read.named.at[0], "read here")],
+        context=f"{place.unit.qualname}:{write.name}",
+        severity="error" if sure else "warning",
+    )
+
+
+INCORRECT = [
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def save(state, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        torch.save(state, os.path.join(folder, f"rng_{rank}.pt"))  # error: MP581
+
+def load(folder):
+    return torch.load(os.path.join(folder, f"rng_{dist.get_rank()}.pt"))
+""",
+    """
+import json
+import os
+import torch
+import torch.distributed as dist
+
+def name_of(folder, rank):
+    return f"{folder}/optimizer_{rank}.pt"
+
+def write(state, path):
+    torch.save(state, path)
+
+def save(state, folder):
+    write(state, f"{folder}/optimizer_{dist.get_rank()}.pt")  # error: MP581
+
+def load(folder):
+    local = int(os.environ["LOCAL_RANK"])
+    return torch.load(f"{folder}/optimizer_{local}.pt")
+
+def share(table, folder):
+    path = os.path.join(folder, "table.json")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:  # error: MP581
+            json.dump(table, file)
+    with open(path) as file:
+        return json.load(file)
+""",
+    # each class its own files, under names that look alike
+    """
+import os
+import torch
+import torch.distributed as dist
+
+class Engine:
+    def save(self, folder):
+        self._save_optimizer(folder)
+
+    def _save_optimizer(self, folder):
+        rank = dist.get_rank()
+        if rank == 0:
+            torch.save(self.state, os.path.join(folder, f"optimizer_{rank}.pt"))  # error: MP581
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+
+class Other:
+    def save(self, folder):
+        torch.save(self.state, os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+""",
+]
+
+CORRECT = [
+    # the others wait in the context manager; each rank has a file of its own
+    """
+import contextlib
+import torch
+import torch.distributed as dist
+
+@contextlib.contextmanager
+def main_process_first():
+    rank = dist.get_rank()
+    if rank != 0:
+        dist.barrier()
+    yield
+    if rank == 0:
+        dist.barrier()
+
+def prepare():
+    with main_process_first():
+        if dist.get_rank() == 0:
+            torch.save(torch.arange(10), "dataset.bin")
+        return torch.load("dataset.bin")
+""",
+    # a folder of the process that writes it
+    """
+import os
+import tempfile
+import torch
+import torch.distributed as dist
+
+def fetch(store, path):
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "link.pt")
+        if dist.get_rank() == 0:
+            torch.save(store, name)
+            return torch.load(name)
+        return None
+
+def read(store):
+    folder = tempfile.mkdtemp()
+    if dist.get_rank() == 0:
+        torch.save(store, os.path.join(folder, "link.pt"))
+    elif os.path.exists(os.path.join(folder, "link.pt")):
+        return torch.load(os.path.join(folder, "link.pt"))
+""",
+    """
+import os
+import torch
+import torch.distributed as dist
+
+class Engine:
+    def save(self, folder):
+        torch.save(self.state, os.path.join(folder, f"engine_{dist.get_rank()}.pt"))
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"engine_{dist.get_rank()}.pt"))
+
+def show(state, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        torch.save(state, os.path.join(folder, f"engine_{rank}.pt"))
+""",
+    """
+import os
+import torch
+import torch.distributed as dist
+from megatron.core import mpu
+
+def save(state, shard, folder):
+    rank = dist.get_rank()
+    torch.save(state, os.path.join(folder, f"rng_{rank}.pt"))
+    if mpu.get_data_parallel_rank() == 0:
+        torch.save(shard, os.path.join(folder, f"model_{mpu.get_tensor_model_parallel_rank()}.pt"))
+
+def load(folder):
+    shard = torch.load(os.path.join(folder, f"model_{mpu.get_tensor_model_parallel_rank()}.pt"))
+    return shard, torch.load(os.path.join(folder, f"rng_{dist.get_rank()}.pt"))
+""",
+    """
+import json
+import os
+import torch
+import torch.distributed as dist
+
+def save(state, folder):
+    if dist.get_rank() == 0:
+        torch.save(state, os.path.join(folder, "model.pt"))
+
+def load(folder):
+    return torch.load(os.path.join(folder, "model.pt"))
+
+def share(table, folder):
+    path = os.path.join(folder, "table.json")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            json.dump(table, file)
+    dist.barrier()
+    with open(path) as file:
+        return json.load(file)
+""",
+    # one process alone needs no barrier; each call of a function has its own; coordinates are not those of the test
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def shared(table, path):
+    if dist.get_rank() == 0:
+        torch.save(table, path + "/table.bin")
+    if dist.is_initialized():
+        dist.barrier()
+    return torch.load(path + "/table.bin")
+
+def index(folder):
+    path = folder + "/index.bin"
+    if not os.path.exists(path) and dist.get_rank() == 0:
+        torch.save([], path)
+    dist.barrier()
+    return torch.load(path)
+
+def both(folder):
+    return index(folder), index(folder)
+
+class Grid:
+    def __init__(self, tp_size):
+        self.tp_rank = dist.get_rank() % tp_size
+        self.dp_rank = dist.get_rank() // tp_size
+
+    def save(self, state, folder):
+        if self.dp_rank == 0:
+            torch.save(state, os.path.join(folder, f"weights_tp_{self.tp_rank}.pt"))
+
+    def load(self, folder):
+        return torch.load(os.path.join(folder, f"weights_tp_{self.tp_rank}.pt"))
+""",
+]

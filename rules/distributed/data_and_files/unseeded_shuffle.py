@@ -1,0 +1,289 @@
+"""A shuffle that every rank does for itself, before taking its own part.
+
+What it does
+    Reports a shuffle (`random.shuffle`, `torch.randperm`, `random.sample`) that differs between ranks, where a part of
+    what it orders is then taken by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch
+    (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose seed tells
+    the rank is an error, also as the `seed` of a DistributedSampler; one that nothing in the project seeds a warning.
+    Silent where the seed is the same on the
+    ranks among which is divided, and where a collective makes the order equal; and for numbers that are drawn one by
+    one (`randn`, `randint`, `choice`): a part of independent numbers is as good as another.
+
+Why is this bad
+    The parts belong to different orders: some samples are seen twice, others never, differently in each run.
+
+References
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.axes import WHOLE, meets
+from validator.domains.spmd import NONE, UNIFORM, Causes, held, only
+from validator.finding import Finding
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.models import Row
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP532",
+    "unseeded-shuffle",
+    "warning",
+    "0.1.0",
+    tokens=("shuffle", "randperm", "permutation", "sample", "DistributedSampler"),
+)
+
+_SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
+_ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    seen = set()
+    queries = project.analysis(Queries)
+    drawing = {row.name for row in queries.flow.models.rows if row.orders or row.mixes is not None}
+    units = [unit for unit in queries.mentioning(*drawing) if not is_aside(unit.path)]
+    for part in (part for unit in units for part in queries.values(unit, "item")):
+        divided = _first(part.operand(1)).varies("rank")
+        if not divided:
+            continue
+        for draw in _made_of(part.operand(0)):
+            apart = frozenset(c for c in _drawn(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
+            if apart and (draw.unit.path, draw.at) not in seen:
+                seen.add((draw.unit.path, draw.at))
+                yield _report(draw, apart)
+
+    yield from _samplers(queries)
+
+
+def _samplers(queries: Queries) -> Iterator[Finding]:
+    """Samplers that take their part of an order which they draw with a seed that tells the rank."""
+    for call in queries.calls(*_SAMPLERS):
+        seed, rank, shuffle = (call.argument(name, place) for name, place in (("seed", 4), ("rank", 2), ("shuffle", 3)))
+        if is_aside(call.unit.path) or seed is None or shuffle is not None and shuffle.val.constant() is False:
+            continue
+        divided = rank.varies("rank") if rank is not None else NONE
+        axes = frozenset(c.axis for c in divided) or WHOLE
+        apart = frozenset(c for c in seed.varies("rank", "member") if c.sure and meets(c.axis, axes))
+        if apart:
+            yield _report(call, apart)
+
+
+def _first(key: Place) -> Place:
+    """Of a slice where it begins, else the index."""
+    return key.operand(0) if key.value.op == "slice" else key
+
+
+def _made_of(place: Place) -> Iterator[Place]:
+    """The values from which one is computed, but for what has been made equal on all ranks since."""
+    stack, seen = [place], {place}
+    while stack:
+        here = stack.pop()
+        yield here
+        for number, part in enumerate(map(here.operand, range(len(here.value.args)))):
+            beside = here.value.op == "mut" and number == 1 and _changes_nothing(part)
+            if here.value.args[number] >= 0 and part not in seen and not beside and UNIFORM not in part.val.v:
+                seen.add(part)
+                stack.append(part)
+
+
+def _changes_nothing(call: Place) -> bool:
+    """Whether a call makes something of its own, and leaves what it was given as it is."""
+    rows = _rows(call)
+    return bool(rows) and all(row is not None and row.result and row.mixes is None for _, row in rows)
+
+
+def _rows(call: Place) -> list[tuple[str, Row | None]]:
+    """The library functions that a value may call, with what the tables say of them."""
+    models = call.flow.models
+    found = []
+    for o in call.operand(0).val.each if call.value.op == "call" else ():
+        if o[0] == "ext":
+            owner, _, name = o[1].rpartition(".")
+            found.append((owner, models.call(o[1]) or models.method(owner, name)))
+    return found
+
+
+def _drawn(place: Place) -> Causes:
+    """How the order that a call makes differs between ranks: as its generator."""
+    for owner, row in _rows(place):
+        if row is None and not (place.flow.models.library(owner).generates and place.method in _ORDERING):
+            continue
+        if row is not None and not row.orders and row.mixes is None:
+            continue
+        generator = place.argument("generator") or (place.receiver if row is None or not row.draws else None)
+        if generator is not None:
+            return held(generator.varies("rank", "member", "data"))
+        if row is not None and row.draws:
+            drawn: Causes = place.flow.solver.settled(("random", row.draws)).v
+            return only(drawn, "data")
+    return NONE
+
+
+def _report(call: Place, apart: Causes) -> Finding:
+    name = call.operand(0).text
+    sure = any(c.sure for c in apart)
+    what = "every rank seeds its own shuffle" if sure else "every rank shuffles for itself"
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"{what} in `{call.unit.qualname}` (`{name}`), then takes its part of its own order",
+        help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide by rank",
+        context=f"{call.unit.qualname}:{name}",
+        severity="error" if sure else "warning",
+    )
+
+
+INCORRECT = [
+    """
+import torch
+
+class Sampler:
+    def __iter__(self):
+        generator = torch.Generator()
+        generator.manual_seed(self.seed + self.epoch + self.rank)
+        order = torch.randperm(self.size, generator=generator).tolist()  # error: MP532
+        return iter(order[self.rank :: self.world_size])
+""",
+    """
+import random
+import torch.distributed as dist
+
+def split(samples, rank, world_size):
+    random.shuffle(samples)  # error: MP532
+    return samples[rank::world_size]
+""",
+    """
+import numpy as np
+import torch
+
+class Tokens:
+    def __init__(self, tokens, dp_rank, dp_size):
+        self.tokens = tokens
+        self.dp_rank = dp_rank
+        self.dp_size = dp_size
+
+    def __iter__(self):
+        order = np.random.permutation(len(self.tokens))  # error: MP532
+        for i in order[self.dp_rank :: self.dp_size]:
+            yield self.tokens[i]
+
+    def stretch(self, count):
+        order = torch.randperm(len(self.tokens))  # error: MP532
+        return order[self.dp_rank * count : (self.dp_rank + 1) * count]
+
+    def piece(self, world_size, rank):
+        order = np.random.permutation(len(self.tokens))  # error: MP532
+        return np.array_split(order, world_size)[rank]
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader(dataset, args):
+    rank = dist.get_rank()
+    seed = args.global_seed * dist.get_world_size() + rank
+    sampler = DistributedSampler(dataset, shuffle=True, seed=seed)  # error: MP532
+    return DataLoader(dataset, sampler=sampler)
+""",
+]
+
+CORRECT = [
+    """
+import random
+import torch
+
+class Sampler:
+    def __iter__(self):
+        generator = torch.Generator()
+        generator.manual_seed(self.seed + self.epoch)
+        order = torch.randperm(self.size, generator=generator).tolist()
+        own = order[self.rank :: self.world_size]
+        random.Random(self.seed + self.rank).shuffle(own)
+        return iter(own)
+
+    def of_group(self):
+        rng = random.Random(self.seed + self.rank // self.tp_size)
+        order = list(range(self.size))
+        rng.shuffle(order)
+        return order[self.tp_rank :: self.tp_size]
+""",
+    """
+import random
+import torch.distributed as dist
+
+def split(samples, rank, world_size, seed):
+    random.Random(seed).shuffle(samples)
+    return samples[rank::world_size]
+""",
+    """
+import random
+import torch.distributed as dist
+
+def split(samples, rank, world_size):
+    mine = samples[rank::world_size]
+    return mine
+
+def mix(samples):
+    random.shuffle(samples)
+    return samples
+""",
+    """
+import random
+import numpy as np
+
+def prepare(number):
+    np.random.seed(number)
+
+def split(samples, dp_rank, dp_size, columns):
+    order = np.random.permutation(len(samples))
+    return [samples[i] for i in order[dp_rank::dp_size]]
+
+def own(samples, dp_rank, dp_size):
+    mine = samples[dp_rank::dp_size]
+    random.shuffle(mine)
+    return mine[: len(mine) // 2]
+""",
+    # one rank's order goes to all
+    """
+import torch
+import torch.distributed as dist
+
+def shuffled(strategy, rows):
+    order = torch.randperm(len(rows))
+    dist.broadcast(order, src=0)
+    parts = torch.split(order, len(rows) // dist.get_world_size())
+    return rows[parts[dist.get_rank()]]
+""",
+    # numbers that are drawn one by one: a part of one's own is as random as a part of common ones
+    """
+import random
+import torch
+
+def noise(shape, sp_rank, sp_size):
+    whole = torch.randn(shape)
+    return whole.chunk(sp_size)[sp_rank]
+
+def stretch(count, rank, part):
+    picked = torch.randint(count, (count,))
+    return picked[rank * part : (rank + 1) * part]
+
+def crop(image, width, rank):
+    start = random.randint(0, image.shape[1] - width)
+    return image[:, start : start + width][rank]
+""",
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader(dataset, args):
+    rank = dist.get_rank()
+    torch.manual_seed(args.global_seed + rank)
+    sampler = DistributedSampler(dataset, rank=rank, shuffle=True, seed=args.global_seed)
+    return DataLoader(dataset, sampler=sampler)
+""",
+]

@@ -1,0 +1,279 @@
+"""Files that are the same on all ranks, written or uploaded by all of them.
+
+What it does
+    In a function that all ranks run (it issues a collective outside of any test of the rank), reports writes to a path
+    that does not depend on the rank: `save_pretrained` of a tokenizer, processor or configuration, copies to remote
+    storage, and whatever truncates a file whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`,
+    `shutil.copy`). Silent under a test of the rank that leaves one writer;
+    a test of a single mesh coordinate leaves a writer in each other group. Silent in examples and tests.
+
+Why is this bad
+    Many writers of one file: truncated files, failed uploads, and on a hard-mounted NFS share writers that wait for
+    each other for ever.
+
+References
+    https://huggingface.co/docs/accelerate/concept_guides/deferring_execution
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from validator.domains.axes import NODE, WORLD
+from validator.domains.spmd import only
+from validator.effects.divergence import Divergences
+from validator.effects.files import Files
+from validator.finding import Finding, Related
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP537",
+    "write-on-all-ranks",
+    "warning",
+    "0.1.0",
+    tokens=("save_pretrained", "copy", "upload", "open(", "save", "write_"),
+)
+
+_REPLICATED = re.compile(
+    r"(^|_)(tokenizer|processor|processing_class|config|hf_config|generation_config|image_processor)$"
+)
+_REMOTE = ("upload_folder", "upload_file", "upload_directory", "push_to_hub", "put_file")
+# words of paths that each process has of its own, and of places that no other process sees
+_OWN = re.compile(
+    r"rank|process|proc_|worker|node|host|shard|part|chunk|piece|stage|expert|replica|device|gpu|cuda|pid|uuid|time|now$"
+    r"|te?mp|local|index|idx|seed|getpass|thread|random|devnull|/dev/|/proc/|environ|getenv|stdout|stderr",
+    re.IGNORECASE,
+)
+_RANK = re.compile(
+    r"rank|process_index|proc_id|worker_id|node_id|shard_id|uuid|tempfile|mkdtemp|TemporaryDirectory", re.I
+)
+# words of conditions that say that one process writes, or that one may well be all that there is
+_ONE = re.compile(
+    r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|local_?rank|save_on_each_node|should_save|is_local_main|on_rank"
+)
+_ALONE = re.compile(
+    r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock$|exists", re.IGNORECASE
+)
+_HELP = "let the first rank of the job write, and place a barrier behind it for whoever reads the files next"
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
+    anchors: dict[Unit, Place | None] = {}
+    for place in sorted(_writes(project, queries), key=lambda p: (p.unit.path, p.at)):
+        unit = place.unit
+        if unit not in traces.effectful or is_aside(unit.path) or _excused(place):
+            continue
+        if unit not in anchors:
+            anchors[unit] = _by_all(unit, queries)
+        anchor = anchors[unit]
+        if anchor is not None:
+            name = place.operand(0).text
+            yield RULE.finding(
+                unit.path,
+                place.at,
+                f"`{name}` in `{unit.qualname}` writes the same files on many ranks, which all run"
+                f" `{anchor.method}` there",
+                help=_HELP,
+                related=[Related(unit.path, anchor.at[0], f"every rank calls `{anchor.method}` here")],
+                context=f"{unit.qualname}:{name}",
+            )
+
+
+def _writes(project: Project, queries: Queries) -> Iterator[Place]:
+    """Calls that write what is the same on all ranks, where tests of the rank leave more than one."""
+    for access in project.analysis(Files).accesses:
+        place = access.place
+        called = place.result.sites.get(place.number)
+        if (
+            access.kind != "write"
+            or "*" in access.name
+            or not access.name
+            or access.apart
+            or (called and called.targets)
+            or place.method == "save_pretrained"  # of models that are whole on each rank: below
+        ):
+            continue
+        guarded = only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words)
+        if not guarded and not any(_ALONE.search(word) for test in place.tests for word in test.words):
+            yield place
+    for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
+        receiver = place.receiver
+        if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place):
+            continue
+        name = receiver.hint
+        if place.method == "save_pretrained" and not _REPLICATED.search(name):
+            continue
+        if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
+            continue
+        yield place
+
+
+def _is_own(place: Place) -> bool:
+    """Whether an argument tells the rank, as a name does that a function has made of it, or has a place for it."""
+    arguments = [place.operand(i) for i in range(1, len(place.value.args))]
+    texts = (o[2] for each in arguments for part in each.sources for o in part.closed.of("const") if o[1] == "str")
+    return any(each.varies("rank", "member") for each in arguments) or any("{" in t and _RANK.search(t) for t in texts)
+
+
+def _leaves_one(place: Place) -> bool:
+    """Whether tests around leave one rank of the job, or of each node: its rank is tested, or two coordinates are."""
+    axes = {c.axis for c in only(place.under, "rank", "member")}
+    return bool(axes & {WORLD, NODE, "local"}) or len(axes) > 1
+
+
+def _by_all(unit: Unit, queries: Queries) -> Place | None:
+    """A collective that proves that all ranks run a unit."""
+    for number, site in sorted(queries.flow.result(unit).sites.items()):
+        place = Place(queries.flow, unit, number)
+        names = {o.name for o in site.operations} - {"full_tensor", "state_dict", "distribute_tensor"}
+        if names and not only(place.under, "rank", "member"):
+            return place
+    return None
+
+
+def _excused(place: Place) -> bool:
+    """Whether the destination differs between ranks, or a condition says that one process writes."""
+    if not {"is_main_process", "**"}.isdisjoint(place.value.data.names):
+        return True
+    told = any(_ONE.search(word) for test in place.tests for word in test.words)
+    return told or any(_RANK.search(word) for word in place.words)
+
+
+INCORRECT = [
+    """
+import torch.distributed.checkpoint as dcp
+
+def save_checkpoint(state, tokenizer, path):
+    dcp.save(state, checkpoint_id=path)
+    tokenizer.save_pretrained(path)  # error: MP537
+""",
+    """
+import torch.distributed as dist
+from megatron.core import mpu
+from storage import hdfs_io
+
+class Manager:
+    def save(self, local, remote):
+        if mpu.get_data_parallel_rank() == 0:
+            hdfs_io.copy(src=local, dst=remote)  # error: MP537
+        dist.barrier()
+""",
+    """
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+class Trainer:
+    def save(self, state):
+        dcp.save(state, checkpoint_id=self.folder)
+        with open(os.path.join(self.folder, "latest"), "w") as file:  # error: MP537
+            file.write(str(self.step))
+
+    def finish(self, scheduler):
+        dist.barrier()
+        path = Path(self.folder) / "scheduler.pt"
+        torch.save(scheduler.state_dict(), path)  # error: MP537
+        Path(self.folder, "done").write_text("done")  # error: MP537
+""",
+]
+
+CORRECT = [
+    # a name that a function makes of the rank; an actor whose class is handed on
+    """
+import ray
+import torch.distributed as dist
+
+def named(template, **more):
+    settings = {}
+    for key, value in (("rank", dist.get_rank()),):
+        settings[key] = value
+    return template.format(**settings, **more)
+
+class Tracer:
+    def __init__(self):
+        self.name = "trace-{rank}.json"
+
+    def end(self, logger, file):
+        logger.upload_file(named(self.name), file)
+        dist.barrier()
+
+@ray.remote
+class Worker:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def save(self, tokenizer, folder):
+        dist.barrier()
+        if self.rank == 0:
+            tokenizer.save_pretrained(folder)
+
+def workers(group):
+    return group(Worker)
+""",
+    """
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+def save_checkpoint(state, tokenizer, path):
+    dcp.save(state, checkpoint_id=path)
+    if dist.get_rank() == 0:
+        tokenizer.save_pretrained(path)
+    dist.barrier()
+""",
+    """
+import json
+import torch.distributed as dist
+
+def save(metrics, path):
+    dist.barrier()
+    with open(f"{path}/rank_{dist.get_rank()}.json", "w") as file:
+        json.dump(metrics, file)
+""",
+    """
+def save(tokenizer, path):
+    tokenizer.save_pretrained(path)
+""",
+    """
+import os
+
+import torch
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, folder):
+        self.rank = dist.get_rank()
+        self.file = os.path.join(folder, f"state_{self.rank}.pt")
+        self.folder = folder
+
+    def save(self, state, path, experts):
+        dist.barrier()
+        torch.save(state, self.file)
+        torch.save(state, path)
+        torch.save(state, name_of(path))
+        for number, expert in experts.items():
+            torch.save(expert, os.path.join(self.folder, f"expert_{number}.pt"))
+        for key in state:
+            torch.save(state[key], os.path.join(self.folder, f"{key}.pt"))
+        with open(os.path.join(self.folder, "log"), "a") as file:
+            file.write("saved")
+        if self.rank == 0:
+            with open(os.path.join(self.folder, "latest"), "w") as file:
+                file.write("saved")
+
+def name_of(path):
+    return REGISTERED[path]
+
+def write(folder):
+    with open(os.path.join(folder, "latest"), "w") as file:
+        file.write("saved")
+""",
+]

@@ -1,0 +1,257 @@
+"""Tensors of different length, shape or type that meet in one collective.
+
+What it does
+    Reports `all_reduce`, `broadcast`, `reduce`, `gather`, `all_gather`, `all_gather_into_tensor`,
+    `reduce_scatter_tensor`, and `all_to_all_single` without sizes of its pieces, on a tensor whose layout differs
+    between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
+    some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
+    `double()`), or its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are
+    silent, and tensors whose shape is asserted.
+
+Why is this bad
+    These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
+    together; a longer buffer keeps an old tail; gloo fails with sizes that say little.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#collective-functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.axes import UNKNOWN
+from validator.domains.spmd import Causes, only
+from validator.finding import Finding
+from validator.flow.queries.base import Place, Queries, apart, because
+from validator.flow.values import elements
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP519", "operands-differ", "warning", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
+)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for call in project.analysis(Queries).collectives():
+        if only(call.under, "rank", "member"):
+            continue  # ranks come here by different calls, or not at all: what one passes is not what others do
+        row = call.operations[0].row
+        uneven = any(call.argument(name) is not None for name in row.uneven)
+        tensor = call.argument(*row.alike) if row.alike is not None and not uneven else None
+        group = call.argument(*row.group) if row.group is not None else None
+        axes, known = group.spanned if group is not None else (call.group, True)
+        causes = apart(tensor.closed.n, axes) if tensor is not None and UNKNOWN not in axes else None
+        if tensor is None or not causes or _by_rank(call, causes) or _is_asserted(tensor):
+            continue
+        yield RULE.finding(
+            call.unit.path,
+            call.at,
+            f"ranks meet in `{row.name}` in `{call.unit.qualname}` with tensors of different layout: the shape or type"
+            f" of `{tensor.text}` {because(causes)}",
+            help="pad to a length on which the ranks agree (reduce the lengths with MAX first), and cast to one type",
+            context=f"{call.unit.qualname}:{row.name}:{tensor.text}",
+            severity="error" if known and any(c.sure for c in causes) else "warning",
+        )
+
+
+def _is_asserted(tensor: Place) -> bool:
+    """Whether the layout of a tensor has been compared with one before: what differs raises."""
+    here = tensor.root
+    ways = [here.operand(i).root for i in range(len(here.value.args))] if here.value.op == "phi" else []
+    for block in tensor.unit.code.blocks:
+        if block.end[0] != "branch" or not any(
+            tensor.unit.code.blocks[s].end[0] == "raise" for s in block.successors()
+        ):
+            continue
+        for part in tensor._replace(number=block.end[1]).parts:
+            if (
+                part.value.op == "attr"
+                and part.value.data in ("shape", "size")
+                and part.operand(0).root in (here, *ways)
+            ):
+                return True
+    return False
+
+
+def _by_rank(call: Place, causes: Causes) -> bool:
+    """Whether a list was made that has room for each rank's own length."""
+    row = call.operations[0].row
+    filled = call.argument(*row.into) if row.into is not None else None
+    return filled is not None and not causes & elements(filled.closed).n
+
+
+INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def total(values):
+    mine = torch.zeros(3 + dist.get_rank())
+    dist.all_reduce(mine)  # error: MP519
+    return mine
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def receive(rank):
+    if rank == 0:
+        state = torch.full((6,), 3.0)
+    else:
+        state = torch.zeros(8)
+    dist.broadcast(state, src=0)  # error: MP519
+    return state
+
+def precise(loss):
+    total = torch.ones(4)
+    if dist.get_rank() == 0:
+        total = total.double()
+    dist.all_reduce(total)  # error: MP519
+    return receive(dist.get_rank()), total
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def shard(count, rank, size):
+    last = count if rank == size - 1 else (rank + 1) * (count // size)
+    return torch.arange(rank * (count // size), last)
+
+def collect(count):
+    size = dist.get_world_size()
+    mine = shard(count, dist.get_rank(), size)
+    parts = [torch.empty_like(mine) for _ in range(size)]
+    dist.all_gather(parts, mine)  # error: MP519
+    return torch.cat(parts)
+""",
+    # arithmetic with a number leaves the layout as it is
+    """
+import torch
+import torch.distributed as dist
+
+def total():
+    rank = dist.get_rank()
+    mine = torch.ones(4) * rank + 1
+    if rank == 0:
+        mine = mine.double()
+    dist.all_reduce(mine)  # error: MP519
+    return mine
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def dispatch(tokens, chosen):
+    kept = tokens[chosen >= 0]
+    received = torch.empty_like(kept)
+    dist.all_to_all_single(received, kept)  # error: MP519
+    return received
+""",
+]
+
+CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+def pad(values):
+    count = torch.tensor([values.numel()])
+    dist.all_reduce(count, op=dist.ReduceOp.MAX)
+    padded = torch.zeros(count.item())
+    padded[: values.numel()] = values
+    return padded
+
+def total():
+    mine = pad(torch.ones(3 + dist.get_rank()))
+    dist.all_reduce(mine)
+    return mine
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def collect():
+    mine = torch.ones(3 + dist.get_rank())
+    count = torch.tensor([mine.numel()])
+    counts = [torch.zeros_like(count) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, count)
+    parts = [torch.empty(int(n)) for n in counts]
+    dist.all_gather(parts, mine)
+    return torch.cat(parts)
+
+def dispatch(tokens, chosen, sizes, others):
+    kept = tokens[chosen >= 0]
+    received = torch.empty(sum(others), kept.shape[1])
+    dist.all_to_all_single(received, kept, output_split_sizes=others, input_split_sizes=sizes)
+    return received
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def total():
+    mine = torch.full((4,), float(dist.get_rank()))
+    if dist.get_rank() == 0:
+        mine = mine * 2
+        other = torch.zeros(4)
+    else:
+        other = torch.ones(4)
+    dist.all_reduce(mine)
+    dist.all_reduce(other)
+    half = torch.ones(4)
+    if dist.get_rank() == 0:
+        half = half.double()
+    half = half.to(torch.float32)
+    dist.all_reduce(half)
+""",
+    # the root alone brings what others make as large as it says
+    """
+import torch
+import torch.distributed as dist
+
+def send(size, tensor=None, root=0):
+    if dist.get_rank() == root:
+        tensor = tensor.contiguous()
+    else:
+        tensor = torch.empty(size, dtype=torch.int64)
+    dist.broadcast(tensor, root)
+    return tensor
+
+def share(texts):
+    tokens = None
+    if dist.get_rank() == 0:
+        tokens = torch.tensor([len(text) for text in texts[dist.get_rank():]])
+    return send(dist.get_world_size(), tokens)
+""",
+    # put together otherwise on each rank, and asserted to be as long
+    """
+import torch
+import torch.distributed as dist
+
+def whole(part, start, length):
+    rank = dist.get_rank()
+    if rank == 0:
+        filled = torch.cat([part, torch.zeros(length - start)])
+    else:
+        filled = torch.cat([torch.zeros(start * rank), part])
+    assert filled.shape[0] == length
+    dist.all_reduce(filled)
+    return filled
+""",
+    # both ends of a piece move with the rank that a caller passes
+    """
+import torch
+import torch.distributed as dist
+
+def piece(param, rank, count):
+    return param[rank * count : (rank + 1) * count]
+
+def gather(param):
+    size = dist.get_world_size()
+    mine = piece(param, dist.get_rank(), param.shape[0] // size)
+    dist.all_gather_into_tensor(param, mine.contiguous())
+    return param
+""",
+]

@@ -1,0 +1,198 @@
+"""The rank in the job used as the number of a device of the node.
+
+What it does
+    Reports `set_device(…)`, `device_ids=[…]`, `torch.device("cuda", …)` and `f"cuda:{…}"` that get the global rank:
+    `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, through whatever variables, fields and
+    calls. `rank % torch.cuda.device_count()` and local ranks are silent. One number that a function gives to several of
+    them is reported once, where it is first used.
+
+Why is this bad
+    The second node has ranks 8 to 15 and devices 0 to 7: "invalid device ordinal", on every node but the first.
+
+References
+    https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP536", "global-rank-as-device", "warning", "0.1.0", tokens=("rank", "process_index", "RANK"))
+
+_KINDS = ("cuda:", "npu:", "xpu:", "hpu:", "musa:")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    # one number, however many devices it names: `set_device(rank)` and `torch.device("cuda", rank)` are one mistake
+    taken: dict[tuple[Unit, str], list[tuple[Place, Place]]] = {}
+    for index, user in _indices(project.analysis(Queries)):
+        if _is_of_job(index) and not is_aside(user.unit.path):
+            taken.setdefault((index.unit, index.text), []).append((index, user))
+    for places in taken.values():
+        yield _finding(sorted(places, key=lambda row: row[1].at))
+
+
+def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
+    """Numbers of devices, and where they are used as such."""
+    for call in queries.named("set_device", "device"):
+        index = call.argument(
+            "device" if call.method == "set_device" else "index", 0 if call.method == "set_device" else 1
+        )
+        module = {o[1] for o in call.operand(0).val.each if o[0] == "ext"}
+        if index is not None and any(m == "torch.device" or m.endswith(".set_device") for m in module):
+            yield index, call
+    for unit in queries.mentioning("device_ids", *(kind.rstrip(":") for kind in _KINDS)):
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            if value.op == "call" and (ids := place.argument("device_ids")) is not None:
+                if ids.value.op in ("list", "tuple") and len(ids.value.args) == 1:
+                    yield ids.operand(0), place
+            elif value.op == "join" and len(value.args) == 2 and place.operand(0).val.constant() in _KINDS:
+                yield place.operand(1), place
+
+
+def _is_of_job(index: Place) -> bool:
+    """Whether a number is the rank among all processes, and nothing else: a constant is that of a single process."""
+    objs = [o for o in index.closed.each if o[0] != "const"]
+    return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
+
+
+def _finding(places: list[tuple[Place, Place]]) -> Finding:
+    (index, first), *others = places
+    named = first.method if first.value.op == "call" else first.text
+    return RULE.finding(
+        first.unit.path,
+        first.at,
+        f"`{first.unit.qualname}` takes `{index.text}`, the rank in the whole job, for the number of a device in"
+        f" `{named}`",
+        help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
+        related=tuple(Related(u.unit.path, u.at[0], "and here") for _, u in others),
+        context=f"{first.unit.qualname}:{named}:{index.text}",
+    )
+
+
+INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+
+class State:
+    def setup(self, alone):
+        self.index = 0 if alone else dist.get_rank()
+
+    def wait_for_everyone(self):
+        torch.distributed.barrier(device_ids=[self.index])  # error: MP536
+""",
+    """
+import torch
+
+class State:
+    def wait_for_everyone(self):
+        torch.distributed.barrier(device_ids=[self.process_index])  # error: MP536
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = dist.get_rank()
+    torch.cuda.set_device(rank)  # error: MP536
+""",
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = int(os.environ["RANK"])
+    return torch.device("cuda", rank)  # error: MP536
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = dist.get_rank()
+    torch.cuda.set_device(rank)  # error: MP536
+    return torch.device("cuda", rank)
+""",
+]
+
+CORRECT = [
+    """
+import torch
+
+class State:
+    def wait_for_everyone(self):
+        torch.distributed.barrier(device_ids=[self.local_process_index])
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(rank)
+""",
+    """
+import os
+import torch
+
+def setup():
+    local = int(os.environ["RANK"]) % torch.cuda.device_count()
+    torch.cuda.set_device(local)
+""",
+    """
+import torch
+
+def worker(rank, world_size):
+    torch.cuda.set_device(rank)
+""",
+    # the group of the node is stored by another module
+    """
+# file: pkg/utils/dist.py
+import torch.distributed as dist
+_LOCAL = None
+
+def get_rank():
+    if not dist.is_initialized():
+        return 0
+    return dist.get_rank()
+
+def get_local_rank():
+    if _LOCAL is None:
+        return get_rank()
+    return dist.get_rank(group=_LOCAL)
+
+# file: pkg/core/launch.py
+import torch.distributed as dist
+import pkg.utils.dist as comm
+
+def start(n, per, mine):
+    for i in range(n):
+        pg = dist.new_group(list(range(i * per, (i + 1) * per)))
+        if i == mine:
+            comm._LOCAL = pg
+
+# file: pkg/core/trainer.py
+import torch
+from pkg.utils.dist import get_local_rank
+
+class T:
+    def __init__(self):
+        self.local_rank = get_local_rank()
+
+    def go(self):
+        torch.cuda.set_device(self.local_rank)
+# file: pkg/__init__.py
+# file: pkg/utils/__init__.py
+# file: pkg/core/__init__.py
+""",
+]

@@ -1,0 +1,250 @@
+"""Data divided over all ranks where groups of ranks must see the same data.
+
+What it does
+    Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, in a function or class that
+    works with groups, ranks, sizes or meshes of tensor, context (ring, sequence) or pipeline parallelism, or is given
+    an object that does. Where only names say so (`ring_attn_size`), it is a warning.
+
+Why is this bad
+    The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
+    parallelism adds up unrelated activations, and an epoch is shorter than it says.
+
+References
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.definitions import ClassDef
+from validator.domains.axes import WHOLE, Axes, of_parallelism
+from validator.domains.spmd import only
+from validator.finding import Finding
+from validator.flow.calls import axes_in
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
+
+_SHARING: Axes = frozenset({"tp", "cp", "pp"})  # the axes whose ranks work on one batch together
+_SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for call in queries.calls(_SAMPLER):
+        if not _over_world(call):
+            continue
+        known, named = _shared(queries, call)
+        found = known or named
+        if found:
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`DistributedSampler` in `{call.unit.qualname}` divides the data over all ranks, but ranks of"
+                f" {' and '.join(f'`{each}`' for each in found.values())} must share it",
+                help="pass `num_replicas` and `rank` of the data-parallel dimension",
+                context=f"{call.unit.qualname}:{next(iter(found.values()))}",
+                severity="error" if known else "warning",
+            )
+
+
+def _named_axes(queries: Queries, name: str) -> Axes:
+    """The axes of which a name speaks whose ranks share a batch: not those of the engine that generates."""
+    generating = queries.flow.models.likely["generating"]
+    return frozenset() if generating & set(name.lower().split("_")) else of_parallelism(name) & _SHARING
+
+
+def _over_world(call: Place) -> bool:
+    replicas = call.argument("num_replicas", 1)
+    if replicas is None:
+        return not {"*", "**"} & set(call.value.data.names)
+    # a number beside it is what one process has without a group
+    objs = [o for o in replicas.closed.each if o[0] != "const"]
+    return bool(objs) and all(o[0] == "size" and axes_in(o[1]) == WHOLE for o in objs)
+
+
+def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, str]]:
+    """What the function works with, one expression for each axis: what is known to be so, and what its name says."""
+    known: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for unit in _scope(queries, call.unit):
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            if value.op in ("attr", "call", "item", "param"):
+                for axis in sorted(_axes(place) & _SHARING):
+                    known.setdefault(axis, place.text)
+            if value.op in ("attr", "param"):
+                for axis in sorted(_named_axes(queries, place.hint)):
+                    named.setdefault(axis, place.hint)
+            elif value.op == "store_attr":
+                for axis in sorted(_named_axes(queries, value.data)):
+                    named.setdefault(axis, value.data)
+    for name in queries.flow.fields_of(call.unit.cls) if call.unit.cls is not None else ():
+        for axis in sorted(_named_axes(queries, name)):
+            named.setdefault(axis, name)
+    for position, (name, _) in enumerate(call.unit.code.params):
+        passed = queries.flow.solver.settled(("argument", call.unit, position))
+        annotated = [v for v in call.result.vals if ("param", position) in v.objs]  # `self` of the classes it names
+        given = {o[1] for value in (passed, *annotated[:1]) for o in value.each if o[0] in ("inst", "self")}
+        for cls in sorted(given, key=lambda c: (c.path, c.qualname)):
+            for member in _members(cls):
+                for axis in sorted(_named_axes(queries, member)):
+                    named.setdefault(axis, f"{name}.{member}")
+    return known, named
+
+
+def _scope(queries: Queries, unit: Unit) -> Iterator[Unit]:
+    """The function itself, and the constructor of its class."""
+    yield unit
+    init = unit.cls.find("__init__") if unit.cls is not None else None
+    made = queries.flow.unit_of(init) if init is not None else None
+    if made is not None and made is not unit:
+        yield made
+
+
+def _axes(place: Place) -> Axes:
+    """The axes of a group, a mesh or a rank in a group."""
+    val = place.val
+    groups = [o for o in val.each if o[0] == "group" or o[0] == "mesh" and o[1]]
+    ranks = frozenset(c.axis for c in only(val.v, "rank") if c.sure) if val.of("ordinal") else frozenset()
+    sizes = frozenset().union(*(axes_in(o[1]) for o in val.of("size")))
+    return frozenset().union(*(axes_in(type(val)(frozenset({o}))) for o in groups)) | ranks | sizes
+
+
+def _members(cls: ClassDef) -> Iterator[str]:
+    for owner in cls.mro:
+        yield from (name for name, _ in owner.facts.attributes)
+        yield from owner.instance_attributes
+        yield from (method.name for method in owner.every_method())
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_attn_size):
+        self.ring_attn_size = ring_attn_size
+
+    def sampler(self, dataset):
+        return DistributedSampler(dataset, num_replicas=dist.get_world_size())  # error: MP531
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_size, tp_size):
+        self.ring_size = ring_size
+        self.tp_size = tp_size
+
+    def sampler(self, dataset):
+        return DistributedSampler(dataset)  # error: MP531
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, mesh):
+        self.mesh = mesh
+
+    @property
+    def ring_group(self):
+        return self.mesh["ring"].get_group()
+
+def loader(dataset, strategy):
+    return DistributedSampler(dataset, num_replicas=dist.get_world_size(), rank=dist.get_rank())  # error: MP531
+
+def main(mesh, dataset):
+    return loader(dataset, Strategy(mesh))
+""",
+    """
+from dataclasses import dataclass
+
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+@dataclass
+class State:
+    dp_size: int
+    tp_size: int
+
+def loader(dataset, state: State):
+    return DistributedSampler(dataset, dist.get_world_size(), dist.get_rank(), seed=state.dp_size)  # error: MP531
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_attn_size, dp_group):
+        self.ring_attn_size = ring_attn_size
+        self.dp_group = dp_group
+
+    def sampler(self, dataset):
+        world_size = dist.get_world_size(self.dp_group)
+        return DistributedSampler(dataset, num_replicas=world_size, rank=dist.get_rank(self.dp_group))
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, ring_attn_size):
+        self.ring_attn_size = ring_attn_size
+
+    def sampler(self, dataset):
+        dp = dist.get_world_size() // self.ring_attn_size
+        return DistributedSampler(dataset, num_replicas=dp, rank=dist.get_rank() // self.ring_attn_size)
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Trainer:
+    def sampler(self, dataset):
+        world_size = dist.get_world_size()
+        if self.ulysses_sequence_parallel_size > 1:
+            world_size = self.mesh.size(0)
+        return DistributedSampler(dataset, num_replicas=world_size)
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+def sampler(dataset):
+    return DistributedSampler(dataset, num_replicas=dist.get_world_size())
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Strategy:
+    def __init__(self, tp_size):
+        self.tp_size = tp_size
+        self.dp = dist.get_world_size() // tp_size
+
+class Replicas:
+    def setup(self):
+        self.size = dist.get_world_size()
+
+def loader(dataset, strategy):
+    rank = dist.get_rank() // strategy.tp_size
+    return DistributedSampler(dataset, num_replicas=strategy.dp, rank=rank)
+
+def plain_loader(dataset, strategy):
+    return DistributedSampler(dataset, num_replicas=dist.get_world_size(), rank=dist.get_rank())
+
+def main(dataset):
+    return loader(dataset, Strategy(2)), plain_loader(dataset, Replicas())
+""",
+]

@@ -1,0 +1,185 @@
+"""A helper that communicates over the whole job where the code around it works in sub-groups.
+
+What it does
+    Reports a function that takes no process group and issues a collective on the default group, if either a sibling
+    in the same file (`reduce_scatter_fp8` beside `all_reduce_fp8`) takes a group and uses it, or a caller has left the
+    ranks of some pipeline stages behind or works on one parallel dimension when it calls.
+
+Why is this bad
+    With tensor or pipeline parallelism the default group mixes ranks that hold unrelated tensors, and waits for
+    stages that never call: wrong numbers, or a hang that a run without parallelism does not show.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.domains.axes import LOCAL, NODE, UNKNOWN, WORLD, Axes
+from validator.finding import Finding, Related
+from validator.flow.calls import axes_in
+from validator.flow.program import Flow, Unit
+from validator.flow.queries.base import Place, Queries
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP511", "world-in-grouped-helper", "warning", "0.1.0", tokens=("torch.distributed",))
+
+_MOVING = (
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "reduce_scatter",
+    "reduce_scatter_tensor",
+)  # fmt: skip
+_NOT_PARALLEL = frozenset({WORLD, UNKNOWN, NODE, LOCAL})
+
+
+class _Reason(NamedTuple):
+    text: str
+    related: Related
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    moving: dict[Unit, list[Place]] = {}
+    for call in queries.collectives(*_MOVING):
+        moving.setdefault(call.unit, []).append(call)
+    for unit, calls in moving.items():
+        if (
+            unit.cls is not None
+            or unit.code.kind != "function"
+            or unit.outer is None
+            or unit.outer.code.kind != "module"
+        ):
+            continue
+        if not unit.code.params or any(kind in ("*", "**") for _, kind in unit.code.params):
+            continue
+        if any(_given(call) for call in calls):
+            continue
+        reason = _sibling(moving, unit) or _caller(queries.flow, unit)
+        if reason is not None:
+            yield _report(calls[0], reason)
+
+
+def _given(call: Place) -> str:
+    """The parameter that a collective has for its group; `?` for another group than the whole job."""
+    row = call.operations[0].row
+    group = call.argument(*row.group) if row.group is not None else None
+    if group is None or group.val.is_const(None):
+        return ""
+    return group.hint if group.root.value.op == "param" else "?"
+
+
+def _sibling(moving: dict[Unit, list[Place]], unit: Unit) -> _Reason | None:
+    """A function beside this one, named alike, that communicates in the group it is given."""
+    words = unit.name.rsplit("_", 1)
+    for other, calls in moving.items():
+        alike = len(words) == 2 and other.name.endswith(f"_{words[1]}") and other.module is unit.module
+        if other is unit or other.cls is not None or not alike:
+            continue
+        name = next((n for n in map(_given, calls) if n and n != "?"), "")
+        if name:
+            return _Reason(
+                f"its sibling `{other.name}` takes `{name}`",
+                Related(other.path, other.at(other.code.at)[0], f"`{other.name}` communicates in `{name}`"),
+            )
+    return None
+
+
+def _caller(flow: Flow, unit: Unit) -> _Reason | None:
+    for caller in flow.callers(unit):
+        for number, site in sorted(flow.result(caller).sites.items()):
+            if not any(target.unit is unit for target in site.targets):
+                continue
+            place = Place(flow, caller, number)
+            if any(c.kind == "rank" and c.axis == "pp" and c.sure for c in place.under):
+                return _Reason(
+                    f"`{caller.qualname}` calls it on some pipeline stages only",
+                    Related(caller.path, place.at[0], "called here"),
+                )
+            asked = next((p for p in _calls(flow, caller) if _of_dimension(p) - _NOT_PARALLEL), None)
+            if asked is not None:
+                return _Reason(
+                    f"its caller `{caller.qualname}` works with `{asked.text}`",
+                    Related(caller.path, place.at[0], "called here"),
+                )
+    return None
+
+
+def _calls(flow: Flow, unit: Unit) -> Iterator[Place]:
+    return (Place(flow, unit, number) for number, value in enumerate(unit.code.values) if value.op == "call")
+
+
+def _of_dimension(call: Place) -> Axes:
+    """The parallel dimension whose rank, group or size a call of a library gives."""
+    row = next((r for o in call.operand(0).val.of("ext") if (r := call.flow.models.call(o[1])) is not None), None)
+    if row is None or row.result not in ("rank", "group", "size"):
+        return frozenset()
+    return frozenset(row.axes) if row.axes else axes_in(call.val) if call.val.of("group") else frozenset()
+
+
+def _report(call: Place, reason: _Reason) -> Finding:
+    name, unit = call.operations[0].name, call.unit
+    return RULE.finding(
+        unit.path,
+        call.at,
+        f"`{unit.qualname}` has no parameter for a process group and calls `{name}` on the whole job, but"
+        f" {reason.text}",
+        help="give the function a `group` parameter, hand it to every collective and size query in it, and pass"
+        " the group in use",
+        related=[reason.related],
+        context=f"{unit.qualname}:{name}",
+    )
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+
+def all_reduce_fp8(tensor):
+    dist.all_reduce(tensor)  # error: MP511
+
+def reduce_scatter_fp8(output, parts, group):
+    dist.reduce_scatter(output, parts, group=group)
+""",
+    """
+# file: pkg/__init__.py
+# file: pkg/stats.py
+import torch.distributed as dist
+
+def whiten(values, mask):
+    total = (values * mask).sum()
+    dist.all_reduce(total)  # error: MP511
+    return values - total
+# file: pkg/loss.py
+from megatron.core import mpu
+from pkg.stats import whiten
+
+def advantages(values, mask):
+    rank = mpu.get_data_parallel_rank()
+    return whiten(values, mask), rank
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+
+def all_reduce_fp8(tensor, group=None):
+    dist.all_reduce(tensor, group=group)
+
+def reduce_scatter_fp8(output, parts, group):
+    dist.reduce_scatter(output, parts, group=group)
+""",
+    """
+import torch.distributed as dist
+
+def mean_over_job(tensor):
+    dist.all_reduce(tensor)
+    return tensor / dist.get_world_size()
+
+def train(tensor):
+    return mean_over_job(tensor)
+""",
+]

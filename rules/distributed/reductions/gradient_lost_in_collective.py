@@ -1,0 +1,153 @@
+"""A collective that works in place on a part of the loss.
+
+What it does
+    Reports `all_reduce`, `broadcast`, `all_gather` and alike of `torch.distributed` on what a model has computed, where
+    the result flows into a value on which `backward()` is called. Silent for tensors that are detached first, under
+    `no_grad`, and for `torch.distributed.nn` and the functional collectives, which have gradients.
+
+Why is this bad
+    The collectives of c10d are no part of the graph: `backward` treats the reduced value as if it were the rank's own.
+    torch warns once ("an autograd kernel was not registered"), the gradients are wrong, and the loss looks right.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#autograd-enabled-communication-primitives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.placements import computed_from
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP572", "gradient-lost-in-collective", "warning", "0.1.0", tokens=("backward",))
+
+_WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})
+_CUTTING = frozenset(
+    {"device", "dtype", "shape", "detach", "item", "tolist", "data", "numpy", "long", "argmax", "detach_"}
+)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    reported: set[Place] = set()
+    for backward in queries.named("backward"):
+        loss = backward.receiver
+        if loss is None or is_aside(backward.unit.path):
+            continue
+        for place in computed_from(loss, _CUTTING):
+            call = place._replace(number=place.value.args[1]) if place.value.op == "mut" else place
+            if place.value.op != "mut" or call in reported or not _in_place(call, place.value.data):
+                continue
+            made = [each for each in computed_from(place.operand(0), _CUTTING) if _runs_model(each)]
+            if any(not _off(each) for each in made) and not _off(call):
+                reported.add(call)
+                yield _report(call, backward)
+
+
+def _in_place(call: Place, position: int) -> bool:
+    """Whether a collective of c10d writes the argument at a position."""
+    for operation in call.operations:
+        which = operation.row.equal or operation.row.writes
+        if (
+            which is not None
+            and operation.sure
+            and not operation.row.objects
+            and position >= 0
+            and call.value.op == "call"
+        ):
+            given = call.argument(*which)
+            if given is not None and given.number == call.value.args[position + 1]:
+                return True
+    return False
+
+
+def _runs_model(place: Place) -> bool:
+    """Whether a value is what a module of a network computes."""
+    if place.value.op != "call":
+        return False
+    callee = place.operand(0)
+    for o in callee.closed.each:
+        if o[0] == "made" and (
+            o[1].startswith("torch.nn.") or "torch.nn.Module" in place.flow.models.library(o[1]).bases
+        ):
+            return True
+        if o[0] in ("inst", "self") and any(
+            place.flow.models.named(b) == "torch.nn.Module" for b in o[1].external_bases
+        ):
+            return True
+    return False
+
+
+def _off(call: Place) -> bool:
+    """Whether a call stands where no gradients are recorded: what it gives has no graph."""
+    for number in call.unit.managers(call.number):
+        manager = call._replace(number=number)
+        callee = manager.operand(0) if manager.value.op == "call" else manager
+        if any(o[0] == "ext" and o[1] in _WITHOUT for o in callee.val.each):
+            return True
+    return False
+
+
+def _report(call: Place, backward: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.text}` in `{call.unit.qualname}` works in place on what a model has computed, and `{backward.text}`"
+        " goes through it: the collective has no gradient",
+        help="reduce a detached copy for logging, or use `torch.distributed.nn.functional`, which has gradients",
+        related=[Related(backward.unit.path, backward.at[0], "the backward pass starts here")],
+        context=f"{call.unit.qualname}:{call.method}",
+    )
+
+
+INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(module, batches, optimizer):
+    model = DDP(module)
+    for batch in batches:
+        loss = model(batch).mean()
+        dist.all_reduce(loss)  # error: MP572
+        (loss / dist.get_world_size()).backward()
+        optimizer.step()
+""",
+]
+
+CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(module, batches, optimizer):
+    model = DDP(module)
+    for batch in batches:
+        loss = model(batch).mean()
+        loss.backward()
+        shown = loss.detach().clone()
+        dist.all_reduce(shown)
+        optimizer.step()
+""",
+    """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(module, batches, optimizer):
+    model = DDP(module)
+    for batch, mask in batches:
+        count = mask.sum()
+        dist.all_reduce(count)
+        loss = model(batch).sum() / count
+        loss.backward()
+        optimizer.step()
+""",
+]

@@ -1,0 +1,220 @@
+"""A count of each rank's own data that is used as if it were of all ranks.
+
+What it does
+    Finds counts of what a rank holds for itself: `len` of data whose length differs, a sum or number of the elements
+    that a comparison or a mask selects (`(labels != -100).sum()`, `mask.sum()`, `len(x[x > 0])`), also through
+    arithmetic, `.item()` and calls of the project. Reported where such a count is multiplied by the number of ranks to
+    stand for a count over all of them, and where a loss that is scaled by the number of ranks is divided by it. Silent
+    where a collective has reduced the count, and where nothing tells that ranks have different data.
+
+Why is this bad
+    Ranks hold different numbers of tokens. The count of one rank times the number of ranks is nobody's count: each rank
+    weights its samples otherwise, and the loss changes with the way samples are spread over ranks. DDP and FSDP average
+    gradients; a loss that is scaled by the number of ranks undoes that only if it is divided by the sum over all ranks.
+
+References
+    https://huggingface.co/blog/gradient_accumulation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.spmd import Causes
+from validator.finding import Finding, Related
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP580", "local-count", "error", "0.3.0", tokens=("torch", "accelerat"))
+
+_KEEPING = frozenset({
+    "item", "to", "float", "int", "long", "double", "detach", "cpu", "cuda", "clone", "clamp", "clamp_min",
+    "clamp_", "max",
+    "squeeze", "view", "reshape", "type", "tensor", "as_tensor", "FloatTensor", "LongTensor", "clamp_max",
+})  # fmt: skip
+_COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    seen = set()
+    queries = project.analysis(Queries)
+    units = [unit for unit in queries.mentioning(*_COUNTING) if not is_aside(unit.path)]
+    for place in (place for unit in units for place in queries.values(unit, "binary")):
+        if place.value.data not in ("Mult", "Div"):
+            continue
+        left, right = place.operand(0), place.operand(1)
+        if place.value.data == "Mult":
+            pairs = [(left, right), (right, left)]
+            found = next(((c, s) for c, s in pairs if _is_size(s) and _counted(c)), None)
+        else:
+            size = next((s for s in _factors(left) if _is_size(s)), None)
+            found = (right, size) if size is not None and _counted(right) else None
+        if found is not None and (key := (place.unit.path, place.at[0])) not in seen:
+            seen.add(key)
+            yield _report(place, *found)
+
+
+def _factors(place: Place) -> Iterator[Place]:
+    """The factors of a product."""
+    place = place.root
+    if place.value.op == "binary" and place.value.data == "Mult":
+        yield from _factors(place.operand(0))
+        yield from _factors(place.operand(1))
+    else:
+        yield place
+
+
+def _is_size(place: Place) -> bool:
+    """Whether a value is a number of ranks: the library says so, or its name does."""
+    place = place.root
+    value = place.value
+    if value.op == "call":
+        return any(
+            o[0] == "ext" and (row := place.flow.models.call(o[1])) is not None and row.result == "size"
+            for o in place.operand(0).val.each
+        ) or _is_named(place, place.method.removeprefix("get_"))
+    if value.op in ("attr", "name"):
+        return _is_named(place, str(value.data))
+    return value.op == "param" and _is_named(place, value.data[1])
+
+
+def _is_named(place: Place, name: str) -> bool:
+    return name in place.flow.models.likely["sizes"]
+
+
+def _counted(place: Place) -> Causes:
+    """How a count differs between ranks; nothing for what is no count, or is the same on all."""
+    causes = place.varies("data")
+    return causes if causes and _is_count(place, {}) else frozenset()
+
+
+def _is_count(place: Place, seen: dict[tuple[Unit, int], None]) -> bool:
+    """Whether a value counts elements, through what keeps a number what it is."""
+    place = place.root
+    if (place.unit, place.number) in seen:
+        return False
+    seen[place.unit, place.number] = None
+    value = place.value
+    if value.op == "phi" or (value.op == "binary" and value.data in ("Add", "Sub")):
+        return any(_is_count(place._replace(number=n), seen) for n in value.args)
+    if value.op != "call":
+        return False
+    site = place.result.sites.get(place.number)
+    if site is not None and site.targets:
+        returned = (Place(place.flow, t.unit, number) for t in site.targets for number in t.unit.code.returned)
+        return any(_is_count(each, seen) for each in returned)
+    name = place.method
+    receiver = place.receiver
+    on_module = receiver is None or any(o[0] in ("ext", "module") for o in receiver.val.each)
+    given = place.operand(1) if on_module and len(value.args) > 1 else receiver
+    if given is None:
+        return False
+    if name == "len":
+        return True
+    if name in _COUNTING:
+        return name != "sum" or _selects(given)
+    return name in _KEEPING and _is_count(given, seen)
+
+
+def _selects(place: Place) -> bool:
+    """Whether a tensor says of each element whether it counts."""
+    masks = place.flow.models.likely["masks"]
+    own = place.root
+    if own.value.op in ("attr", "param") and masks.intersection(own.words):
+        return True
+    if own.value.op == "item" and masks.intersection(own.operand(1).words):
+        return True
+    if own.value.op == "compare" or (own.value.op == "binary" and own.value.data in ("BitAnd", "BitOr")):
+        return True
+    if own.value.op == "call" and own.method in {"ne", "eq", "gt", "ge", "lt", "le", "logical_and"}:
+        return True
+    inner = own.receiver if own.value.op == "call" and own.method in _KEEPING | {"bool", "contiguous"} else None
+    return _selects(inner) if inner is not None else own.value.op == "item" and _selects(own.operand(0))
+
+
+def _report(place: Place, count: Place, size: Place | None) -> Finding:
+    causes = _counted(count)
+    what = count.text if len(count.text) <= 60 else count.text[:57] + "…"
+    times = size.text if size is not None else "the number of ranks"
+    if place.value.data == "Mult":
+        message = (
+            f"`{what}` in `{place.unit.qualname}` counts this rank's own data; times `{times}` it is no count over all"
+            " ranks"
+        )
+    else:
+        message = (
+            f"`{place.unit.qualname}` scales by `{times}` and divides by `{what}`, which counts this rank's own data"
+            " only"
+        )
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        message,
+        help="sum the count over the ranks (`dist.all_reduce(count, group=dp_group)`) before it is used for all",
+        related=[Related(place.unit.path, count.root.at[0], "counted here")],
+        context=f"{place.unit.qualname}:{what}",
+        severity="error"
+        if size is not None and size.root.value.op == "call" and any(c.sure for c in causes)
+        else "warning",
+    )
+
+
+INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+def train(model, dataset, sampler):
+    for batch in DataLoader(dataset, sampler=sampler):
+        tokens = (batch["labels"] != -100).sum()
+        loss = model(batch).sum() * dist.get_world_size() / tokens  # error: MP580
+        loss.backward()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def count(batch):
+    return int(batch["attention_mask"].sum().item())
+
+class Trainer:
+    def __init__(self, model, group):
+        self.model = model
+        self.dp_size = dist.get_world_size(group)
+
+    def step(self, batch):
+        total = count(batch) * self.dp_size  # error: MP580
+        return self.model(batch).sum() / total
+""",
+]
+
+CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+def train(model, dataset, sampler):
+    for batch in DataLoader(dataset, sampler=sampler):
+        tokens = (batch["labels"] != -100).sum()
+        dist.all_reduce(tokens)
+        loss = model(batch).sum() * dist.get_world_size() / tokens
+        loss.backward()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def rows(micro_batch_size, accumulation):
+    return micro_batch_size * accumulation * dist.get_world_size()
+
+def step(model, batch, dataset):
+    loss = model(batch).mean() * dist.get_world_size()
+    loss.backward()
+    return len(dataset) // dist.get_world_size(), (batch["labels"] != -100).sum()
+""",
+]

@@ -1,0 +1,1 @@
+"""Calls against what they call."""

@@ -1,0 +1,526 @@
+"""A call that does not fit the function or class of the project that it reaches.
+
+What it does
+    Binds calls by Python's rules to all that they may reach: functions, methods of `self`, `super()` and of objects
+    that come through factories, fields, tables of classes and parameters, constructors (those of dataclasses too),
+    modules of networks that are called, tasks and actors of Ray, and `functools.partial`. Where several definitions
+    may be reached, all must refuse the call. What comes from callers alone is a warning, for they may take another
+    way; so is a keyword that no method of that name in the project takes, while each has another like it, where nothing
+    is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own
+    `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a test expects
+    TypeError, or the callee takes anything.
+
+Why is this bad
+    It raises TypeError, on a path that nobody has run since the signature changed.
+
+References
+    https://docs.python.org/3/reference/expressions.html#calls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.interfaces.binding import Misfit, misfit_of, parameters, written
+from validator.analysis.interfaces.members import method_of, own_object
+from validator.errors import nearest
+from validator.facts.model import Call
+from validator.finding import Finding, Related
+from validator.flow.callgraph.refusable_calls import Suspects
+from validator.flow.constructors import PYDANTIC
+from validator.flow.objects import Callee, Objects, is_passed, with_given
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_test
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0", solves=True)
+_PARTIAL = frozenset({"partial", "functools.partial"})
+_NOWHERE = (1, 1, 1, 1)
+
+
+class Failure(NamedTuple):
+    """A call in `function` that nothing it reaches takes. `passed`: what is called comes from callers; `by_name`: what
+    it reaches is not known, and all of that name refuse it."""
+
+    function: Method
+    call: Call
+    seen: Call  # the same, or the call that a `partial` stands for
+    callee: Callee
+    misfit: Misfit
+    passed: bool
+    by_name: bool = False
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    in_tests: dict[tuple[object, str, str], list[Failure]] = {}
+    for function in project.functions():
+        for call in function.facts.calls:
+            yield from _unpacked_tuple(function, call)
+    for failure in _failures(project):
+        if is_test(failure.function.path):
+            key = (failure.callee.place, failure.misfit.kind, failure.misfit.name)
+            in_tests.setdefault(key, []).append(failure)
+        else:
+            yield _report(failure, [])
+    for first, *others in in_tests.values():  # tests that were left behind together: once is enough
+        yield _report(first, others)
+
+
+def _failures(project: Project) -> Iterator[Failure]:
+    objects = project.analysis(Objects)
+    members = {cls for family in project.families.all for cls in family.members}
+    suspects = project.analysis(Suspects)
+    for function in project.functions():
+        for call in function.facts.calls:
+            seen, partial = _unwrapped(call)
+            if seen is None or not suspects.may_refuse(function, seen, partial) or _expects_failure(call):
+                continue
+            place = objects.call_at(function.module, call.at)
+            if place is None or _of_another_sibling(callee := place.operand(1 if partial else 0)):
+                continue
+            reached = objects.reached_by(callee, place)
+            if not reached.callees and not partial and not is_test(function.path) and _is_of_unknown(objects, callee):
+                found = suspects.refused_by_name(function, seen)
+                if found is not None:
+                    method, misfit = found
+                    known = Callee(method.qualname, parameters(method), method)
+                    yield Failure(function, call, seen, known, misfit, True, True)
+            if not reached.complete or _of_family(function, seen, reached.callees, members):
+                continue
+            if any(_refused_as_partial(each) for each in reached.callees):
+                continue
+            misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
+            if misfits and misfits[0] is not None and all(misfits):
+                yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
+
+
+def _refused_as_partial(callee: Callee) -> bool:
+    """Whether what a `partial` passes is refused whatever its calls add: reported where the `partial` is made."""
+    nothing = Call("", (), "", (), _NOWHERE, _NOWHERE)
+    return bool(callee.given) and misfit_of(callee.params, with_given(nothing, callee), partial=True) is not None
+
+
+def _is_of_unknown(objects: Objects, callee: Place) -> bool:
+    """Whether a method is asked for of an object of which nothing is known: no library's, no class of the project."""
+    if callee.value.op != "attr":
+        return False
+    owner = callee.operand(0)
+    known = any(o[0] in ("ext", "made", "module", "class", "unit") for o in owner.closed.each)
+    return not known and not objects.held(owner, callee).classes
+
+
+def _of_another_sibling(callee: Place) -> bool:
+    """Whether a method that siblings define too calls what it is passed: each is called with what its own class made,
+    and the calls, which stand in a base, do not tell which."""
+    method = callee.unit.method
+    asked = (callee.operand(0) if callee.value.op == "attr" else callee).root
+    if asked.value.op != "param" or asked.unit.is_receiver(asked.number) or method is None or method.cls is None:
+        return False
+    bases = [base for base in method.cls.mro[1:] if method.name in base.methods]
+    return any(each is not method.cls and method.name in each.methods for b in bases for each in b.descendants())
+
+
+def _expects_failure(call: Call) -> bool:
+    for guard in call.guards:
+        if guard.kind == "try" and ("TypeError" in guard.text or guard.text == "*"):
+            return True
+        if guard.kind == "with" and "raises" in guard.text.lower():
+            return True
+        if guard.kind == "if" and any(word in guard.text for word in ("signature", "accept", "support")):
+            return True
+    return False
+
+
+def _unwrapped(call: Call) -> tuple[Call | None, bool]:
+    """The call to check, and whether more arguments may follow: `partial(f, a)` calls `f(a, …)` later."""
+    if call.target not in _PARTIAL:
+        return call, False
+    if not call.args or call.args[0].kind != "path":
+        return None, True
+    return call._replace(target=call.args[0].value, args=call.args[1:]), True
+
+
+def _of_family(function: Method, call: Call, found: tuple[Callee, ...], members: set[ClassDef]) -> bool:
+    """Calls on objects of a family are bound against each of its members by a rule of their own (MP103)."""
+    if call.receiver in (own_object(method_of(function)), "super()"):
+        return False
+    methods = [c.place for c in found if isinstance(c.place, Method) and c.place.name != "__init__"]
+    return any(method.cls in members for method in methods)
+
+
+def _unpacked_tuple(function: Method, call: Call) -> Iterator[Finding]:
+    star = next((p.name for p in function.facts.params if p.kind == "*"), None)
+    for argument in call.args:
+        if star is not None and argument.keyword == "**" and argument.value == star and not _rebound(function, star):
+            yield RULE.finding(
+                function.module.path,
+                argument.at,
+                f"`**{star}` in `{function.qualname}` unpacks a tuple: `{star}` holds its positional arguments",
+                help=f"pass them on as `*{star}`",
+                context=f"{function.qualname}:{call.target}:**{star}",
+            )
+
+
+def _rebound(function: Method, name: str) -> bool:
+    return any(row.target == name for row in function.facts.assigns)
+
+
+def _error(callee: Callee) -> str:
+    checked = isinstance(callee.place, ClassDef) and not PYDANTIC.isdisjoint(callee.place.external_bases)
+    return "ValidationError" if checked else "TypeError"
+
+
+def _report(failure: Failure, others: list[Failure]) -> Finding:
+    function, call, seen, callee, misfit, passed, by_name = failure
+    at = misfit.at if misfit.kind != "missing" else call.name_at
+    names = [p.name for p in callee.params if p.kind in ("any", "kw")]
+    hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
+    place = callee.place.facts.name_at[0]
+    where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
+    how = "`partial` of " if seen is not call else ""
+    message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
+    if by_name:
+        message = f"passes {misfit.name!r}, which no `{call.method}` of the project takes"
+    return RULE.finding(
+        function.module.path,
+        at,
+        f"{how}`{seen.target}(…)`{where} {message}",
+        help=f"{_advice(misfit)}{hint}",
+        related=[
+            Related(callee.place.path, place, f"`{callee.name}` is defined here"),
+            *(Related(o.function.path, o.call.at[0], "the same here") for o in others),
+        ],
+        context=f"{function.qualname}:{seen.target}:{misfit.kind}:{misfit.name}",
+        severity="warning" if passed else RULE.severity,
+    )
+
+
+def _advice(misfit: Misfit) -> str:
+    return {
+        "unknown-keyword": f"drop `{misfit.name}`, or add the parameter",
+        "missing": f"pass `{misfit.name}`, or give it a default",
+        "too-many": "drop what is no longer taken, or name the arguments",
+        "twice": f"pass `{misfit.name}` once",
+    }[misfit.kind]
+
+
+INCORRECT = (
+    # whoever the optimizer is
+    """\
+# file: optimizer.py
+class Overlapped:
+    def gather_parameters(self, only_if_stepped=False):
+        return only_if_stepped
+# file: schedule.py
+def run(strategy, optimizer):
+    optimizer.gather_parameters(skip_if_not_stepped=True)  # error: MP121
+    optimizer.gather_parameters(only_if_stepped=True)
+""",
+    """\
+# file: losses.py
+def policy_loss(log_probs, advantages, *, clip=0.2):
+    return (log_probs * advantages).clamp(-clip, clip)
+
+
+class ValueLoss:
+    def __init__(self, clip):
+        self.clip = clip
+
+    def forward(self, values, returns, mask=None):
+        return values - returns
+# file: train.py
+from functools import partial
+
+from losses import ValueLoss, policy_loss
+
+
+def train(strategy, batch):
+    loss = policy_loss(batch.log_probs, batch.advantages, 0.2)  # error: MP121
+    late = partial(policy_loss, clip_range=0.1)  # error: MP121
+    late(batch.log_probs, batch.advantages)
+    critic = ValueLoss()  # error: MP121
+    return late, critic.forward(batch.values)  # error: MP121
+""",
+    """\
+class WorkerGroup:
+    def execute_all(self, method_name: str, *args, **kwargs):
+        strategy = self
+        return strategy.run(method_name, **args, **kwargs)  # error: MP121
+
+    def run(self, name, *args, **kwargs):
+        return name, args, kwargs
+""",
+    """\
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Batch:
+    tokens: list
+    rank: int = 0
+    info: dict = field(default_factory=dict)
+
+
+def make(tokens):
+    return Batch(tokens, world_size=2)  # error: MP121
+""",
+)
+
+CORRECT = (
+    # each trainer makes the model that it is called with
+    """\
+class Gated:
+    def forward(self, x, gate):
+        return x * gate
+
+
+class Trainer:
+    def load(self, strategy):
+        return None
+
+    def step(self, model, batch):
+        return None
+
+    def fit(self, strategy, batches):
+        model = self.load(strategy)
+        for batch in batches:
+            self.step(model, batch)
+
+
+class GatedTrainer(Trainer):
+    def load(self, strategy):
+        return Gated()
+
+    def step(self, model, batch):
+        return model.forward(batch.x, batch.gate)
+
+
+class PlainTrainer(Trainer):
+    def step(self, model, batch):
+        return model.forward(batch.x)
+
+
+def main(strategy, batches):
+    GatedTrainer().fit(strategy, batches)
+    PlainTrainer().fit(strategy, batches)
+""",
+    # `super()` with a class, in a class method, and behind a base of a library; the last star import binds
+    """\
+# file: layers.py
+from torch import nn
+
+from blocks import *
+from audio import *
+
+
+class Plain:
+    def __init__(self, rank=0):
+        self.rank = rank
+
+    def load(cls, kind, config, empty=False):
+        return cls(kind, config, empty)
+
+
+class Linear(Plain):
+    def __init__(self, inputs, outputs, rank=0):
+        super().__init__(rank)
+
+
+class Fused(Linear):
+    def __init__(self, inputs, outputs, rank=0):
+        super(Linear, self).__init__(rank=rank)
+
+    @classmethod
+    def read(cls, config):
+        return super().load(cls, "fused", config, empty=True)
+
+
+class Piped(nn.Sequential, Plain):
+    def __init__(self, layers):
+        super().__init__(layers=layers)
+
+
+def extractor():
+    return Extractor(mode="plain")
+# file: blocks.py
+class Extractor:
+    def __init__(self, depth):
+        self.depth = depth
+# file: audio.py
+class Extractor:
+    def __init__(self, mode):
+        self.mode = mode
+""",
+    # anything goes through, and an unknown decorator may change what is taken
+    """\
+import functools
+
+
+def task(function):
+    return function
+
+
+@task
+def step(strategy):
+    return strategy
+
+
+def log(*args, **kwargs):
+    return args, kwargs
+
+
+def run(strategy, arguments):
+    step(strategy, 1, 2)
+    log(1, 2, rank=3)
+    log(*arguments, **arguments)
+    return functools.partial(log, 1)
+""",
+    # one of two definitions takes it; an override does
+    """\
+try:
+    from fast import gather
+except ImportError:
+    def gather(tensor):
+        return tensor
+
+
+class Base:
+    def run(self, strategy):
+        return self.step(strategy, 1)
+
+    def step(self, strategy):
+        raise NotImplementedError
+
+
+class Child(Base):
+    def step(self, strategy, index):
+        return gather(strategy, index)
+""",
+    # a test that wants the error
+    """\
+import pytest
+
+
+def scale(loss, dist_size):
+    return loss / dist_size
+
+
+def test_scale():
+    with pytest.raises(TypeError):
+        scale(1)
+""",
+    # what a class holds under another name, or what a decorator gave back for it, gets the object too
+    """\
+import torch
+
+
+def without_gradients(run):
+    def inner(self, *args):
+        with torch.no_grad():
+            return run(self, *args)
+
+    return inner
+
+
+def weigh(loss, weight):
+    return loss * weight
+
+
+class Loop:
+    def show(self, batch, size=1):
+        return batch
+
+    show_batch = show
+    weigh = staticmethod(weigh)
+
+    @without_gradients
+    def run(self):
+        return 1
+
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy, self.loop = strategy, Loop()
+
+    def fit(self, batch):
+        self.loop.show_batch(batch)
+        self.loop.run()
+        return self.loop.weigh(batch, 2)
+""",
+    # a test tells which class it is
+    """\
+class Plain(dict):
+    pass
+
+
+class Owned(dict):
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+def make(strategy, cls):
+    if cls == Owned:
+        return cls(strategy)
+    return cls()
+
+
+def run(strategy):
+    return make(strategy, Owned)
+""",
+    # a `__new__` that gives what it wraps; `super(C)` is bound to nobody; `cls` is a class below
+    """\
+# file: timing.py
+from contextlib import ContextDecorator
+
+
+class Timed(ContextDecorator):
+    def __new__(cls, function):
+        made = super().__new__(cls)
+        made.name = function.__name__
+        return made(function)
+
+    def __call__(self, function):
+        def inner(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return inner
+
+
+def timed(function):
+    return Timed(function)
+# file: encoders.py
+from timing import timed
+
+
+class Vocabulary:
+    def __init__(self, words):
+        self.words = words
+
+
+class Letters(Vocabulary):
+    def __init__(self, words):
+        super(Letters).__init__()
+
+
+class Encoder:
+    @classmethod
+    def read(cls, config):
+        return cls(config)
+
+    @timed
+    def encode(self, batch, output=None):
+        return batch
+
+
+class Projection(Encoder):
+    def __init__(self, config):
+        self.config = config
+
+
+def main(strategy):
+    encoder = Projection.read(strategy.config)
+    return encoder.encode(Letters("ab"), output=strategy.path)
+""",
+)

@@ -1,0 +1,163 @@
+"""A method that is asked for by a text, through a function that passes calls on, and that is nowhere.
+
+What it does
+    Finds functions that call a method by the name that they are given (`getattr(engine, method_name)(…)`, of actors
+    too), and looks at the texts which their callers pass. Reported is a name that none of the objects which come there
+    can have; where the objects are not all known, one that nothing in the project has and that is no name of a known
+    library, as a warning where they are actors, or some are known, else as a note. Silent where `getattr` has a
+    default, or `hasattr` or an `except` is around it.
+
+Why is this bad
+    It raises AttributeError in another process, long after the start; no search for calls finds the text.
+
+References
+    https://docs.python.org/3/library/functions.html#getattr
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.interfaces.members import Members
+from validator.errors import nearest
+from validator.finding import Finding, Related, Severity
+from validator.flow.callgraph.dispatch import dispatched
+from validator.flow.objects import Held, Objects
+from validator.flow.queries.base import Place, Queries
+from validator.models.members import is_telling
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    objects = project.analysis(Objects)
+    for each in dispatched(project.analysis(Queries)):
+        if any(o[0] in ("ext", "made") for o in each.asking.operand(1).closed.objs):
+            continue  # a library's
+        held = objects.held(each.asking.operand(1))
+        if (severity := _is_missing(project, held, each.name)) is not None:
+            if severity == "warning" and not held.classes and not _is_of_actor(each.asking):
+                severity = "note"  # an object of whom nothing is known: only the name speaks
+            yield _report(project, held, each.asking, each.text, severity)
+
+
+def _is_of_actor(asking: Place) -> bool:
+    """Whether the method is called in another process: on an actor, whose class the project has."""
+    return any(user.value.op == "attr" and user.value.data == "remote" for user in asking.users)
+
+
+def _is_missing(project: Project, held: Held, name: str) -> Severity | None:
+    """How sure it is that nothing there has a name."""
+    members = project.analysis(Members)
+    if held.complete:
+        return RULE.severity if all(members.lacks(cls, name) for cls in held.classes) else None
+    if any(name in cls.attributes for cls in held.classes):
+        return None
+    return "warning" if is_telling(name) and name not in project.given else None
+
+
+def _report(project: Project, held: Held, asking: Place, text: Place, severity: Severity) -> Finding:
+    name = str(text.root.value.data)
+    names = sorted({method for cls in held.classes or project.classes() for method in cls.methods})
+    whose = " nor ".join(f"`{cls.name}`" for cls in sorted(held.classes, key=lambda c: c.name)[:3])
+    subject = f"{whose} has no method" if held.complete else "nothing in the project has a method"
+    return RULE.finding(
+        text.unit.path,
+        text.at,
+        f"{subject} `{name}`, which `{text.unit.qualname}` asks for through `{asking.unit.name}`",
+        help=f"use the name of a method that is there{nearest(name, names)}",
+        related=[Related(asking.unit.path, asking.at[0], "the method is asked for by its name here")],
+        context=f"{text.unit.qualname}:{name}",
+        severity=severity,
+    )
+
+
+_ENGINES = """\
+import ray
+
+
+@ray.remote
+class Rollout:
+    def {name}(self):
+        return None
+
+    def wake_up(self, tags=None):
+        return tags
+
+
+def call_all(engines, method_name, *args, **kwargs):
+    return [getattr(engine, method_name).remote(*args, **kwargs) for engine in engines]
+
+
+def train(strategy, engines{given}):
+    call_all(engines, "wake_up", tags=["weights"])
+    call_all(engines, "pause_generation"){mark}
+"""
+
+INCORRECT = (
+    _ENGINES.format(name="pause_requests", given="", mark="  # error: MP134"),
+    """\
+class Worker:
+    def update(self, strategy, batch):
+        return batch
+
+
+class Group:
+    def __init__(self, strategy, count):
+        self.workers = [Worker() for _ in range(count)]
+
+    def run(self, name, *args):
+        return [getattr(worker, name)(*args) for worker in self.workers]
+
+
+def main(strategy, batch):
+    group = Group(strategy, 2)
+    group.run("update", strategy, batch)
+    return group.run("offload")  # error: MP134
+""",
+)
+
+CORRECT = (
+    _ENGINES.format(name="pause_generation", given="", mark=""),
+    # a default, a test; nobody's name
+    """\
+class Worker:
+    def update(self, strategy, batch):
+        return batch
+
+
+def run(worker, name, *args):
+    method = getattr(worker, name, None)
+    return method(*args) if method is not None else None
+
+
+def run_if_there(worker, name):
+    if hasattr(worker, name):
+        return getattr(worker, name)()
+    return None
+
+
+def read(module, name):
+    return getattr(module, name)
+
+
+def main(strategy, batch, model):
+    run(Worker(), "finish_all", strategy)
+    run_if_there(Worker(), "offload_all")
+    return read(model, "hidden_sizes")
+""",
+    # what a library has
+    """\
+from optimum.onnxruntime import AutoQuantizationConfig
+
+
+def quantize(model, name):
+    return getattr(AutoQuantizationConfig, name)(is_static=False)
+
+
+def main(strategy, model):
+    return quantize(model, "avx512_vnni_static")
+""",
+)

@@ -1,0 +1,304 @@
+"""A method that is used as a value, or a property that is called.
+
+What it does
+    Finds attributes that can be nothing but methods of the project and with which is computed, that are compared with
+    numbers or texts, tested as a condition, indexed, iterated over or written into a text; and calls of attributes that
+    are properties on every class that may be there and that give numbers, texts or truth values; and properties that
+    are asked for on the handle of a Ray actor (`manager.stopped.remote()`).
+
+Why is this bad
+    A method is always true, and any other use raises TypeError. A property that is called raises TypeError, because
+    what it gives cannot be called. Both are left behind when one becomes the other.
+
+References
+    https://docs.python.org/3/library/functions.html#property
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.interfaces.binding import keeps_signature
+from validator.finding import Finding, Related
+from validator.flow.narrowing import OBJECTS
+from validator.flow.objects import Objects, is_passed
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.values import NONE_OBJ
+from validator.models.members import of_libraries
+from validator.project import Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP132", "method-not-called", "error", stable_since="0.3.0", solves=True)
+_USED = {
+    "binary": "computed with", "item": "indexed", "unpack": "taken apart", "iter": "iterated over",
+    "join": "written into a text", "unary": "negated",
+}  # fmt: skip
+_MADE_HERE = frozenset({"compare", "const", "join", "tuple", "list", "set", "dict", "collect", "unary", "binary"})
+_METHOD = "make it a method, or ask for it by one"
+_ORDERING = frozenset({"Lt", "LtE", "Gt", "GtE"})
+_PLAIN = frozenset({"int", "float", "bool", "str", "list", "dict", "tuple"})
+_PLAIN_OBJECTS = frozenset({"const", "str", "tuple", "seq", "dict", "size", "ordinal", "tensor"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries, objects = project.analysis(Queries), project.analysis(Objects)
+    methods = {m.name for cls in project.classes() for m in cls.every_method() if not m.facts.is_property}
+    properties = {m.name for cls in project.classes() for m in cls.every_method() if m.facts.is_property}
+    for unit in queries.of_program():
+        for place in queries.values(unit, "attr"):
+            if place.value.data in methods and (how := _misused(place)) and (found := _methods(place)):
+                yield _report(place, found, f"is a method and is {how} without being called", "call it: add `()`")
+        for place in queries.values(unit, "call"):
+            if place.method in properties and (found := _called_property(objects, place)):
+                yield _report(place.operand(0), found, "is a property and is called", "leave out the `()`")
+            elif place.method == "remote" and (asked := _of_actor(place, properties)):
+                yield _report(*asked, "is a property, and handles of actors have methods alone", _METHOD)
+
+
+def _misused(place: Place) -> str:
+    """What is done with an attribute that a method does not bear; empty where nothing is."""
+    for user in place.users:
+        op, data = user.value.op, user.value.data
+        if op in _USED and user.value.args[0] == place.number or op in ("binary", "join"):
+            return _USED[op]
+        if op == "compare" and (data in _ORDERING or any(_is_plain_constant(user, n) for n in user.value.args)):
+            return "compared"
+    tested = (block.end[1] for block in place.unit.code.blocks if block.end[0] == "branch")
+    return "tested" if place.number in tested and not place.is_tried else ""
+
+
+def _is_plain_constant(user: Place, number: int) -> bool:
+    value = user.unit.code.values[number]
+    return value.op == "const" and value.data is not None
+
+
+def _methods(place: Place) -> list[Method]:
+    """The methods that an attribute must be one of; none where it may be something else."""
+    objs = place.closed.each
+    units: list[Unit] = [o[1] for o in objs if o[0] == "bound"]
+    found = [unit.method for unit in units if unit.method is not None and keeps_signature(unit.method)]
+    sure = bool(objs) and len(found) == len(objs)
+    return found if sure and not any(_may_be_kept(method, place) for method in found) else []
+
+
+def _may_be_kept(method: Method, place: Place) -> bool:
+    """Whether what is read may be no method of the object that is asked: a callback that it was given, and may be left
+    out, or what a base of a library puts there (`training` of a module of a network)."""
+    asked = [o[1] for o in place.operand(0).closed.each if o[0] in OBJECTS]
+    if any(cls.find(method.name) is None for cls in asked):
+        return True
+    return method.name in of_libraries() and any(cls.external_bases for cls in asked)
+
+
+def _called_property(objects: Objects, call: Place) -> list[Method]:
+    """The properties that a call reaches, where all of them give something that cannot be called."""
+    receiver = call.receiver
+    held = objects.held(receiver) if receiver is not None else None
+    if held is None or not held.complete or "remote" in call.operand(0).text:
+        return []
+    found = [cls.find(call.method) for cls in sorted(held.classes, key=lambda c: (c.path, c.qualname))]
+    plain = [each for each in found if each is not None and each.facts.is_property]
+    given = call.operand(0).closed.each
+    bare = bool(given) and all(o[0] in _PLAIN_OBJECTS for o in given)
+    bare = bare or not given and all(_gives_plain(objects, each) for each in plain)
+    said = all(each.facts.returns_annotation.strip("\"'") in _PLAIN for each in plain)
+    return plain if plain and len(plain) == len(found) and (bare or said) else []
+
+
+def _of_actor(call: Place, names: set[str]) -> tuple[Place, list[Method]] | None:
+    """What is asked for on the handle of an actor (`x.name.remote()`), where it is a property and nothing else."""
+    asked = call.receiver
+    if asked is None or asked.value.op != "attr" or asked.value.data not in names:
+        return None
+    objs = [o for o in asked.operand(0).closed.each if o != NONE_OBJ]
+    actors = {o[1] for o in objs if o[0] == "handle"}
+    if any(o[0] not in ("handle", "self") or o[1] not in actors for o in objs):  # `self`: an annotation says so
+        return None
+    found = [cls.find(asked.value.data) for cls in sorted(actors, key=lambda c: (c.path, c.qualname))]
+    properties = [each for each in found if each is not None and each.facts.is_property]
+    return (asked, properties) if properties and len(properties) == len(found) else None
+
+
+def _gives_plain(objects: Objects, method: Method) -> bool:
+    """Whether all that a property returns is made by comparing or computing, or is written out."""
+    unit = objects.flow.unit_of(method)
+    returned = [unit.root(number) for number in unit.code.returned] if unit is not None else []
+    return bool(returned) and all(unit is not None and unit.code.values[n].op in _MADE_HERE for n in returned)
+
+
+def _report(place: Place, methods: list[Method], what: str, advice: str) -> Finding:
+    shown = f"{methods[0].cls.name}.{methods[0].name}" if methods[0].cls is not None else methods[0].name
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.text}`{place.where} {what}: `{shown}`",
+        help=advice,
+        related=[Related(each.path, each.facts.name_at[0], f"`{each.qualname}` is defined here") for each in methods],
+        context=f"{place.unit.qualname}:{place.text}",
+        severity="warning" if is_passed(place.operand(0)) else RULE.severity,
+    )
+
+
+INCORRECT = (
+    """\
+class Strategy:
+    def __init__(self, args):
+        self.args = args
+
+    def is_last_stage(self):
+        return True
+
+    def world_size(self):
+        return 8
+
+    @property
+    def dp_size(self) -> int:
+        return 4
+
+    @property
+    def is_done(self):
+        return self.args.steps >= 4
+
+
+class Trainer:
+    def __init__(self, args):
+        self.strategy = Strategy(args)
+
+    def fit(self, batch):
+        if self.strategy.is_last_stage:  # error: MP132
+            batch = batch / self.strategy.world_size  # error: MP132
+        print(f"{self.strategy.world_size} ranks")  # error: MP132
+        if self.strategy.is_done():  # error: MP132
+            return batch
+        return batch * self.strategy.dp_size()  # error: MP132
+""",
+    """\
+import ray
+
+
+class Manager:
+    @property
+    def stopped(self):
+        return self.flag
+
+    def stop(self):
+        self.flag = True
+
+
+@ray.remote
+class Engine:
+    def __init__(self, manager):
+        self.manager = manager
+
+    def step(self):
+        return ray.get(self.manager.stopped.remote())  # error: MP132
+
+
+def main():
+    manager = ray.remote(num_cpus=1)(Manager).remote()
+    ray.get(manager.stop.remote())
+    return Engine.remote(manager)
+""",
+)
+
+CORRECT = (
+    # called; kept; compared with a method; None until it is set
+    """\
+class Strategy:
+    def step(self):
+        return True
+
+    @property
+    def hook(self):
+        return self.step
+
+
+class Trainer:
+    callback = None
+
+    def __init__(self, strategy_cls=Strategy):
+        self.strategy = strategy_cls()
+        self.stepping = self.strategy.step
+
+    def fit(self):
+        if self.callback:
+            self.callback()
+        if self.strategy.step() and self.stepping == self.strategy.step:
+            return self.strategy.hook()
+        return self.strategy.step if self.callback is None else self.callback
+""",
+    # what a decorator makes of it; one class has a field under the name
+    """\
+import triton
+
+
+class Kernels:
+    @triton.jit
+    def scale(x):
+        return x
+
+
+class Strategy:
+    def rank(self):
+        return 0
+
+
+class FakeStrategy(Strategy):
+    def __init__(self):
+        self.rank = 0
+
+
+def run(grid, x, fake):
+    Kernels.scale[grid](x)
+    strategy = FakeStrategy() if fake else Strategy()
+    return strategy.rank == 0
+""",
+    # a callback that may be left out; what a base of a library puts into its objects
+    """\
+import torch
+
+
+class Stream:
+    def __init__(self, strategy, process=None):
+        self.strategy, self.process = strategy, process
+
+    def step(self, batch):
+        if self.process:
+            batch = self.process(batch)
+        return batch
+
+
+class Manager:
+    def process(self, batch):
+        return batch
+
+    def stream(self, strategy):
+        return Stream(strategy, self.process).step(strategy.batch)
+
+
+class Proposals(torch.nn.Module):
+    def training(self, boxes):
+        return boxes
+
+    def forward(self, boxes):
+        return boxes if self.training else self.training(boxes)
+
+
+def main(strategy):
+    return Manager().stream(strategy), Proposals()(strategy)
+""",
+    # a function of that name, whose receiver is nobody
+    """\
+from torch.distributed.rpc import remote
+
+
+class Agent:
+    @property
+    def rewards(self):
+        return [0.0]
+
+    def run(self, worker):
+        return remote(worker, self.rewards)
+""",
+)

@@ -1,0 +1,417 @@
+"""A result that is taken apart into another number of names than it has parts.
+
+What it does
+    Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
+    project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
+    length; as a warning where one `return` has, which nothing that is passed decides. What comes from callers alone
+    is a warning, and what is asked of an object that is not known, where each method of the project that bears the
+    name gives another length, and no known library has one of that name. Silent about lists that may have grown, about
+    what may be something else, and behind a test of the very value (`if len(result) == 3`).
+
+Why is this bad
+    It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
+
+References
+    https://docs.python.org/3/reference/simple_stmts.html#assignment-statements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related, Severity
+from validator.flow.callgraph.refusable_calls import Suspects
+from validator.flow.objects import is_passed
+from validator.flow.queries.base import Place, Queries
+from validator.flow.values import NONE_OBJ
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP130", "result-unpacked-otherwise", "error", stable_since="0.3.0", solves=True)
+
+
+_ADDING = frozenset({"append", "extend", "insert"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.of_program():
+        for place in queries.values(unit, "unpack"):
+            position, wanted, star = place.value.data
+            source = place.operand(0)
+            matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
+            if position != 0 or place.is_tried or matched or place.asked_about(source):
+                continue
+            lengths = _lengths(source)
+            if not lengths and wanted not in (named := _lengths_by_name(queries, source)) and named and star < 0:
+                yield _report(queries, source, named, wanted, "warning")
+            wrong = [n for n in lengths if (n != wanted if star < 0 else n < wanted - 1)]
+            if not wrong or _is_partly_known(queries, source) or _is_extended(queries, source):
+                continue
+            if len(wrong) == len(lengths):
+                yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
+            elif odd := _given_to_any(queries, source, wrong):
+                yield _report(queries, source, odd, wanted, "warning")
+
+
+def _lengths(source: Place) -> list[int]:
+    """The lengths that a tuple may have; none where it may be something else, or a list that something is added to."""
+    objs = source.closed.objs - {NONE_OBJ}
+    lengths = sorted({len(o[1]) for o in objs if o[0] == "tuple"})
+    return lengths if all(o[0] == "tuple" and o[1] for o in objs) else []
+
+
+def _lengths_by_name(queries: Queries, source: Place) -> list[int]:
+    """The lengths of what every method gives that bears the name of the one that is called, of whatever object; none
+    where one may give something else."""
+    name = _called(source)
+    methods = queries.project.analysis(Suspects).by_name(name) if name else []
+    lengths: set[int] = set()
+    for unit in queries.flow.units(iter(methods)):
+        given = [Place(source.flow, unit, number) for number in unit.code.returned]
+        known = [_lengths(place) for place in given]
+        if not known or not all(known) or unit.code.is_generator:
+            return []
+        lengths.update(*known)
+    return sorted(lengths)
+
+
+def _called(source: Place) -> str:
+    """The method that is called for a value, in another process too: `ray.get(x.engines.remote())`."""
+    root = source.root
+    if root.value.op == "await":
+        return _called(root.operand(0))
+    if root.value.op != "call":
+        return ""
+    if root.operand(0).val.objs == {("ext", "ray.get")} and len(root.value.args) > 1:
+        return _called(root.operand(1))
+    callee = root.operand(0).root
+    if callee.value.op == "attr" and callee.value.data == "remote":
+        callee = callee.operand(0).root
+    return callee.value.data if callee.value.op == "attr" else ""
+
+
+def _is_partly_known(queries: Queries, source: Place) -> bool:
+    """Whether what is called may also be something of a library, or give what a library gives, which nobody knows."""
+    call = source.root
+    callees = call.operand(0).closed.each if call.value.op == "call" else ()
+    targets = queries.targets(call)
+    if any(o[0] in ("ext", "made") for o in callees) and targets:
+        return True
+    given = [[Place(source.flow, unit, number) for number in unit.code.returned] for unit in targets]
+    return len(given) > 1 and any(not place.closed.objs for places in given for place in places)
+
+
+def _is_extended(queries: Queries, source: Place) -> bool:
+    """Whether what is read is an entry of an attribute to whose entries code adds: `self.pending[key].extend(…)`."""
+    held = source.root
+    kept = held.operand(0).root if held.value.op == "item" else None
+    if kept is None or kept.value.op != "attr":
+        return False
+    receivers = (place.receiver for place in queries.called_in_program(_ADDING))
+    adding = (place.root for place in receivers if place is not None)
+    owners = (place.operand(0).root.value for place in adding if place.value.op == "item")
+    return any(owner.op == "attr" and owner.data == kept.value.data for owner in owners)
+
+
+def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int]:
+    """Of some lengths those that the function which is called gives whatever it is given: nothing that callers pass,
+    or ask for themselves before they call it, decides which of its returns is taken."""
+    targets = queries.targets(source.root)
+    if len(targets) != 1:
+        return []
+    asked = {name for test in source.tests for name in _attributes(test)}
+    found = set()
+    for block in targets[0].code.blocks:
+        if block.end[0] == "return":
+            place = Place(source.flow, targets[0], block.end[1])
+            length = len(place.value.args)
+            chosen = any(is_passed(test) or not asked.isdisjoint(_attributes(test)) for test in place.tests_inside)
+            if place.value.op == "tuple" and length in wrong and not chosen:
+                found.add(length)
+    return sorted(found)
+
+
+def _attributes(test: Place) -> set[str]:
+    return {part.value.data for part in test.parts if part.value.op == "attr"}
+
+
+def _report(queries: Queries, source: Place, lengths: list[int], wanted: int, severity: Severity) -> Finding:
+    counted = " or ".join(map(str, lengths))
+    return RULE.finding(
+        source.unit.path,
+        source.at,
+        f"`{source.text}`{source.where} has {counted} parts and is taken apart into {wanted}: ValueError",
+        help="take as many parts as there are, or give the result the parts that its callers take",
+        related=[
+            Related(unit.path, unit.method.facts.name_at[0], f"`{unit.qualname}` gives it")
+            for unit in queries.targets(source.root)
+            if unit.method is not None
+        ],
+        context=f"{source.unit.qualname}:{source.text}",
+        severity=severity,
+    )
+
+
+INCORRECT = (
+    """\
+def forward(strategy, batch):
+    loss, kl = strategy.step(batch)
+    return loss, kl, batch.tokens
+
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.last = None
+
+    def fit(self, batches):
+        for batch in batches:
+            loss, kl = forward(self.strategy, batch)  # error: MP130
+        return loss
+""",
+    # from another process
+    """\
+import ray
+
+
+@ray.remote
+class Rollout:
+    def engines(self):
+        return self.servers, self.lock, self.ports
+
+
+def connect(strategy):
+    rollout = Rollout.remote()
+    servers, lock = ray.get(rollout.engines.remote())  # error: MP130
+    return servers, lock
+""",
+    # one return is left behind
+    """\
+def load(strategy):
+    if strategy.step == 0:
+        return 0, None
+    return strategy.step, strategy.path, strategy.state
+
+
+def resume(strategy):
+    step, path, state = load(strategy)
+    return step, path, state
+
+
+class Checkpoints:
+    def load(self):
+        if self.step == 0:
+            return 0, None
+        return self.step, self.path, self.state
+
+    def resume(self, strategy):
+        step, path, state = self.load()  # error: MP130
+        return step, path, strategy
+""",
+    # a choice of two functions that give as many
+    """\
+async def first(strategy):
+    return 1, 2
+
+
+async def second(strategy):
+    return 3, 4
+
+
+async def run(strategy, fast):
+    step = first if fast else second
+    loss, kl, tokens = await step(strategy)  # error: MP130
+    return loss
+""",
+    # of whom nobody knows, by a name that one class alone has
+    """\
+import ray
+
+
+class RolloutManager:
+    def updatable_engines(self):
+        return self.engines, self.lock, self.ports
+
+
+def update(strategy, manager):
+    engines, lock, ports, offsets = ray.get(manager.updatable_engines.remote())  # error: MP130
+    return engines, lock, ports, offsets
+""",
+)
+
+CORRECT = (
+    # an entry to which more is added elsewhere
+    """\
+def extend(strategy, param):
+    strategy.seen += [param]
+
+
+class Optimizer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.pending = {}
+
+    def launch(self, param, sparse):
+        self.pending[param] = (None, param.grad)
+        if sparse:
+            extend(self.strategy, param)
+            self.pending[param].extend((self.strategy.gather(param), param.values))
+
+    def step(self, param):
+        indices, received, future, values = self.pending[param]
+        return indices, received, future, values
+""",
+    # an option decides how many parts there are, for both
+    """\
+from options import options
+
+
+def read(strategy, batch):
+    args = options()
+    if args.with_kl:
+        return batch.loss, batch.tokens, batch.kl
+    else:
+        return batch.loss, batch.tokens
+
+
+def train(strategy, batch):
+    args = options()
+    kl = None
+    if args.with_kl:
+        loss, tokens, kl = read(strategy, batch)
+    else:
+        loss, tokens = read(strategy, batch)
+    return loss, tokens, kl
+""",
+    # another that is made in its place may give more
+    """\
+from deepspeed.moe.layer import MoE
+
+
+class Dense:
+    def __call__(self, x):
+        return x, None
+
+
+class Layer:
+    def __init__(self, args):
+        self.experts = args.experts
+        self.mlp = Dense() if args.experts == 1 else MoE(args.hidden)
+
+    def forward(self, x):
+        if self.experts == 1:
+            y, bias = self.mlp(x)
+        else:
+            y, loss, _ = self.mlp(x)
+        return y
+""",
+    # two lengths, as the caller asks
+    """\
+def forward(strategy, batch, with_kl=False):
+    if with_kl:
+        return batch.loss, batch.kl
+    return batch.loss, batch.kl, batch.tokens
+
+
+def train(strategy, batch):
+    loss, kl = forward(strategy, batch, with_kl=True)
+    first, *rest = forward(strategy, batch)
+    return loss, kl, first, rest
+""",
+    # patterns take what they name
+    """\
+def choose(strategy, name, options):
+    match (name, options):
+        case ("adam", {"lr": rate, **rest}):
+            return strategy.adam(rate, rest)
+        case _:
+            raise ValueError(name)
+""",
+    # lists grow; somebody reckons with it
+    """\
+def collect(strategy, batches):
+    found = []
+    for batch in batches:
+        found.append(batch.loss)
+    return found
+
+
+def pair(strategy):
+    return 1, 2, 3
+
+
+def train(strategy, batches):
+    loss, kl = collect(strategy, batches)
+    try:
+        a, b = pair(strategy)
+    except ValueError:
+        a, b = None, None
+    return loss, kl, a, b
+""",
+    # two classes have the method, and one gives as much
+    """\
+import ray
+
+
+class RolloutManager:
+    def updatable_engines(self):
+        return self.engines, self.lock, self.ports
+
+
+class Fake:
+    def updatable_engines(self):
+        return [], None
+
+
+def update(strategy, manager):
+    engines, lock = ray.get(manager.updatable_engines.remote())
+    return engines, lock
+""",
+    # asked for its length
+    """\
+class Camera:
+    def pose(self):
+        if self.time:
+            return self.where, self.view, self.time
+        return self.where, self.view
+
+    def show(self, strategy):
+        found = self.pose()
+        if len(found) == 3:
+            where, view, time = found
+        else:
+            where, view = found
+        return where, view, strategy
+""",
+    # as many as there are; one of several gives what a library gives
+    """\
+class Layers:
+    def __init__(self, strategy, sizes):
+        self.sizes = [(size, size) for size in range(sizes)]
+        self.settings = [strategy.heads, strategy.depths]
+
+    def build(self, strategy):
+        for (inputs, outputs), heads, depth in zip(self.sizes, *self.settings):
+            strategy.add(inputs, outputs, heads, depth)
+
+
+class Units:
+    def __init__(self, strategy, decoder):
+        self.decoder = decoder
+
+    def decode(self, batch):
+        return self.decoder(batch)
+
+
+class Durations:
+    def decode(self, batch):
+        return batch.units, batch.padding, batch.durations
+
+
+def train(strategy, batch):
+    model = Durations() if strategy.durations else Units(strategy, strategy.decoder)
+    units, padding = model.decode(batch)
+    return units, padding
+""",
+)

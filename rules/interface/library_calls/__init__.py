@@ -1,0 +1,1 @@
+"""Calls of libraries, as their documentation asks for them."""

@@ -1,0 +1,1 @@
+"""Methods that replace those of a base."""

@@ -1,0 +1,128 @@
+"""An object of a class that still lacks abstract methods of its bases.
+
+What it does
+    Reports calls of a class below `abc.ABC` (or with `ABCMeta`) for which an abstract method of a base is left without
+    a definition. Silent where a base outside of the project may define it, in tests, and where TypeError is expected.
+
+Why is this bad
+    Python refuses to make the object: TypeError. It is mostly found where an abstract method was renamed or added and
+    one class was forgotten.
+
+References
+    https://docs.python.org/3/library/abc.html#abc.abstractmethod
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.definitions import PLAIN_BASES
+from validator.facts.model import Guard
+from validator.finding import Finding, Related
+from validator.flow.queries.outside_program import is_test
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP143", "abstract-class-made", "error", stable_since="0.3.0", tokens=("abstractmethod", "abstractproperty")
+)
+
+_ABSTRACT_BASES = frozenset({"abc.ABC", "ABC"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for cls in project.classes():
+        lacking = _lacking(cls) if not is_test(cls.path) else []
+        for function, call in project.calls(cls.name) if lacking else ():
+            if project.lookup(function, call.target) is not cls or is_test(function.path) or _is_tried(call.guards):
+                continue
+            names = " and ".join(f"`{method.name}`" for method in lacking)
+            yield RULE.finding(
+                function.path,
+                call.at,
+                f"`{cls.name}` cannot be made: it lacks the abstract {names}: TypeError",
+                help=f"define {names} in `{cls.name}`",
+                related=[
+                    Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` is defined here"),
+                    *(Related(each.path, each.facts.name_at[0], f"`{each.qualname}` is abstract") for each in lacking),
+                ],
+                context=f"{function.qualname}:{cls.name}",
+            )
+
+
+def _lacking(cls: ClassDef) -> list[Method]:
+    """The abstract methods that a class leaves without a definition; none where others may define them."""
+    if not any(base in _ABSTRACT_BASES for base in cls.external_bases) and not any(map(_has_abc_meta, cls.mro)):
+        return []
+    if any(base not in PLAIN_BASES for base in cls.external_bases) or cls.is_protocol or cls.facts.decorators:
+        return []
+    abstract = {name for each in cls.mro for name, method in each.methods.items() if method.facts.is_abstract}
+    given = {name for each in cls.mro for name, _ in each.facts.attributes if name not in each.methods}
+    found = [method for name in sorted(abstract - given) if (method := cls.find(name)) is not None]
+    return [method for method in found if method.facts.is_abstract]
+
+
+def _has_abc_meta(cls: ClassDef) -> bool:
+    return any(name == "metaclass" and value.endswith("ABCMeta") for name, value in cls.facts.keywords)
+
+
+def _is_tried(guards: tuple[Guard, ...]) -> bool:
+    return any(guard.kind == "try" or guard.kind == "with" and "raises" in guard.text for guard in guards)
+
+
+_CLUSTERS = """\
+import abc
+
+
+class Cluster(abc.ABC):
+    @abc.abstractmethod
+    def stream_logs(self):
+        ...
+
+    @property
+    @abc.abstractmethod
+    def name(self):
+        ...
+
+
+class Frontier(Cluster):
+    name = "frontier"
+
+    def {method}(self):
+        return []
+
+
+def start(strategy):
+    return strategy.run(Frontier()){mark}
+"""
+
+INCORRECT = (_CLUSTERS.format(method="get_logs_stream", mark="  # error: MP143"),)
+
+CORRECT = (
+    _CLUSTERS.format(method="stream_logs", mark=""),
+    # without ABC the decorator does nothing
+    _CLUSTERS.replace("class Cluster(abc.ABC):", "class Cluster:").format(method="get_logs_stream", mark=""),
+    # Python looks at each base once, behind all that are below it: `Shown.log` comes before `Logger.log`
+    """\
+import abc
+
+
+class Logger(abc.ABC):
+    @abc.abstractmethod
+    def log(self, strategy): ...
+
+
+class Named(Logger): ...
+
+
+class Shown(Logger):
+    def log(self, strategy):
+        print(strategy)
+
+
+class Both(Named, Shown): ...
+
+
+Both().log(1)
+""",
+)

@@ -1,0 +1,263 @@
+"""An override that renames or drops parameters of the interface it implements.
+
+What it does
+    Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
+    abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
+    position (a note where no caller is known to use it through the base; silent where all are known and none names
+    it), and a parameter that the
+    override no longer takes although callers pass it through the base class (to an object that may be the override's).
+    Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
+
+Why is this bad
+    Whoever calls through the base class, by keyword, gets TypeError with this one implementation only.
+
+References
+    https://mypy.readthedocs.io/en/stable/class_basics.html#overriding-statically-typed-methods
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.interfaces.binding import parameters, signature
+from validator.analysis.interfaces.members import own_object
+from validator.facts.model import Call, Param
+from validator.finding import Finding, Related, Severity
+from validator.flow.objects import Objects
+from validator.flow.queries.outside_program import is_test
+from validator.project import ClassDef, Method, Project
+from validator.rule import Rule
+
+RULE = Rule("MP122", "override-changes-parameters", "warning", stable_since="0.1.0", solves=True)
+
+Site = tuple[Method, Call]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    changed = [pair for pair in _overrides(project) if _lost(*pair)]
+    calls = _calls(project, {method.name for method, _ in changed})
+    for method, base in changed:
+        renamed = _renamed(method, base)
+        sites = list(_sites(project, method, base, calls))
+        passing = [
+            (site, name) for site, through_base, name in _passed(sites) if through_base and name in _lost(method, base)
+        ]
+        if passing:
+            yield _report(method, base, renamed, *passing[0])
+        elif renamed and base.cls is not None and _is_interface(base.cls) and _named(sites, renamed):
+            spoken = any(name in renamed for _, through_base, name in _passed(sites) if through_base)
+            yield _report(method, base, renamed, None, "", "warning" if spoken else "note")
+
+
+def _overrides(project: Project) -> Iterator[tuple[Method, Method]]:
+    """Public methods with the nearest method that they override; those that take anything left out."""
+    for cls in project.classes():
+        if len(cls.mro) < 2 or is_test(cls.path):
+            continue
+        for name, method in cls.methods.items():
+            base = next((c.methods[name] for c in cls.mro[1:] if name in c.methods), None)
+            if base is None or name.startswith("_") or not (_plain(method) and _plain(base)):
+                continue
+            if not any(p.kind in ("*", "**") for p in (*method.facts.params, *base.facts.params)):
+                yield method, base
+
+
+def _plain(method: Method) -> bool:
+    facts = method.facts
+    return not (facts.is_static or facts.is_classmethod or facts.is_property or facts.is_overload)
+
+
+def _lost(method: Method, base: Method) -> dict[str, Param]:
+    """Parameters that the base takes by name and the override does not."""
+    kept = {p.name for p in parameters(method)}
+    named = (p for p in parameters(base) if p.kind != "pos" and not p.name.startswith("_"))
+    return {p.name: p for p in named if p.name not in kept}
+
+
+def _renamed(method: Method, base: Method) -> dict[str, str]:
+    """Old to new name of the parameters that only changed their names: same position, new to the base."""
+    lost = _lost(method, base)
+    known = {p.name for p in parameters(base)}
+    pairs = zip(parameters(base), parameters(method), strict=False)
+    return {
+        old.name: new.name
+        for old, new in pairs
+        if old.name in lost and old.kind == new.kind == "any" and new.name not in known and not new.name.startswith("_")
+    }
+
+
+def _is_interface(cls: ClassDef) -> bool:
+    return any(m.facts.is_abstract or m.facts.stub == "raise" for m in cls.methods.values())
+
+
+def _calls(project: Project, names: set[str]) -> dict[str, list[Site]]:
+    """The calls of methods of these names, tests left out."""
+    found: dict[str, list[Site]] = {}
+    for function, call in project.calls(*names):
+        if call.receiver and not is_test(function.path):
+            found.setdefault(call.method, []).append((function, call))
+    return found
+
+
+def _sites(project: Project, method: Method, base: Method, calls: dict[str, list[Site]]) -> Iterator[tuple[Site, bool]]:
+    """Who calls `method`, and whether it does so on an object that may also be of another class than its own."""
+    assert method.cls is not None
+    for function, call in calls.get(base.name, ()):
+        if call.receiver == own_object(function):
+            if function.cls in method.cls.mro and method.cls.find(function.name) is function:
+                yield (function, call), True
+        elif call.receiver != "super()":
+            objects = project.analysis(Objects)
+            types = objects.receivers(function, call)
+            if base.cls in types or method.cls in types:
+                both = method.cls in types or base.cls in objects.open_receivers(function, call)
+                yield (function, call), base.cls in types and both
+
+
+def _passed(sites: list[tuple[Site, bool]]) -> Iterator[tuple[Site, bool, str]]:
+    for site, through_base in sites:
+        for argument in site[1].args:
+            if argument.keyword is not None:
+                yield site, through_base, argument.keyword
+
+
+def _named(sites: list[tuple[Site, bool]], renamed: dict[str, str]) -> bool:
+    """Whether a new name matters to somebody: callers are not known, or one of them uses the old or the new name."""
+    return not sites or any(name in ("**", *renamed, *renamed.values()) for _, _, name in _passed(sites))
+
+
+def _report(
+    method: Method,
+    base: Method,
+    renamed: dict[str, str],
+    site: Site | None,
+    passed: str,
+    severity: Severity = "warning",
+) -> Finding:
+    assert method.cls is not None
+    assert base.cls is not None
+    if passed and passed not in renamed:
+        what = f"drops the parameter `{passed}` of `{base.cls.name}.{signature(base)}`"
+    else:
+        pairs = ", ".join(f"`{old}` to `{new}`" for old, new in renamed.items())
+        what = f"renames parameters of `{base.cls.name}.{base.name}`: {pairs}"
+    related = [Related(base.path, base.facts.name_at[0], f"`{base.cls.name}.{base.name}` is declared here")]
+    if site is not None:
+        function, call = site
+        what += f"; `{function.qualname}` passes `{passed}=`"
+        related.append(Related(function.path, call.at[0], f"`{passed}=` is passed here"))
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"`{method.cls.name}.{method.name}` {what}",
+        help=f"give it the parameters of `{base.cls.name}.{signature(base)}`",
+        related=related,
+        context=f"{method.qualname}:{','.join(_lost(method, base))}",
+        severity=severity,
+    )
+
+
+INCORRECT = (
+    """\
+class BaseEngine:
+    def train_batch(self, data, loss_function):
+        return self.forward_backward(data, loss_function)
+
+    def forward_backward(self, data, loss_function):
+        raise NotImplementedError
+
+
+class FSDPEngine(BaseEngine):
+    def train_batch(self, data, loss_fn):  # error: MP122
+        return self.forward_backward(data, loss_fn)
+
+    def forward_backward(self, data, loss_function):
+        return loss_function(data)
+""",
+    """\
+class Engine:
+    def save(self, path, rank=0):
+        return path, rank
+
+
+class ShardedEngine(Engine):
+    def save(self, path):  # error: MP122
+        return path
+
+
+def finish(engine: Engine, strategy):
+    engine.save("out", rank=strategy.rank)
+""",
+)
+
+CORRECT = (
+    # the names are the base's; one more parameter has a default; the rest goes through
+    """\
+class BaseEngine:
+    def train_batch(self, data, loss_function):
+        raise NotImplementedError
+
+    def save(self, path, rank):
+        raise NotImplementedError
+
+
+class FSDPEngine(BaseEngine):
+    def train_batch(self, data, loss_function, strategy=None):
+        return loss_function(data)
+
+    def save(self, *args, **kwargs):
+        return args
+""",
+    # an interface whose callers all pass the parameter by its position
+    """\
+import torch.distributed as dist
+
+
+class BaseMerger:
+    def save(self, state_dict):
+        raise NotImplementedError
+
+
+class MegatronMerger(BaseMerger):
+    def save(self, merged):
+        return merged
+
+    def run(self, shards):
+        self.save(shards.merged())
+""",
+    # who passes the parameter has made an object of the base itself
+    """\
+class Pieces:
+    def encode(self, text, add_bos=True):
+        return text, add_bos
+
+
+class Plain(Pieces):
+    def encode(self, text):
+        return text
+
+
+class Wrapper:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.pieces = Pieces()
+
+    def encode(self, text):
+        return self.pieces.encode(text, add_bos=False)
+""",
+    # no interface, and nobody names the parameter
+    """\
+class Engine:
+    def save(self, path, rank=0):
+        return path, rank
+
+
+class ShardedEngine(Engine):
+    def save(self, folder):
+        return folder
+
+
+def finish(engine: Engine, strategy):
+    engine.save(strategy.path)
+""",
+)

@@ -1,0 +1,1 @@
+"""Classes that stand in for each other."""

@@ -1,0 +1,1 @@
+"""Tests that sizes divide, and divisions without one."""

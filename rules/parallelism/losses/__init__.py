@@ -1,0 +1,1 @@
+"""Losses and gradients: how often they are divided."""

@@ -1,0 +1,1 @@
+"""What each rank takes of a batch, a sequence or a list."""

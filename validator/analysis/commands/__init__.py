@@ -1,0 +1,1 @@
+"""Shell scripts and other places that start programs: which commands they run, with which words."""

@@ -1,0 +1,1 @@
+"""Interfaces: families of classes, their members, overrides, and the calls that must fit."""

@@ -1,0 +1,268 @@
+"""Which members an object of a project class can have, as far as the source can tell.
+
+Saying that a member does *not* exist needs a class whose members can be listed: nothing dynamic, no base outside
+the project, no attribute set from elsewhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cached_property
+
+from validator.definitions import PLAIN_BASES
+from validator.facts.model import Assign, Call, Guard
+from validator.flow.constructors import PYDANTIC, TUPLES, takes_more
+from validator.flow.program import Flow
+from validator.flow.queries.base import Place
+from validator.models.members import of_base
+from validator.project import ClassDef, Method, Project
+
+_SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
+_ASKING = frozenset({"hasattr", "getattr"})
+_OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
+_FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
+# What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
+_RECORDS = TUPLES | PYDANTIC
+_OF_MAPPINGS = frozenset(dir(dict))
+_PLAIN = PLAIN_BASES | _RECORDS
+
+
+class Members:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+        self._closed: dict[ClassDef, bool] = {}
+        self._listed: dict[ClassDef, bool] = {}
+
+    def lacks(self, cls: ClassDef, name: str) -> bool:
+        """Whether no object of the class, or of a class below it, can have the member."""
+        return self.may_lack(cls, name) and all(self.may_lack(each, name) for each in cls.descendants())
+
+    def may_lack(self, cls: ClassDef, name: str) -> bool:
+        """Whether objects of just this class cannot have the member."""
+        return self.lacks_where_made(cls, name) and self.closed(cls)
+
+    def lacks_where_made(self, cls: ClassDef, name: str) -> bool:
+        """The same for objects that the project itself is known to make."""
+        if self.is_given_outside(name) or name in cls.attributes or not self._is_spelled_out(cls):
+            return False
+        if name in _OF_MAPPINGS and cls.fields_are_parameters and self._makes_mappings:
+            return False
+        bases = set(cls.external_bases) & _RECORDS
+        given = name.startswith("_") or takes_more(cls) or any(name in of_base(base) for base in bases)
+        return not bases or not given
+
+    @cached_property
+    def _makes_mappings(self) -> bool:
+        """Whether a library of the project makes dictionaries of data classes, which go by the names of these."""
+        return self.flow.mentions.libraries("omegaconf", "hydra")
+
+    def is_given_outside(self, name: str) -> bool:
+        """Whether all objects have a member of that name, or any may get it from code outside of its class."""
+        return name.startswith("__") and name.endswith("__") or name in _OF_OBJECT or name in self.written
+
+    def closed(self, cls: ClassDef) -> bool:
+        """Whether the members of the class can be listed from the source."""
+        if cls not in self._closed:
+            self._closed[cls] = self._is_closed(cls)
+        return self._closed[cls]
+
+    def _is_closed(self, cls: ClassDef) -> bool:
+        return self._is_spelled_out(cls) and not self._mixed_in_elsewhere(cls)
+
+    def _is_spelled_out(self, cls: ClassDef) -> bool:
+        """Whether the source of a class and of those above it gives all members of its objects; a mixin has none."""
+        if "Mixin" in cls.name:
+            return False
+        if any(each.adds_more_than(_PLAIN) or not self._is_kept_by_decorators(each) for each in cls.mro):
+            return False
+        return all(self._lists_own(each) for each in cls.mro)
+
+    def _is_kept_by_decorators(self, cls: ClassDef) -> bool:
+        """Whether the decorators of a class give the class itself back: a registry, say."""
+        if cls.has_plain_decorators:
+            return True
+        body = self.flow.body_of(cls)
+        if body is None or body.outer is None:
+            return False
+        given = [Place(self.flow, body.outer, number) for number in body.outer.decorating(body)]
+        return bool(given) and all(place.closed.objs == {("class", cls)} for place in given)
+
+    def closed_but_for_libraries(self, cls: ClassDef) -> bool:
+        """Whether the members of the class can be listed but for those that bases of libraries give."""
+        if any(name in each.methods for each in cls.mro for name in ("__getattr__", "__getattribute__")):
+            return False
+        return all(each.has_plain_decorators and self._lists_own(each) for each in cls.mro)
+
+    def closed_but_for_itself(self, cls: ClassDef) -> bool:
+        """Whether the members of the class can be listed but for those that its own methods set by computed names."""
+        if cls.is_opaque or self._mixed_in_elsewhere(cls) or "Mixin" in cls.name:
+            return False
+        return all(self._lists_own(each) for each in cls.mro[1:])
+
+    def _lists_own(self, cls: ClassDef) -> bool:
+        """Whether what the class itself, without its bases, gives to its objects is spelled out."""
+        if cls not in self._listed:
+            self._listed[cls] = not _fills_itself(cls)
+        return self._listed[cls]
+
+    def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
+        """A class that sets nothing up and that nobody makes by name: some framework builds objects around it."""
+        sets_up = cls.find("__init__") is not None or cls.fields_are_parameters
+        return len(cls.mro) == 1 and not sets_up and not cls.subclasses and cls not in self.made
+
+    @cached_property
+    def made(self) -> frozenset[ClassDef]:
+        """The classes of which the project makes objects by name."""
+        found: set[ClassDef] = set()
+        names = {cls.name for cls in self.project.classes()}
+        for function in self.project.functions():
+            for call in function.facts.calls:
+                target = call.target.removesuffix(".remote").removesuffix(".options()")
+                if target.rpartition(".")[2] in names and isinstance(
+                    cls := self.project.lookup(function, target), ClassDef
+                ):
+                    found.add(cls)
+        return frozenset(found)
+
+    @cached_property
+    def ambiguous(self) -> frozenset[str]:
+        """Names that some module imports from two places, one of which wins at run time."""
+        found: set[str] = set()
+        for module in self.project.modules.values():
+            seen: dict[tuple[str, str], tuple[str, str | None, int]] = {}
+            for row in module.facts.imports:
+                source = (row.module, row.name, row.level)
+                if row.name is not None and seen.setdefault((row.scope, row.bound_as), source) != source:
+                    found.add(row.bound_as)
+        return frozenset(found)
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Attribute names that code sets on an object other than its own, or asks its own object for by a string."""
+        found: set[str] = set()
+        for function in self.project.functions():
+            own = own_object(method_of(function))
+            for ref in function.facts.refs:
+                if ref.context == "store":
+                    head, _, name = ref.path.rpartition(".")
+                    if head != own:
+                        found.add(name)
+            for call in function.facts.calls:
+                if call.target in _SETTING or call.target in _ASKING and call.args and call.args[0].value == own:
+                    found |= _literal_names(function, call) or set()
+        return frozenset(found)
+
+
+def own_object(function: Method) -> str | None:
+    """The name by which a method knows its object (`self`); None outside methods and in static ones."""
+    return function.own_object
+
+
+def method_of(function: Method) -> Method:
+    """The method whose object a nested function speaks of when it names it; the function itself elsewhere."""
+    outer = function
+    while outer.cls is None and outer.enclosing is not None:
+        outer = outer.enclosing
+    if outer is function:
+        return function
+    own = own_object(outer)
+    return outer if own is not None and own not in function.facts.bound else function
+
+
+def excused(guards: tuple[Guard, ...], receiver: str, name: str) -> bool:
+    """Whether what is tested or caught around a place lets a missing member pass."""
+    own = re.escape(receiver)
+    typed = re.compile(rf"isinstance|hasattr|\b{re.escape(name)}\b|type\({own}\)|{own}\.__class__")
+    for guard in guards:
+        if guard.kind in ("try", "with") and ("AttributeError" in guard.text or guard.text == "*"):
+            return True
+        if guard.kind in ("if", "loop") and typed.search(guard.text):
+            return True
+    return False
+
+
+# -- members under computed names ------------------------------------------------------------------------------
+
+
+def _fills_itself(cls: ClassDef) -> bool:
+    """Whether the class or its objects get members under names that the source does not spell out."""
+    body = cls.module.functions.get(f"{cls.qualname}.<class>")
+    if body is not None and any(call.target in _FILLING for call in body.facts.calls):
+        return True
+    for method in cls.every_method():
+        own = own_object(method) or "cls"
+        for function in [method, *cls.module.project.nested(method)]:
+            if any(ref.path.startswith(f"{own}.__dict__") for ref in function.facts.refs):
+                return True
+    return bool(fills(cls))
+
+
+def fills(cls: ClassDef) -> list[tuple[Method, Call]]:
+    """The calls by which methods of a class set members under names that the source does not spell out."""
+    found: list[tuple[Method, Call]] = []
+    for method in cls.every_method():
+        own = own_object(method) or "cls"
+        for function in [method, *cls.module.project.nested(method)]:
+            found += [(function, call) for call in function.facts.calls if _fills(function, call, (own, cls.name))]
+    return found
+
+
+def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
+    first = call.args[0].value if call.args else ""
+    if call.target.startswith(f"{objects[0]}.__dict__.") or call.target.endswith(".__setattr__"):
+        return True
+    if call.target == "vars":
+        return first in objects
+    return call.target == "setattr" and first in objects and _literal_names(function, call) is None
+
+
+def _literal_names(function: Method, call: Call) -> set[str] | None:
+    """The names that a `setattr` or its kin may mean; None where they are not literals of the same function."""
+    if len(call.args) < 2:
+        return None
+    argument = call.args[1]
+    if argument.kind == "const":
+        return {argument.value.strip("\"'")}
+    if argument.kind != "path" or "." in argument.value:
+        return None
+    found: set[str] = set()
+    tables = list(_tables(function, argument.value))
+    for row, text in tables:
+        names = _strings(function, row, text)
+        if names is None:
+            return None
+        found |= names
+    return found or None
+
+
+def _tables(function: Method, name: str) -> Iterator[tuple[Assign, str]]:
+    """Where the values of a variable come from: `for name in (…)`, or `table = {…}` and `name = table[…]`."""
+    rows = function.facts.assigns
+    for row in rows:
+        if row.target == name:
+            if row.kind == "path" and row.value.endswith("[]"):
+                tables = [other for other in rows if other.target == row.value[:-2]]
+                yield from ((other, "") for other in tables or [row])
+            else:
+                yield row, row.value if row.kind == "for" else ""
+
+
+def _strings(function: Method, row: Assign, text: str) -> set[str] | None:
+    """The strings of a literal tuple, list, set or dict (of a dict its values)."""
+    line, column, end_line, end_column = row.at
+    if not text:
+        lines = function.module.source.lines[line - 1 : end_line]
+        text = "\n".join(lines)[column - 1 :] if len(lines) > 1 else lines[0][column - 1 : end_column - 1]
+    try:
+        value = getattr(ast.parse(textwrap.dedent(text).strip()).body[0], "value", None)
+    except (SyntaxError, IndexError):
+        return None
+    elements: list[ast.expr] = value.values if isinstance(value, ast.Dict) else getattr(value, "elts", [])
+    found = {e.value for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+    return found if found and all(isinstance(e, ast.Constant) for e in elements) else None

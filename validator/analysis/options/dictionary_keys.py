@@ -1,0 +1,147 @@
+"""Which keys of dictionaries code reads, and which texts the project has that could be such a key put somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.flow import Flow
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_aside
+from validator.ir import Value
+from validator.project import Project
+
+_WORDS = re.compile(r"\w+")
+_ASKING = frozenset({"get", "pop"})
+_MANY = 200  # letters of a text that is not looked through for keys: a description
+
+
+class Read(NamedTuple):
+    """`owner.attribute["key"]`, where a missing key raises KeyError."""
+
+    place: Place
+    attribute: str
+    key: str
+
+
+class DictionaryKeys:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        """What is read of dictionaries that objects keep as attributes, outside of tests."""
+        return tuple(read for unit in self._units if not is_aside(unit.path) for read in _reads(self.flow, unit))
+
+    @cached_property
+    def put(self) -> dict[str, frozenset[str]]:
+        """By name of an attribute: the keys that code puts into what is kept there."""
+        found: dict[str, set[str]] = {}
+        for unit in self._units:
+            for attribute, key in _puts(unit):
+                found.setdefault(attribute, set()).add(key)
+        return {attribute: frozenset(keys) for attribute, keys in found.items()}
+
+    def is_told(self, key: str) -> bool:
+        """Whether the project has a key anywhere but where it is read: it may be put there, by whatever way."""
+        return key in self._told or any(key.startswith(start) and key.endswith(end) for start, end in self._formed)
+
+    @cached_property
+    def _told(self) -> frozenset[str]:
+        found: set[str] = set()
+        for unit in self._units:
+            found.update(_told(unit))
+        for source in self.project.files.values():
+            if not source.path.endswith(".py"):
+                found.update(_WORDS.findall(source.data.decode(errors="replace")))
+        return frozenset(found)
+
+    @cached_property
+    def _formed(self) -> frozenset[tuple[str, str]]:
+        """How texts begin and end that code puts together."""
+        return frozenset(form for unit in self._units for form in _forms(unit))
+
+    @cached_property
+    def _units(self) -> tuple[Unit, ...]:
+        return tuple(unit for module in self.project.modules.values() for unit in self.flow.units_of(module).values())
+
+
+def _reads(flow: Flow, unit: Unit) -> Iterator[Read]:
+    values = unit.code.values
+    for number, value in enumerate(values):
+        owner = values[unit.root(value.args[0])] if value.op == "item" else None
+        key = _text(values[value.args[1]]) if owner is not None else ""
+        if owner is not None and owner.op == "attr" and key.isidentifier():
+            yield Read(Place(flow, unit, number), owner.data, key)
+
+
+def _puts(unit: Unit) -> Iterator[tuple[str, str]]:
+    values = unit.code.values
+    for value in values:
+        if value.op == "store_item":
+            owner = values[unit.root(value.args[0])]
+            if owner.op == "attr" and (key := _text(values[value.args[1]])):
+                yield owner.data, key
+        elif value.op == "store_attr":
+            yield from ((value.data, key) for key in _keys(unit, value.args[1]))
+        elif value.op == "call":
+            named = zip(value.data.names, value.args[1:], strict=True)
+            yield from ((name, key) for name, each in named if name for key in _keys(unit, each))
+            callee = values[value.args[0]]
+            updated = values[unit.root(callee.args[0])] if (callee.op, callee.data) == ("attr", "update") else None
+            if updated is not None and updated.op == "attr":
+                yield from ((updated.data, key) for each in value.args[1:] for key in _keys(unit, each))
+                yield from ((updated.data, name) for name in value.data.names if name)
+
+
+def _keys(unit: Unit, number: int) -> Iterator[str]:
+    """The keys of a dictionary that is spelled out."""
+    values = unit.code.values
+    value = values[unit.root(number)]
+    for each in value.args[::2] if value.op == "dict" else ():
+        if each >= 0 and (key := _text(values[each])):
+            yield key
+
+
+def _told(unit: Unit) -> Iterator[str]:
+    """What a function names: texts other than the keys that it reads, attributes, parameters and keywords."""
+    values = unit.code.values
+    read = {each for value in values for each in _read(values, value)}
+    for number, value in enumerate(values):
+        if value.op == "const" and number not in read and isinstance(value.data, str) and len(value.data) <= _MANY:
+            yield from _WORDS.findall(value.data)
+        elif value.op in ("attr", "store_attr", "name"):
+            yield value.data
+        elif value.op == "param":
+            yield value.data[1]
+        elif value.op == "call":
+            yield from (name for name in value.data.names if name)
+    yield from unit.code.definitions
+    yield from unit.qualname.split(".")
+
+
+def _read(values: list[Value], value: Value) -> tuple[int, ...]:
+    """The operand by which a dictionary is asked for what it may not have."""
+    if value.op == "item":
+        return value.args[1:2]
+    asked = value.op == "call" and values[value.args[0]].op == "attr" and values[value.args[0]].data in _ASKING
+    return value.args[1:2] if asked else ()
+
+
+def _forms(unit: Unit) -> Iterator[tuple[str, str]]:
+    values = unit.code.values
+    for value in values:
+        if value.args and (value.op == "join" or value.op == "binary" and value.data in ("Add", "Mod")):
+            start, end = _text(values[value.args[0]]), _text(values[value.args[-1]])
+            if start or end:
+                yield start, end
+
+
+def _text(value: Value) -> str:
+    return value.data if value.op == "const" and isinstance(value.data, str) else ""

@@ -1,0 +1,1 @@
+"""Sizes and meshes: products of parallel dimensions, divisions, and plans of tensor parallelism."""

@@ -1,0 +1,1 @@
+"""Signatures and results that a change altered, and the calls that fitted before."""

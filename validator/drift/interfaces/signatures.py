@@ -1,0 +1,350 @@
+"""Functions whose parameters changed, and the calls that fitted before and fit no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import ClassDef, Method
+from validator.drift.change import Change
+from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites
+from validator.drift.statements.named_effects import named
+from validator.drift.statements.surroundings import called_names, reports
+from validator.drift.statements.weakened import DEVICES
+from validator.facts.model import Call, Param
+from validator.flow.callgraph.spelled_arguments import call_of
+from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_test
+from validator.models.members import is_telling
+from validator.source import SourceFile
+
+
+class Broken(NamedTuple):
+    """A call that a change broke: the definition as it was and as it is, and what is wrong.
+
+    `kind`: `refused`, `swallowed` (a keyword goes to `**kwargs` now), `shifted` (an argument by position goes to
+    another parameter now), `adapted` (the change wrote the same call otherwise elsewhere), `handed` (another caller
+    does now what the function did).
+    """
+
+    site: Site
+    old: Method | ClassDef
+    new: Method | ClassDef
+    kind: str
+    text: str
+
+    @property
+    def renamed(self) -> tuple[str, str] | None:
+        """A keyword that the call passes under its old name, with the new one; None where that cannot be told."""
+        before, after = (_named(each) for each in (self.old, self.new))
+        gone = [a.keyword for a in self.site.call.args if a.keyword in before - after]
+        came = sorted(after - before)
+        return (str(gone[0]), came[0]) if len(gone) == len(came) == 1 else None
+
+
+class Signatures:
+    """The calls that the changed signatures of a change broke."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.before = change.before
+        self.after = change.after
+        self._places: dict[Method, list[Site]] = {}
+
+    @cached_property
+    def changed(self) -> dict[str, list[tuple[Method | ClassDef, Method | ClassDef]]]:
+        """By name of what is called: the definitions whose parameters are not what they were."""
+        found: dict[str, list[tuple[Method | ClassDef, Method | ClassDef]]] = {}
+        for old, new in self.change.modules:
+            if old is None or new is None:
+                continue
+            for qualname, method in old.functions.items():
+                other = new.functions.get(qualname)
+                if other is None or outline(method.facts.params) == outline(other.facts.params):
+                    continue
+                if method.name == "__init__" and method.cls is not None and other.cls is not None:
+                    for cls in (method.cls, *method.cls.descendants()):
+                        found.setdefault(cls.name, []).append((method.cls, other.cls))
+                found.setdefault(method.name, []).append((method, other))
+        for old_cls, new_cls in self.change.classes:
+            if old_cls.find("__init__") is new_cls.find("__init__") is None and _fields_differ(old_cls, new_cls):
+                for cls in (new_cls, *new_cls.descendants()):
+                    found.setdefault(cls.name, []).append((old_cls, new_cls))
+        return found
+
+    @cached_property
+    def broken(self) -> list[Broken]:
+        found: dict[tuple[str, int, str], Broken] = {}
+        for name, rows in sorted(self.changed.items()):
+            among = self._heirs(rows) if name == "__init__" else None
+            for site in sites(self.after, name, among):
+                for old, new in rows:
+                    broken = self._broken(site, old, new)
+                    if broken is not None and site.is_in(self.before):
+                        found.setdefault((site.unit.path, site.number, site.unit.code.key), broken)
+        return list(found.values())
+
+    def _heirs(self, rows: list[tuple[Method | ClassDef, Method | ClassDef]]) -> frozenset[SourceFile]:
+        """The files of the classes that may call a constructor by its name."""
+        owners = [new.cls for _, new in rows if isinstance(new, Method) and new.cls is not None]
+        return frozenset(cls.module.source for owner in owners for cls in (owner, *owner.descendants()))
+
+    def _broken(self, site: Site, old: Method | ClassDef, new: Method | ClassDef) -> Broken | None:
+        """Whether a call reaches a changed definition, fitted it before, and does not now."""
+        if not _reaches(site, new) or old.facts.decorators != new.facts.decorators:
+            return None
+        earlier, later = params_of(old, site), params_of(new, site)
+        if earlier is None or later is None or misfit(self.before, old, site) != "":
+            return None
+        text = misfit(self.after, new, site)
+        if text:
+            return Broken(site, old, new, "refused", text) if self._is_meant(site, new) else None
+        if text is None:
+            return None
+        kind, text = _otherwise(site, earlier, later)
+        if kind == "swallowed" and not _named(new) - _named(old) and self._passes_on(new):
+            return None
+        return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
+
+    def _passes_on(self, target: Method | ClassDef) -> bool:
+        """Whether a function hands the keywords that it does not name to something that it calls."""
+        method = target.find("__init__") if isinstance(target, ClassDef) else target
+        unit = self.after.unit_of(method) if method is not None else None
+        if unit is None:
+            return True
+        spread = (
+            unit.root(operand)
+            for value in unit.code.values
+            if value.op == "call"
+            for name, operand in zip(value.data.names, value.args[1:], strict=True)
+            if name == "**"
+        )
+        kinds = dict(unit.code.params)
+        roots = (unit.code.values[number] for number in spread)
+        return any(value.op == "param" and kinds.get(str(value.data[1])) == "**" for value in roots)
+
+    # -- calls that were adapted ---------------------------------------------------------------------------
+
+    @cached_property
+    def unadapted(self) -> list[Broken]:
+        """Calls of a changed function that stand as they were, while the change wrote the same call otherwise."""
+        broken = {(b.site.unit.path, b.site.call.at) for b in self.broken}
+        found = []
+        for old, new in self._redefined:
+            places = self._only(new)
+            adapted = {text: (site, call) for site in places for text, call in self._earlier(site).items()}
+            for site in places:
+                key = (site.unit.path, site.call.at)
+                if site.text not in adapted or key in broken or not site.call.args or is_test(site.unit.path):
+                    continue
+                if _is_forgotten(site, *adapted[site.text]) and site.is_in(self.before):
+                    found.append(Broken(site, old, new, "adapted", "is called as before"))
+        return found
+
+    def _only(self, new: Method) -> list[Site]:
+        """The calls that reach a function and nothing else."""
+        if new not in self._places:
+            found = sites(self.after, new.name)
+            self._places[new] = [site for site in found if site.reached == (new,) and site.how == "call"]
+        return self._places[new]
+
+    @cached_property
+    def handed_over(self) -> list[Broken]:
+        """Calls of a function that no longer makes some call itself, where the change makes another caller do it."""
+        told = {(each.site.unit.path, each.site.call.at) for each in (*self.broken, *self.unadapted)}
+        found: list[Broken] = []
+        for pair in self.change.pairs:
+            if (methods := pair.methods) is None or is_test(pair.new.path):
+                continue
+            gone = called_names(pair.old, "attr") - called_names(pair.new, "attr")
+            for name in sorted(each for each in gone if each != pair.new.name and self._is_work(each)):
+                found += self._relying(*methods, name)
+        return [each for each in found if (each.site.unit.path, each.site.call.at) not in told]
+
+    def _is_work(self, name: str) -> bool:
+        """Whether a call by this name does what somebody must do: it moves a value to a device, has an effect,
+        or is one of the project's own."""
+        if reports(name):
+            return False
+        return name in DEVICES or name in named() or is_telling(name) and name in self.after.methods
+
+    def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:
+        """The callers of a function that make a call themselves neither before nor after a change, which others that
+        it altered make now."""
+        places = self._only(new)
+        pairs = {each.new: each.old for each in self.change.pairs}
+        taking = [
+            site
+            for site in places
+            if site.unit in pairs and called_names(site.unit)[name] > called_names(pairs[site.unit])[name]
+        ]
+        if not taking:
+            return
+        text = f"no longer calls `{name}` itself, which `{taking[0].unit.qualname}` does since the change"
+        for site in places:
+            if site.unit not in pairs and not called_names(site.unit)[name] and not is_test(site.unit.path):
+                yield Broken(site, old, new, "handed", text)
+
+    @cached_property
+    def _redefined(self) -> list[tuple[Method, Method]]:
+        """The functions whose parameters or results changed."""
+        found = []
+        for pair in self.change.pairs:
+            methods = pair.methods
+            if pair.new.code.kind == "function" and methods is not None:
+                old, new = methods
+                given = [tuple(r.value for r in m.facts.returns) for m in methods]
+                if _asks_otherwise(old, new) or given[0] != given[1]:
+                    found.append(methods)
+        return found
+
+    def _earlier(self, site: Site) -> dict[str, Call]:
+        """The calls of a function that its unit made before and makes no longer, by their texts, if this one is new."""
+        unit = self.before.twin(site.unit)
+        if unit is None or site.is_in(self.before):
+            return {}
+        name = site.reached[0].name
+        now = set(_calls(site.unit, name))
+        return {text: call_of(unit, number) for text, number in _calls(unit, name).items() if text not in now}
+
+    def _is_meant(self, site: Site, new: Method | ClassDef) -> bool:
+        """Whether the call is meant for this definition: none other takes it, or those that do stand in for it."""
+        if site.each or site.sure and len(site.reached) == 1:
+            return True
+        others = [each for each in site.reached if each is not new]
+        taking = [each for each in others if misfit(self.after, each, site) == ""]
+        if not taking:
+            return True
+        if is_test(site.unit.path):
+            return False  # what a test makes is of the one class that it is about
+        if not isinstance(new, Method) or new.cls is None:
+            return False
+        kin = _kin(new.cls)
+        alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
+        return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
+
+
+def _asks_otherwise(old: Method, new: Method) -> bool:
+    """Whether the parameters or the annotations of a function are others; an annotation that allows more is none."""
+    if outline(old.facts.params) != outline(new.facts.params):
+        return True
+    before, after = ([p.annotation or "" for p in m.facts.params] for m in (old, new))
+    if any(one not in other for one, other in zip(before, after, strict=True)):
+        return True
+    return old.facts.returns_annotation != new.facts.returns_annotation
+
+
+def _calls(unit: Unit, name: str) -> dict[str, int]:
+    """The calls of a name in a unit by their texts."""
+    found = {}
+    values = unit.code.values
+    for number, v in enumerate(values):
+        if v.op != "call" or values[v.args[0]].op not in ("name", "attr", "import"):
+            continue
+        if unit.known_as(v.args[0]) == name or values[v.args[0]].data == name:
+            found[unit.text(v.at)] = number
+    return found
+
+
+def _is_forgotten(site: Site, adapted: Site, earlier: Call) -> bool:
+    """Whether a call could be adapted as another one was: what that one passes now is at hand here too. A constant that
+    one call passes in addition is a choice of its own."""
+    before = {(a.keyword, a.value) for a in earlier.args}
+    now = {(a.keyword, a.value) for a in adapted.call.args}
+    shape = adapted.unit.code.values[adapted.number]
+    added = [
+        number
+        for number, argument in zip(shape.args[1:], adapted.call.args, strict=False)
+        if (argument.keyword, argument.value) not in before
+    ]
+    needs = {need for number in added for need in _needs(adapted.unit, number)}
+    at_hand = site.unit is adapted.unit or all(_has(site.unit, need, adapted.unit) for need in needs)
+    return at_hand and (bool(needs) or not before <= now)
+
+
+def _needs(unit: Unit, number: int) -> Iterator[str]:
+    """The variables, and the attributes of the object itself, out of which an argument comes."""
+    number = unit.root(number)
+    value, last = unit.code.values[number], ""
+    while value.op in ("attr", "item"):
+        last = str(value.data) if value.op == "attr" else last
+        number = unit.root(value.args[0])
+        value = unit.code.values[number]
+    if value.op == "param":
+        yield f"self.{last}" if value.data[0] == 0 and unit.has_receiver and last else str(value.data[1])
+    elif value.op in ("name", "import"):
+        yield str(value.data if value.op == "name" else value.data[1] or value.data[0])
+    elif value.op in ("call", "binary", "unary", "compare", "tuple", "list", "join"):
+        for operand in value.args:
+            yield from _needs(unit, operand)
+    elif value.op != "const":
+        yield next((name for name, made in unit.code.definitions.items() if number in made), "?")
+
+
+def _has(unit: Unit, need: str, other: Unit) -> bool:
+    """Whether what one unit passes is there in another one as well."""
+    if need.startswith("self."):
+        return unit.cls is not None and other.cls is not None and bool(_kin(unit.cls) & _kin(other.cls))
+    names = {name for name, _ in unit.code.params}
+    return need in names or need in unit.code.definitions or need in unit.named
+
+
+def _named(target: Method | ClassDef) -> set[str]:
+    """The parameters that callers may name."""
+    params = constructor(target) or () if isinstance(target, ClassDef) else target.facts.params
+    return {p.name for p in params if p.kind in ("any", "kw")}
+
+
+def _reaches(site: Site, target: Method | ClassDef) -> bool:
+    if isinstance(target, Method):
+        return target in site.reached
+    return any(isinstance(each, ClassDef) and target in each.mro and _makes(each, target) for each in site.reached)
+
+
+def _makes(cls: ClassDef, base: ClassDef) -> bool:
+    """Whether objects of a class are made by the constructor of a base."""
+    found = cls.find("__init__")
+    return found.cls is base if found is not None else constructor(cls) is not None
+
+
+def _fields_differ(old: ClassDef, new: ClassDef) -> bool:
+    """Whether two classes of fields are made otherwise."""
+    before, after = constructor(old), constructor(new)
+    return before is not None and after is not None and outline(before) != outline(after)
+
+
+def _kin(cls: ClassDef) -> frozenset[object]:
+    """What classes that stand in for each other have in common: a base class, in the project or outside."""
+    outside = {
+        base for base in cls.external_bases if base.rpartition(".")[2] not in ("object", "ABC", "Module", "Enum")
+    }
+    return frozenset({*cls.mro, *outside})
+
+
+def outline(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
+    """The parameters without annotations and values of defaults: two outlines that are alike take the same calls."""
+    return tuple((p.name, p.kind, p.default is None) for p in params)
+
+
+def _otherwise(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
+    """What becomes of the arguments of a call that still fits: (kind, text), empty where it means what it meant."""
+    named = {p.name for p in later if p.kind in ("any", "kw")}
+    before = {p.name for p in earlier if p.kind in ("any", "kw")}
+    for argument in site.call.args:
+        keyword = argument.keyword
+        if keyword in before and keyword not in named and any(p.kind == "**" for p in earlier):
+            return "swallowed", f"passes `{keyword}`, which is no parameter any more and goes to `**`"
+    return _shifted(site, earlier, later)
+
+
+def _shifted(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
+    if any(a.keyword in ("*", "**") for a in site.call.args):
+        return "", ""
+    old = [p.name for p in earlier if p.kind in ("any", "pos")]
+    new = [p.name for p in later if p.kind in ("any", "pos")]
+    count = len(site.call.positional)
+    for place in range(min(count, len(old), len(new))):
+        if old[place] != new[place] and (old[place] in new or new[place] in old):
+            return "shifted", f"passes by position what was `{old[place]}` and is `{new[place]}` now"
+    return "", ""

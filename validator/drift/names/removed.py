@@ -1,0 +1,412 @@
+"""Names whose last definition a change took away, while something in the project still asks for them.
+
+A name is lost where the change removes definitions of it and nothing in the project defines it any more, in whatever
+role: a function, an attribute, a key, an option, a setting, a keyword that some call passes on. Then every place that
+asked for it before and still does was left behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Module, Unknown
+from validator.drift.change import Change, Side
+from validator.drift.names.occurrences import Occurrence
+from validator.drift.statements.drops import Drops
+from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.models.members import is_known, is_telling, of_libraries
+
+# A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
+_PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
+_WRITING = frozenset({"setattr", "vars", "__setattr__", "__dict__"})
+_LIKE = 0.6  # of the letters of two names
+_CALLABLE = frozenset({"function", "class"})
+_SET = frozenset({"setting", "flag", "override", "environment"})
+
+
+class Lost(NamedTuple):
+    """A name without a definition: where it was last defined, what it is called now (if that can be told), and the
+    places that still ask for it."""
+
+    name: str
+    kind: str
+    old: Occurrence
+    renamed: str
+    new: Occurrence | None
+    stale: tuple[Occurrence, ...]
+
+
+class Names:
+    """The names that a change defines no longer."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.before = change.before
+        self.after = change.after
+
+    @cached_property
+    def removed(self) -> dict[str, list[Occurrence]]:
+        """By name the definitions in changed files that no file that changed has any more."""
+        found: dict[str, list[Occurrence]] = {}
+        kept: set[str] = set()
+        for side, into in ((self.before, found), (self.after, None)):
+            for path in self.change.changed:
+                source = side.by_absolute.get(path)
+                rows = side.of_file(source) if source is not None and source.facts.problem is None else {}
+                for name, places in rows.items():
+                    plain = [row for row in places if row.role == "defines" and (row.kind in _PLAIN | {"setting"})]
+                    if into is None:
+                        kept.update([name] if plain else ())
+                    elif plain:
+                        into.setdefault(name, []).extend(plain)
+        return {name: rows for name, rows in found.items() if name not in kept and not _is_common(name)}
+
+    @cached_property
+    def lost(self) -> list[Lost]:
+        found = []
+        for name, rows in sorted(self.removed.items()):
+            here = [row for row in rows if not is_test(row.path) and not is_foreign(row.path) and _is_owned(row)]
+            if here and (lost := self._lost(name, here)) is not None:
+                found.append(lost)
+        return found + [lost for name, rows in self._thinned.items() if (lost := self._half_renamed(name, rows))]
+
+    @cached_property
+    def _thinned(self) -> dict[str, list[Occurrence]]:
+        """By name the attributes that files which changed set in fewer places than before, but still do."""
+        found: dict[str, list[Occurrence]] = {}
+        for path in self.change.changed:
+            sides = [(side, side.by_absolute.get(path)) for side in (self.before, self.after)]
+            before, after = (side.of_file(source) if source is not None else {} for side, source in sides)
+            for name, rows in before.items():
+                stores, left = (_stores(each) for each in (rows, after.get(name, [])))
+                if len(stores) > len(left) > 0 and is_telling(name) and not is_test(stores[0].path):
+                    found.setdefault(name, []).extend(stores)
+        return found
+
+    def _half_renamed(self, name: str, rows: list[Occurrence]) -> Lost | None:
+        """An attribute that was read before, that everybody reads under a new name now, and that is still set."""
+        now = [row for row in self.after.occurrences(name) if not is_test(row.path)]
+        if not self._was_asked(name) or any(row not in _stores(now) for row in now):
+            return None
+        renamed = self.renamed(rows[0])
+        return Lost(name, "attribute", rows[0], renamed.name, renamed, tuple(now)) if renamed is not None else None
+
+    def _lost(self, name: str, rows: list[Occurrence]) -> Lost | None:
+        kind = Counter(row.kind for row in rows).most_common(1)[0][0]
+        now = list(self.after.occurrences(name))
+        code = [row for row in now if row.kind != "setting"]
+        if kind == "attribute" and (stores := self._unread(rows, now)):
+            renamed = self.renamed(rows[0])
+            return Lost(name, kind, rows[0], renamed.name, renamed, tuple(stores)) if renamed else None
+        if any(_defines(row, kind) for row in code if not is_test(row.path)):
+            return None
+        if any(row.role == "asks" for row in code) and len(code) < len(now):
+            return None  # a file of settings may give it
+        defined = any(_defines(row, kind) for row in now)  # by tests, for themselves
+        stale = [row for row in now if not (defined and is_test(row.path)) and self._is_stale(row, name, rows)]
+        if not stale and not any(row.role in ("asks", "tries", "spells") for row in now):
+            stale = self._settings(name, rows, now)
+        if not stale:
+            return None
+        renamed = self.renamed(rows[0])
+        return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale))
+
+    def _unread(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
+        """The places that still set an attribute of another object, which nothing reads since the change."""
+        here = [row for row in now if not is_test(row.path)]
+        asked = any(row.role == "asks" and _owner(row) for row in self.before.occurrences(rows[0].name))
+        if not asked or not is_telling(rows[0].name) or any(row.kind != "attribute" for row in here):
+            return []
+        return here if all(row.role == "defines" and not _is_own(row) for row in here) else []
+
+    def _is_stale(self, row: Occurrence, name: str, rows: list[Occurrence]) -> bool:
+        """Whether a place asks for the name that was lost and not for one of a library."""
+        if row.role == "spells":
+            return rows[0].kind == "function" and self._is_dispatched(row)
+        if row.role != "asks" or is_foreign(row.path):
+            return False
+        if row.kind == "target":
+            return any(each.kind in _CALLABLE and _is_target(row.link, each) for each in rows)
+        if row.kind == "attribute":
+            assert row.unit is not None
+            asked = row.unit.code.values[row.number]
+            owned = [each for each in rows if each.kind not in ("key", "setting")]
+            if not owned and all(each.kind == "setting" for each in rows):
+                return (
+                    is_telling(name) and self.renamed(rows[0]) is not None and not row.unit.is_receiver(asked.args[0])
+                )
+            return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
+        if not any(each.kind == "key" for each in rows):
+            return False
+        told = self.renamed(rows[0]) is not None or name in self._replaced
+        return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
+
+    @cached_property
+    def _replaced(self) -> frozenset[str]:
+        """The texts in whose place the change wrote others."""
+        drops = (drop for drop in self.change.analysis(Drops).drops if drop.kind == "text")
+        return frozenset(drop.text.strip("'\"") for drop in drops)
+
+    def _is_dispatched(self, row: Occurrence) -> bool:
+        """Whether a text is passed to a call of the project as the name of what it is to call."""
+        unit = row.unit
+        if unit is None or not row.name.count("_"):
+            return False
+        users = [unit.code.values[user] for user in unit.users.get(row.number, ())]
+        return any(user.op == "call" and row.number in user.args[1:] for user in users)
+
+    def _may_mean(self, side: Side, row: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether the object that is asked may be of a class that lost the name."""
+        assert row.unit is not None
+        if row.unit.name == row.name or _owned_by(row.unit, rows):
+            return False  # a function of that name which hands the call on to an object that it wraps
+        mention = side.mention(row.unit, row.number)
+        if mention is None or isinstance(mention.symbol, External | Module):
+            return False  # what a module lacks is a rule of its own
+        classes = side.classes_of(row.unit, row.number)
+        if not classes:
+            owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
+            foreign = owner.op == "param" and owner.data == (
+                0,
+                "self",
+            )  # of a function that replaces a library's method
+            renamed = self.renamed(rows[0])
+            return is_telling(row.name) and not foreign and (renamed is not None or not _is_inherited(rows))
+        owners = {_owner(each) for each in rows}
+        kin = {each.qualname for cls in classes for each in cls.relatives}
+        if not kin & owners:
+            return False
+        told = self.renamed(rows[0]) is not None
+        return not any(_given_by_library(cls, row.name, told) for cls in classes)
+
+    def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
+        """The places of files of settings and scripts that set what no code knows any more."""
+        if not any(row.kind in ("field", "option") for row in rows) and not self._was_asked(name):
+            return []
+        if not is_telling(name):
+            return []
+        if self.renamed(rows[0]) is None:
+            return []  # a library that the program hands its options to may know it
+        known = [row for row in self.before.occurrences(name) if row.kind in _SET]
+        places = {row.path for row in known}
+        return [row for row in now if row.kind in _SET and row.path in places and row.kind != "environment"]
+
+    # -- names of modules ----------------------------------------------------------------------------------
+
+    @cached_property
+    def imports(self) -> list[Lost]:
+        """Names that modules no longer have, while other modules import them."""
+        gone: dict[str, str] = {}  # by name the module that had it
+        for old, new in self.change.modules:
+            if old is not None:
+                kept = new.facts.names if new is not None else {}
+                for name in set(old.facts.names) - set(kept):
+                    if name not in gone or name in old.functions or name in old.classes:
+                        gone[name] = old.path
+        found = []
+        for name, path in sorted(gone.items()):
+            stale = list(self._importing(name))
+            if stale:
+                was = Occurrence(name, "defines", "variable", None, -1, path, (1, 1, 1, 1))
+                found.append(Lost(name, "variable", was, "", None, tuple(stale)))
+        return found
+
+    def _importing(self, name: str) -> Iterator[Occurrence]:
+        """The imports of a name that led somewhere before and do not now."""
+        for source in self.after.mentioning(name):
+            module = self.after.module(source.absolute)
+            earlier = self.before.module(source.absolute)
+            if module is None or earlier is None:
+                continue
+            for row in module.facts.imports:
+                if row.name != name or not isinstance(self.after.project.imported(module, row), Missing):
+                    continue
+                if not isinstance(self.before.project.imported(earlier, row), Missing | Unknown | External):
+                    yield Occurrence(name, "asks", "import", None, -1, source.path, row.at)
+
+    # -- members of classes --------------------------------------------------------------------------------
+
+    @cached_property
+    def members(self) -> list[Lost]:
+        """Members that a class and all its relatives no longer have, while their objects are asked for them."""
+        known = {lost.name for lost in self.lost}
+        found = []
+        for old, new in self.change.classes:
+            if is_test(new.path) or is_foreign(new.path):
+                continue
+            for name, row in self._gone(old, new).items():
+                if name in known or self._has_member(new, name, self.renamed(row) is not None):
+                    continue
+                stale = [each for each in self.after.occurrences(name) if self._asks_class(each, new)]
+                if stale:
+                    renamed = self.renamed(row)
+                    now = renamed.name if renamed else ""
+                    found.append(Lost(name, row.kind, row, now, renamed, tuple(stale)))
+        return found
+
+    def _gone(self, old: ClassDef, new: ClassDef) -> dict[str, Occurrence]:
+        """The members that a class itself defined and does not any more."""
+        before = self._own(self.before, old)
+        after = self._own(self.after, new)
+        return {name: row for name, row in before.items() if name not in after and not _is_common(name)}
+
+    def _own(self, side: Side, cls: ClassDef) -> dict[str, Occurrence]:
+        found: dict[str, Occurrence] = {}
+        for rows in side.of_file(cls.module.source).values():
+            for row in rows:
+                if _owner(row) == cls.qualname and row.role == "defines" and _is_member(row):
+                    found.setdefault(row.name, row)
+        return found
+
+    def _has_member(self, cls: ClassDef, name: str, renamed: bool) -> bool:
+        """Whether anything may give objects of a class, or of one below it, the member."""
+        for each in cls.relatives:
+            if (
+                _given_by_library(each, name, renamed)
+                or each.is_open
+                and not each.is_opaque
+                or self._writes_itself(each)
+            ):
+                return True
+        names = {each.qualname for each in cls.relatives}
+        for row in self.after.occurrences(name):
+            if row.role == "defines" and row.unit is not None and (row.kind != "parameter" and row.kind != "keyword"):
+                if _owner(row) in names and _is_member(row):
+                    return True
+                if row.kind == "attribute" and not _is_own(row):
+                    return True  # stored on an object of whatever class
+        return False
+
+    def _writes_itself(self, cls: ClassDef) -> bool:
+        """Whether a class stores attributes under names that only show when it runs."""
+        units = (self.after.unit_of(method) for method in cls.every_method())
+        values = (value for unit in units if unit is not None for value in unit.code.values)
+        return any(value.op in ("attr", "name") and value.data in _WRITING for value in values)
+
+    def _asks_class(self, row: Occurrence, cls: ClassDef) -> bool:
+        if row.role != "asks" or row.kind != "attribute" or row.unit is None or _is_told_missing(row):
+            return False
+        classes = self.after.classes_of(row.unit, row.number)
+        return bool(classes) and all(each in cls.relatives for each in classes)
+
+    def _was_asked(self, name: str) -> bool:
+        """Whether code that is no test asked for a name before."""
+        return any(row.role == "asks" and not is_test(row.path) for row in self.before.occurrences(name))
+
+    def renamed(self, old: Occurrence) -> Occurrence | None:
+        """What the definition is called now: the one new definition at its place between the same neighbours."""
+        source = self.after.project.files.get(old.path)
+        earlier = self.before.project.files.get(old.path)
+        if source is None or earlier is None:
+            return None
+        gone = {name for name, rows in self.before.of_file(earlier).items() if _has(rows, old.kind)}
+        here = self.after.of_file(source)
+        fresh = [name for name, rows in here.items() if name not in gone and _has(rows, old.kind)]
+        words = set(old.name.split("_"))
+        near = [name for name in fresh if words & set(name.split("_")) or are_like(name, old.name)]
+        chosen = near
+        if len(chosen) != 1:
+            return None
+        return next(row for row in here[chosen[0]] if row.role == "defines" and row.kind == old.kind)
+
+
+def are_like(one: str, other: str) -> bool:
+    return SequenceMatcher(None, one, other).ratio() > _LIKE
+
+
+def _stores(rows: list[Occurrence]) -> list[Occurrence]:
+    return [row for row in rows if row.role == "defines" and row.kind == "attribute"]
+
+
+def _is_owned(row: Occurrence) -> bool:
+    """Whether a definition says whose name it is: not one that is stored on an object from elsewhere."""
+    if is_test(row.path) or is_foreign(row.path):
+        return False
+    return row.kind != "attribute" or _is_own(row)
+
+
+def _is_inherited(rows: list[Occurrence]) -> bool:
+    """Whether all definitions stand in classes that a library may ask for the name."""
+    owners = [row.unit.cls for row in rows if row.unit is not None]
+    return all(owner is not None and owner.is_opaque for owner in owners)
+
+
+def _is_target(text: str, row: Occurrence) -> bool:
+    """Whether a dotted text leads to a definition: through the names of its module."""
+    above = text.replace(":", ".").split(".")[:-1]
+    module = row.unit.module.name.split(".") if row.unit is not None else []
+    return len(set(above) & set(module)) >= min(2, len(above))
+
+
+def _is_common(name: str) -> bool:
+    return len(name) < 3 or name.startswith("__")
+
+
+def _has(rows: list[Occurrence], kind: str) -> bool:
+    return any(row.role == "defines" and row.kind == kind for row in rows)
+
+
+def _defines(row: Occurrence, kind: str) -> bool:
+    """Whether a place may define a name that was of a kind."""
+    if row.role == "defines":
+        return row.kind != "parameter"
+    return row.role == "spells" and kind not in _CALLABLE
+
+
+def _owner(row: Occurrence) -> str:
+    """The class to which a definition belongs, or an empty text."""
+    unit = row.unit
+    while unit is not None and unit.code.kind != "class" and unit.cls is None:
+        unit = unit.outer
+    if unit is None:
+        return ""
+    return unit.cls.qualname if unit.cls is not None else unit.qualname.removesuffix(".<class>")
+
+
+def _owned_by(unit: Unit, rows: list[Occurrence]) -> bool:
+    """Whether a unit is the function that bore the name, under the name that it has now."""
+    made = [each for each in rows if each.kind == "function"]
+    return any(each.path == unit.path and _owner(each) and each.at[0] == unit.at(unit.code.at)[0] for each in made)
+
+
+def _is_member(row: Occurrence) -> bool:
+    """Whether a definition gives a class or its objects a member."""
+    assert row.unit is not None
+    if row.unit.code.kind == "class":
+        return row.kind in ("function", "class", "variable", "field")
+    return row.kind == "attribute" and _is_own(row)
+
+
+def _is_own(row: Occurrence) -> bool:
+    """Whether an attribute is stored on the object whose method it is."""
+    unit = row.unit
+    if unit is None or row.number < 0 or unit.code.values[row.number].op != "store_attr":
+        return False
+    owner = unit.root(unit.code.values[row.number].args[0])
+    return unit.is_receiver(owner) or unit.code.values[owner].op == "free"
+
+
+def _given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
+    """Whether a base outside of the project may have what the project's classes lack: one of a library of which nothing
+    is known, unless the change gave the name up for another one."""
+    if not cls.is_opaque:
+        return False
+    known = name not in of_libraries() and is_telling(name)
+    return not known or not renamed and any(not is_known(base) for base in _bases_of_libraries(cls))
+
+
+def _bases_of_libraries(cls: ClassDef) -> list[str]:
+    return [base for base in cls.external_bases if base.removesuffix("[]") not in PLAIN_BASES]
+
+
+def _is_told_missing(row: Occurrence) -> bool:
+    """Whether a place reckons with the attribute missing: an AttributeError is caught there."""
+    assert row.unit is not None
+    code = row.unit.code
+    handlers = code.blocks[code.values[row.number].block].handlers
+    return any(code.values[n].op == "caught" for handler in handlers for n in code.blocks[handler].values)

@@ -1,0 +1,54 @@
+"""The names that a script sets: flags, overrides of settings, variables of the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from validator.facts.script import Assign, Command, Script, Word, parts
+
+if TYPE_CHECKING:
+    from validator.drift.names.occurrences import Occurrence
+    from validator.source import SourceFile
+
+_FLAG = re.compile(r"--([A-Za-z][\w.-]*)")
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@-]+)+)=|\+{0,2}([A-Za-z_]\w*)=")
+
+
+def in_script(source: SourceFile, script: Script) -> Iterator[Occurrence]:
+    """Flags (`--name`), overrides (`a.b.name=1`) and exported variables in the order of a script."""
+    return _set_by(source, parts(script))
+
+
+def of_commands(source: SourceFile, script: Script) -> Iterator[list[Occurrence]]:
+    """What each command of a script sets."""
+    for command in _commands(script):
+        yield list(_set_by(source, (part for word in command.words for part in parts(word))))
+
+
+def _commands(node: Any) -> Iterator[Command]:
+    if isinstance(node, Command):
+        yield node
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _commands(each)
+
+
+def _set_by(source: SourceFile, rows: Iterable[Word | Assign]) -> Iterator[Occurrence]:
+    from validator.drift.names.occurrences import Occurrence
+
+    for part in rows:
+        if isinstance(part, Assign):
+            if part.keyword == "export":
+                yield Occurrence(part.name, "sets", "environment", None, -1, source.path, part.at)
+            continue
+        text = part.pieces[0].value if part.pieces and part.pieces[0].kind == "text" else ""
+        if match := _FLAG.match(text):
+            *above, name = match[1].replace("-", "_").split(".")
+            link = above[-1] if above else ""
+            yield Occurrence(name, "sets", "flag", None, -1, source.path, part.at, link)
+        elif match := _OVERRIDE.match(text):
+            *above, name = (match[1] or match[2]).split(".")
+            link = above[-1] if above else ""
+            yield Occurrence(name, "sets", "override", None, -1, source.path, part.at, link)

@@ -1,0 +1,295 @@
+"""Texts and names by which places of a project find each other, replaced in some of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Side
+from validator.drift.names.occurrences import Occurrence
+from validator.drift.statements.drops import Drop, Drops
+from validator.drift.statements.surroundings import last_name
+from validator.facts.config_files import Setting
+from validator.facts.model import At
+from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.ir.model import Value
+from validator.models.members import is_telling
+from validator.source import SourceFile
+
+_TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
+_SEVERAL = 2  # edits that replace one word by the same other one
+_SHORT = 3
+
+
+class Replaced(NamedTuple):
+    """A text or a name that stands for another one since the change; `others`: where the old one still stands."""
+
+    unit: Unit
+    at: At
+    old: str
+    new: str
+    others: tuple[tuple[str, int], ...]
+
+
+class Texts:
+    """The texts and names that a change replaced in some places alone, each with the first of them."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def rows(self) -> list[Replaced]:
+        found: list[Replaced] = []
+        seen: set[tuple[str, str]] = set()
+        for drop in self.change.analysis(Drops).drops:
+            row = self._text(drop) if drop.kind == "text" else self._attribute(drop) if drop.kind == "name" else None
+            if row is not None and (row.old, row.new) not in seen:
+                seen.add((row.old, row.new))
+                found.append(row)
+        return found
+
+    def _text(self, drop: Drop) -> Replaced | None:
+        assert isinstance(drop.old, ast.Constant)
+        assert isinstance(drop.new, ast.Constant)
+        old, new = drop.old.value, drop.new.value
+        if not isinstance(old, str) or not isinstance(new, str):
+            return None
+        if (templates := _templates(drop)) is not None:
+            return self._template(drop, *templates)
+        here = drop.pair.new.code.values
+        if any(value.op == "const" and value.data == old for value in here):
+            return self._key(drop, old, new)  # it still stands in the function: something came before it
+        if self._is_of_a_name(drop, old, new):
+            return None
+        told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
+        others = self._found(old, new) if told else self._spelled(old, new)
+        if not others:
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _is_of_a_name(self, drop: Drop, old: str, new: str) -> bool:
+        """Whether a text follows a variable of its name that the same statement asks for under another one."""
+        beside = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit and each.kind == "name")
+        return any(last_name(each.old) == old and last_name(each.new) == new for each in beside)
+
+    def _template(self, drop: Drop, old: str, new: str) -> Replaced | None:
+        """An f-string: the same one, with whatever in its places, that another function still has as it was."""
+        if not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)) or any(_joined(self.change.before, new)):
+            return None
+        others = [(unit.path, at[0]) for unit, at in _joined(self.change.after, old)]
+        places = [unit for unit, _ in _joined(self.change.after, new)]
+        if not others or len(places) > 1:
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+
+    def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
+        """A key under which a value is kept, while the function itself still looks it up under the old one."""
+        rows = self.change.after.of_file(drop.pair.new.module.source)
+        at = drop.pair.new.module.source_text.at(drop.new)
+        kept = any(row.role == "defines" and row.kind == "key" and row.at == at for row in rows.get(new, ()))
+        asked = [
+            row for row in rows.get(old, ()) if row.kind == "key" and row.role == "asks" and row.unit is drop.pair.new
+        ]
+        if (
+            not kept
+            or not asked
+            or any(row.kind == "key" and row.role in ("asks", "tries") for row in self._asked(new))
+        ):
+            return None
+        return Replaced(drop.pair.new, at, old, new, tuple((row.path, row.at[0]) for row in asked))
+
+    def _asked(self, name: str) -> list[Occurrence]:
+        """Where a name stands in the program as it is now, but for tests."""
+        return [row for row in self.change.after.occurrences(name) if not is_test(row.path)]
+
+    def _found(self, old: str, new: str) -> list[tuple[str, int]]:
+        """Where the old text still stands, if the new one has no meaning but by these edits."""
+        if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
+            return []
+        others = _places(self.change.after, old)
+        asked = old.isidentifier() or old.startswith("--")  # by an attribute
+        if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
+            return []  # all hand it to one function that reports it: nobody looks for it
+        return others if len(others) < len(_places(self.change.before, old)) else []
+
+    def _spelled(self, old: str, new: str) -> list[tuple[str, int]]:
+        """Where a single word still stands by itself, if the change replaced it in several places and the new one was
+        nowhere before: a value was given another name."""
+        if self._pairs[old, new] < _SEVERAL or not (old.isidentifier() and new.isidentifier()) or len(old) < _SHORT:
+            return []
+        if any(row.role in ("spells", "asks", "defines") for row in self.change.before.occurrences(new)):
+            return []
+        rows = (row for row in self.change.after.occurrences(old) if not is_test(row.path) and not is_foreign(row.path))
+        found = [row for row in rows if row.kind in ("key", "value") or row.role == "spells"]
+        about = {name for row in self.change.after.occurrences(new) for name in _about(row)} - {""}
+        if about:  # a word has many meanings: only where it is said of the same
+            found = [row for row in found if not about.isdisjoint(_about(row))]
+        return [(row.path, row.at[0]) for row in found]
+
+    @cached_property
+    def _pairs(self) -> Counter[tuple[object, object]]:
+        """How often the change replaced a text by another one."""
+        drops = (d for d in self.change.analysis(Drops).drops if d.kind == "text")
+        pairs = (
+            (d.old.value, d.new.value)
+            for d in drops
+            if isinstance(d.old, ast.Constant) and isinstance(d.new, ast.Constant)
+        )
+        count: Counter[tuple[object, object]] = Counter(pairs)
+        for path in self.change.changed:
+            sources = [side.by_absolute.get(path) for side in (self.change.before, self.change.after)]
+            old, new = ({each.path: each.value for each in _settings(source)} for source in sources)
+            count.update((value, new[key]) for key, value in old.items() if new.get(key, value) != value)
+        return count
+
+    @cached_property
+    def _edited(self) -> set[tuple[str, int]]:
+        """The lines of what the change wrote otherwise: statements, and settings of recipes."""
+        found: set[tuple[str, int]] = set()
+        for pair, _, _, changed in self.change.analysis(Drops).edited:
+            nodes = [edit.new.node for edit in changed if edit.new is not None]
+            found.update((pair.new.path, n) for node in nodes for n in range(node.lineno, (node.end_lineno or 0) + 1))
+        for path in self.change.changed:
+            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
+            before = {(each.path, each.value) for each in _settings(old)}
+            if new is not None:
+                found.update((new.path, each.at[0]) for each in _settings(new) if (each.path, each.value) not in before)
+        return found
+
+    def _attribute(self, drop: Drop) -> Replaced | None:
+        """An attribute that is asked for in place of another and that nothing defines."""
+        old, new = drop.old, drop.new
+        if (
+            not isinstance(old, ast.Attribute)
+            or not isinstance(new, ast.Attribute)
+            or not isinstance(new.ctx, ast.Load)
+        ):
+            return None
+        if old.attr == new.attr or not is_telling(new.attr) or ast.dump(old.value) != ast.dump(new.value):
+            return None
+        rows = list(self.change.after.occurrences(new.attr))
+        if any(row.role in ("defines", "spells") for row in rows) or len(rows) > 1:
+            return None  # written in several places it is meant
+        if any(row.role == "asks" for row in self.change.before.occurrences(new.attr)):
+            return None  # it was asked for before: something that is not here has it
+        if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):
+            return None
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
+
+
+def _templates(drop: Drop) -> tuple[str, str] | None:
+    """The f-strings, with `{}` in their places, of which a piece changed; None where it is a text by itself."""
+    found = []
+    for edit, piece in ((drop.edit.old, drop.old), (drop.edit.new, drop.new)):
+        nodes = ast.walk(edit.node) if edit is not None else ()
+        whole = next((n for n in nodes if isinstance(n, ast.JoinedStr) and any(v is piece for v in n.values)), None)
+        if whole is None:
+            return None
+        found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in whole.values))
+    return found[0], found[1]
+
+
+def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
+    """The f-strings of a side that have given pieces between their places."""
+    piece = max(template.split("{}"), key=len).encode()
+    for source in side.project.files.values():
+        module = side.project.modules.get(source.absolute)
+        if module is None or piece not in source.data or is_test(source.path) or is_foreign(source.path):
+            continue
+        for unit in side.units(module).values():
+            values = unit.code.values
+            for value in values:
+                if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
+                    yield unit, unit.at(value.at)
+
+
+def _piece(value: Value) -> str:
+    return value.data if value.op == "const" and isinstance(value.data, str) else "{}"
+
+
+def _given_to(side: Side, text: str) -> set[str]:
+    """The names of the functions that are handed a text and give nothing back for it; an empty one for each other place
+    where it stands."""
+    found = set()
+    for source in side.project.files.values():
+        if text.encode() not in source.data:
+            continue
+        module = side.project.modules.get(source.absolute)
+        units = side.units(module).values() if module is not None else ()
+        rows = [
+            (unit, number)
+            for unit in units
+            for number, v in enumerate(unit.code.values)
+            if v.op == "const" and v.data == text
+        ]
+        found |= {_receiver(unit, number) for unit, number in rows} if rows else {""}
+    return found
+
+
+def _receiver(unit: Unit, number: int) -> str:
+    """The name of the one function that is called with a value for what it does; empty if there is none."""
+    users = unit.users.get(number, ())
+    if len(users) != 1 or unit.code.values[users[0]].op != "call":
+        return ""
+    used = any(unit.code.values[user].op != "mut" for user in unit.users.get(users[0], ()))
+    used = used or any(block.end[1] == users[0] for block in unit.code.blocks if block.end[0] in ("return", "branch"))
+    return "" if used else unit.known_as(unit.code.values[users[0]].args[0])
+
+
+def _settings(source: SourceFile | None) -> tuple[Setting, ...]:
+    found = source.facts.extra.get("settings") if source is not None else None
+    return found.settings if found is not None else ()
+
+
+def _about(row: Occurrence) -> Iterator[str]:
+    """What a text is the value of: a keyword, a variable, an attribute, a key, or what it is compared with."""
+    if row.unit is None or row.number < 0:
+        yield row.link
+        return
+    values = row.unit.code.values
+    yield from (name for name, made in row.unit.code.definitions.items() if row.number in made)
+    for user in row.unit.users.get(row.number, ()):
+        value = values[user]
+        if value.op == "call":
+            shape = zip(value.data.names, value.args[1:], strict=True)
+            yield from (name or row.unit.known_as(value.args[0]) for name, operand in shape if operand == row.number)
+        elif value.op == "compare":
+            yield from (_last(row.unit, other) for other in value.args if other != row.number)
+        elif value.op in ("store_attr", "store_global", "store_class"):
+            yield str(value.data)
+        elif value.op in ("dict", "store_item"):
+            keys = value.args[::2] if value.op == "dict" else value.args[1:2]
+            at = value.args.index(row.number) - 1
+            named = [values[key] for key in keys if key >= 0 and value.args.index(key) == at]
+            yield from (str(key.data) for key in named if key.op == "const")
+        elif value.op in ("tuple", "list", "set"):
+            yield from _about(row._replace(number=user))
+
+
+def _last(unit: Unit, number: int) -> str:
+    """The last name of what a text is compared with; of a call that of what is called."""
+    value = unit.code.values[number]
+    if value.op == "call":
+        return unit.known_as(value.args[0])
+    return str(value.data[1]) if value.op in ("param", "free") else str(value.data)
+
+
+def _places(side: Side, text: str) -> list[tuple[str, int]]:
+    """Where a text stands between quotes, or in a part of a path between them."""
+    data = text.encode()
+    pattern = re.compile(rb"(?<!\w)" + re.escape(data) + rb"(?!\w)")
+    found = []
+    for source in side.project.files.values():
+        if data in source.data and not is_test(source.path) and not is_foreign(source.path):
+            for match in pattern.finditer(source.data):
+                start = source.data.rfind(b"\n", 0, match.start()) + 1
+                before = source.data[start : match.start()]
+                quoted = before.count(b'"') % 2 or before.count(b"'") % 2 or source.facts.language != "python"
+                if b"#" not in before and quoted:
+                    found.append((source.path, source.data.count(b"\n", 0, match.start()) + 1))
+    return found

@@ -1,0 +1,128 @@
+"""What a change left without a reader: parameters and variables of a function, options and fields of the project.
+
+Whoever drops the last use of a value on purpose drops the value too. One that is still passed, computed or set, and
+that nothing reads since the change, shows that something else went with the lines that were taken out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair
+from validator.drift.statements.differences import Edit, Statement, edits, node_of, similarity, statements
+from validator.facts.model import At
+from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_foreign, is_test
+
+_SAME = 0.6  # of the statements that must be as they were: else the function was written anew
+_FILLING = frozenset({"append", "extend", "insert", "add", "appendleft"})
+_WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals"})
+
+
+class Unread(NamedTuple):
+    """A name of a function that was read before the change and is not now. `kind`: `parameter` or `variable`; `last`
+    is what read it."""
+
+    unit: Unit
+    name: str
+    kind: str
+    at: At
+    last: Statement
+
+
+class Unused:
+    """What the functions of a change read no longer."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def names(self) -> list[Unread]:
+        found: list[Unread] = []
+        for pair in self.change.pairs:
+            if not is_test(pair.new.path) and not is_foreign(pair.new.path):
+                found += self._of_pair(pair)
+        often = Counter((each.kind, each.name) for each in found)
+        params = Counter(each.unit for each in found if each.kind == "parameter")
+        # what goes in several places, or along with others, is meant
+        return [each for each in found if often[each.kind, each.name] == 1 and params[each.unit] < 2]
+
+    def _of_pair(self, pair: Pair) -> Iterator[Unread]:
+        old, new = node_of(pair.old), node_of(pair.new)
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        if not isinstance(old, functions) or not isinstance(new, functions):
+            return
+        if pair.new.method is None or pair.new.method.facts.stub:
+            return
+        gone = _read(old) - _read(new)
+        if not gone or _read(new) & _WHOLE:
+            return
+        params = {arg.arg: arg for arg in _parameters(new)[pair.new.has_receiver :]}
+        stored = {n.id: n for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        counted = _of_loops(new)  # a loop that counts may leave its number unread
+        rows = [name for name in sorted(gone) if (name in params or name in stored) and name not in counted]
+        if not rows:
+            return
+        before, after = statements(pair.old), statements(pair.new)
+        if similarity(before, after) < _SAME:
+            return
+        changed = edits(before, after)
+        for name in rows:
+            last = _last_reader(changed, name)
+            if (
+                last is None
+                or _is_kept_only(old, last.node)
+                or name.startswith("_")
+                or name not in params
+                and _is_only_filled(old, name)
+            ):
+                continue
+            node = params.get(name) or stored[name]
+            kind = "parameter" if name in params else "variable"
+            at = pair.new.module.source_text.at(node)
+            yield Unread(pair.new, name, kind, at, last)
+
+
+def _last_reader(changed: list[Edit], name: str) -> Statement | None:
+    """The last statement that read a name and that the change took away or changed."""
+    found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
+    return found[-1] if found else None
+
+
+def _is_kept_only(node: ast.AST, last: ast.stmt) -> bool:
+    """Whether a statement only gave its value to a variable that nothing read."""
+    target = last.targets[0] if isinstance(last, ast.Assign) else None
+    return isinstance(target, ast.Name) and target.id not in _read(node)
+
+
+def _is_only_filled(node: ast.AST, name: str) -> bool:
+    """Whether all that is ever done with a variable is to put values into it."""
+    reads = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+    calls = (n.value for n in ast.walk(node) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call))
+    called = [call.func for call in calls]
+    owners = [f.value for f in called if isinstance(f, ast.Attribute) and f.attr in _FILLING]
+    return reads == sum(isinstance(owner, ast.Name) and owner.id == name for owner in owners)
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    args = node.args
+    return [*args.posonlyargs, *args.args, *args.kwonlyargs]
+
+
+def _of_loops(node: ast.AST) -> set[str]:
+    """The variables of loops."""
+    targets = [n.target for n in ast.walk(node) if isinstance(n, ast.For | ast.AsyncFor | ast.comprehension)]
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+
+
+def _read(node: ast.AST) -> set[str]:
+    """The names that are read in a part of the source; `x += 1` reads x."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+    for each in ast.walk(node):
+        if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
+            found.add(each.target.id)
+    return found

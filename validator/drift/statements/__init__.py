@@ -1,0 +1,1 @@
+"""Statements that a change took out, moved or weakened."""

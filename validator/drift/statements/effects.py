@@ -1,0 +1,568 @@
+"""Calls made for what they do, that a change took out of a function or put under a condition.
+
+What a function does is its statements that are calls whose result nobody takes, its `with` blocks and its checks. The
+rest of the function must stay as it was: of a function that is written anew nothing is said. An effect that turns up
+elsewhere in the change has moved and is not lost.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair
+from validator.drift.statements import exits, narrowed
+from validator.drift.statements.differences import Edit, Statement, in_head, matcher, node_of, statements
+from validator.drift.statements.drops import MUCH, Drops
+from validator.drift.statements.named_effects import collective, filling, firsts, is_of_tables, named, table, tables
+from validator.drift.statements.surroundings import (
+    BRANCHES,
+    CONTEXTS,
+    RANKS,
+    called,
+    called_names,
+    conditions,
+    depth,
+    exclude,
+    goes_with_its_case,
+    has_other_way,
+    is_about_sizes,
+    is_alone,
+    is_guard,
+    is_mode,
+    is_report,
+    knows,
+    last_name,
+    name_of_call,
+    taken,
+)
+from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_test
+
+_FEW = 3  # edits in a function, beyond which it does something else now
+_SEVERAL = 2  # places in which the same check or statement went: then it went on purpose
+
+
+class Lost(NamedTuple):
+    """An effect that a function has no longer on some way, or in another order.
+
+    `kind`: `call`, `context`, `decorator`, `check`, `guard` (a condition that stood around what is there still),
+    `order`, `exit` (a way leaves before it), `each` (it happens for one of several things). `condition`: under which it
+    still happens; of `order` the call that it now comes before or after, of `exit` what leaves, of `each` the several.
+    """
+
+    pair: Pair
+    statement: Statement
+    kind: str
+    name: str
+    line: int
+    condition: str
+
+
+class Effects:
+    """The effects that a change took away."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.drops: Drops = change.analysis(Drops)
+
+    @cached_property
+    def lost(self) -> list[Lost]:
+        found: list[Lost] = []
+        few = sum(len(edits) for *_, edits in self.drops.edited) <= MUCH
+        for pair, old, new, edits in self.drops.small:
+            gone = [edit for edit in edits if edit.old is not None and edit.new is None]
+            if len(edits) <= _FEW and not _is_block(gone):
+                plain = [edit for edit in gone if edit.old and not isinstance(edit.old.node, CONTEXTS)]
+                plain = [edit for edit in plain if len(gone) == len(edits) or few and is_of_tables(edit.old, pair.new)]
+                found += self._removed(pair, old, new, plain, edits)
+                found += self._only_on_one(pair)
+            found += self._uncovered(pair, old, new, edits)
+            if not edits:
+                found += _sunk(pair, old, new)
+            found += _conditional(pair, old, new, edits)
+            found += self._deeper_collectives(pair, old, new, edits)
+            found += self._reordered(pair, old, new, edits)
+            found += self._overtaken(pair, old, new, edits)
+            found += self._narrowed(pair, old, new, edits)
+            found += _for_one(pair, old, new, edits)
+            found += _undecorated(pair, new)
+        often = Counter(each.name for each in found if each.kind in ("check", "store"))
+        lost = Counter(text for row in self.drops.edited for text in _gone(row[3]))
+        return [each for each in found if often[each.name] < _SEVERAL and lost[each.statement.text] <= _SEVERAL]
+
+    def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
+        """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
+        fresh = [name for name in _decorators(pair.new) - _decorators(pair.old) if _is_of_one_rank(name)]
+        waits = [name for name in called_names(pair.new) if name in collective() or name in self._waiting]
+        if fresh and waits and pair.new.code.kind == "function" and (rows := statements(pair.new)):
+            statement = next((each for each in rows if waits[0] in taken(each.node)), rows[0])
+            yield Lost(pair, statement, "call", waits[0], pair.new.code.at[0], f"@{fresh[0]}")
+
+    def _uncovered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Contexts and guards that went while all that stood in them is still there."""
+        here = {each.text for each in new}
+        for edit in edits:
+            if edit.old is None or edit.new is not None:
+                continue
+            inside = [each.text for each in old if edit.old.text in each.inside]
+            if is_mode(edit.old, here) and len(edits) <= _FEW and not self._goes(edit.old.node):
+                yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
+            if not inside or not here.issuperset(inside):
+                continue
+            if isinstance(edit.old.node, CONTEXTS):
+                kind, name = self._effect(edit.old, pair)
+                if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
+                    yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
+            elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
+                yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
+
+    def _goes(self, node: ast.stmt) -> bool:
+        """Whether the change takes the same condition away in other places too: then it is meant."""
+        text = ast.unparse(node.test) if isinstance(node, ast.If) else ""
+        return sum(drop.text == text for drop in self.drops.drops) > 1
+
+    def _deeper_collectives(
+        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        """Calls that wait for other ranks, whose result is taken, and that moved under a condition which was there."""
+        heads = {each.text for each in old if isinstance(each.node, ast.If)}
+        for statement in new if len(edits) <= _FEW + 1 else ():
+            if called(statement.node) is not None:
+                continue
+            for name in taken(statement.node):
+                if name not in collective() and name not in self._waiting:
+                    continue
+                before, after = ([each for each in rows if name in taken(each.node)] for rows in (old, new))
+                if len(before) != 1 or len(after) != 1:
+                    continue
+                added = [
+                    h for h in statement.inside if h.startswith("if ") and h not in before[0].inside and h in heads
+                ]
+                if added and not any(has_other_way(new, head) for head in added):
+                    yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
+
+    def _reordered(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Effects that come before or after another one with which they changed places."""
+        if len(edits) > _FEW + 1:
+            return
+        gone = {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+        came = {edit.new.text: edit.new for edit in edits if edit.new is not None and edit.old is None}
+        for text in sorted(gone & set(came)):
+            call = called(came[text].node)
+            if call is None or not self.is_effect(last_name(call.func)):
+                alone = call is not None and len(edits) == 2 and not is_report(came[text].node)
+                if alone and (condition := _deeper(old, new, text)):
+                    yield Lost(pair, came[text], "call", name_of_call(came[text]), came[text].node.lineno, condition)
+                if (late := _late(old, new, text)) is not None:
+                    yield Lost(pair, late, "order", name_of_call(late), late.node.lineno, f"after `{text}`")
+                continue
+            context = isinstance(came[text].node, CONTEXTS)
+            if not context and (condition := _deeper(old, new, text)) and last_name(call.func) in named():
+                yield Lost(pair, came[text], "call", last_name(call.func), came[text].node.lineno, condition)
+                continue
+            if _is_turned_round(_round(old, text), _round(new, text)):
+                continue
+            before, after = _around(old, text), _around(new, text)
+            for other in sorted(before[0] & after[1] | before[1] & after[0]):
+                place = "before" if other in after[1] else "after"
+                yield Lost(
+                    pair, came[text], "order", last_name(call.func), came[text].node.lineno, f"{place} `{other}`"
+                )
+                break
+
+    def _overtaken(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Effects before which the function may be left now, and was not before."""
+        if len(edits) > 2 * _FEW:
+            return
+        others = frozenset((*table()["waiting"], *table()["writing"]))  # what others wait for, or read
+        waits = frozenset(
+            name for each in new for name in exits.names(each) if self._is_awaited(name) or name in others
+        )
+        for row in (*exits.moved(old, new, waits), *exits.uncaught(old, new, waits)):
+            name = name_of_call(row.effect) or next(iter(sorted(exits.names(row.effect) & waits)))
+            yield Lost(pair, row.effect, "exit", name, row.exit.node.lineno, row.text)
+
+    def _narrowed(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Calls that wait for other ranks, behind a condition that asks for more than it did: of an `if`, or within an
+        expression (`done and any_rank(done)`)."""
+        for edit in edits if len(edits) <= _FEW else ():
+            if edit.old is None or edit.new is None:
+                continue
+            added = narrowed.added(edit.old.node, edit.new.node)
+            if (
+                added is not None
+                and knows(old, pair, added)
+                and not is_alone(added)
+                and not has_other_way(new, edit.new.text)
+            ):
+                inside = (each for each in new if edit.new.text in each.inside)
+                rows = ((each, name) for each in inside for name in sorted(exits.names(each)))
+                for statement, name in rows:
+                    if name in collective() or name in self._waiting:
+                        yield Lost(pair, statement, "call", name, edit.new.node.lineno, edit.new.text)
+                        break
+            for call, test in narrowed.shortcuts(edit.old.node, edit.new.node):
+                name = last_name(call.func)
+                if name in collective() or name in self._waiting:
+                    row = Statement(ast.unparse(call), edit.new.node, ())
+                    yield Lost(pair, row, "call", name, edit.new.node.lineno, f"if {ast.unparse(test)}")
+
+    def _removed(
+        self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
+    ) -> Iterator[Lost]:
+        added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
+        fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
+        for edit in plain:
+            assert edit.old is not None
+            kind, name = self._effect(edit.old, pair)
+            if kind == "store" and pair.new.name == "__init__":
+                continue  # an object that begins otherwise now
+            if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
+                continue  # with its case, or in favour of another call of its kind
+            call = called(edit.old.node)
+            if not name and call is not None and self._is_needed(pair, call, new):
+                kind, name = "call", last_name(call.func)
+            if name and not self._turns_up(name, pair):
+                yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
+
+    def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
+        node = statement.node
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
+            return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
+            # others see what an object holds; a variable beside another one that is still scaled alike
+            kept = isinstance(node.target, ast.Attribute | ast.Subscript) or _has_sibling(node, pair)
+            return ("store", ast.unparse(node.target)) if kept else ("", "")
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and self._is_filled(node, pair):
+            return "store", ast.unparse(node.targets[0])
+        if isinstance(node, ast.Assert):
+            return ("check", statement.text) if is_about_sizes(node.test) else ("", "")
+        call = called(node)
+        if call is None:
+            return "", ""
+        name = last_name(call.func)
+        if _is_of_dictionary(call):
+            return "", ""
+        kind = "context" if isinstance(node, CONTEXTS) else "call"
+        return (kind, name) if self.is_effect(name) else ("", "")
+
+    @staticmethod
+    def _is_filled(node: ast.Assign, pair: Pair) -> bool:
+        """Whether a statement stores into what a collective of the function was given: its own part, as a rule, through
+        which alone gradients flow."""
+        target, function = node.targets[0], node_of(pair.new)
+        owner = target.value if isinstance(target, ast.Subscript) else None
+        if not isinstance(owner, ast.Name) or function is None:
+            return False
+        calls = (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in filling())
+        return any(isinstance(each, ast.Name) and each.id == owner.id for call in calls for each in call.args[:1])
+
+    def _is_reset(self, node: ast.Assign) -> bool:
+        """Whether a statement sets back what is counted or noted on an object, and others still read it."""
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or not isinstance(node.value, ast.Constant | ast.List | ast.Dict):
+            return False
+        rows = [row for row in self.change.after.occurrences(target.attr) if not is_test(row.path)]
+        return any(row.role == "asks" for row in rows) and any(row.role == "defines" for row in rows)
+
+    def _is_needed(self, pair: Pair, call: ast.Call, new: list[Statement]) -> bool:
+        """Whether a call that went is the second half of a pair of which the first is still there, or comes in the
+        company of another one everywhere else."""
+        name = last_name(call.func)
+        if name not in self.change.after.methods or called_names(pair.new)[name]:
+            return False
+        partners = frozenset(_partners(name))
+        owner = ast.dump(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        for other in filter(None, (called(each.node) for each in new)):
+            same = ast.dump(other.func.value) if isinstance(other.func, ast.Attribute) else ""
+            if same == owner and last_name(other.func) in partners:
+                return True
+        return bool(self._is_missed(pair, name))
+
+    def _is_missed(self, pair: Pair, name: str) -> str:
+        """A call of the function such that all others that make it call this one too; empty if there is none."""
+        known = self._callees
+        here = known.get((pair.new.path, pair.new.qualname), frozenset())
+        for other in sorted(here):
+            if "_" not in other.strip("_") or other not in self.change.after.methods:
+                continue
+            rows = [
+                names for key, names in known.items() if other in names and key != (pair.new.path, pair.new.qualname)
+            ]
+            if len(rows) >= 2 and all(name in names for names in rows):
+                return other
+        return ""
+
+    @cached_property
+    def _callees(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By function the names of what it calls."""
+        functions = self.change.after.project.functions()
+        return {(f.path, f.qualname): frozenset(call.method for call in f.facts.calls) for f in functions}
+
+    def is_effect(self, name: str) -> bool:
+        """Whether a call by this name does something that is missed: of the tables, of a function of the project that
+        waits for other ranks, or of one that nothing calls any more."""
+        if name in named():
+            return True
+        methods = self.change.after.methods.get(name, ())
+        if not methods:
+            return False
+        says = not set(name.split("_")).isdisjoint(table()["words"])
+        return says or name in self._waiting or self._is_uncalled(name)
+
+    def _is_awaited(self, name: str) -> bool:
+        """Whether a call by this name waits for other ranks."""
+        if name in collective() or name in self._waiting:
+            return True
+        return name in self.change.after.methods and not set(name.split("_")).isdisjoint(table()["words"])
+
+    def _is_uncalled(self, name: str) -> bool:
+        """Whether nothing but tests speaks of a function that is still there."""
+        if name.startswith("__") or self._calls[1][name]:
+            return False
+        rows = (row for row in self.change.after.occurrences(name) if not is_test(row.path))
+        return not any(row.role in ("asks", "spells", "tries") for row in rows) and not self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        """Whether a function is called or imported by its bare name."""
+        side = self.change.after
+        for source in side.mentioning(name):
+            module = side.project.modules.get(source.absolute)
+            for unit in side.units(module).values() if module is not None and not is_test(source.path) else ():
+                if any(
+                    unit.code.values[number].op in ("name", "import", "free") for number in unit.named.get(name, ())
+                ):
+                    return True
+        return False
+
+    @cached_property
+    def _waiting(self) -> frozenset[str]:
+        """The names of functions of the project from which calls lead to a collective."""
+        callers: dict[str, set[str]] = {}
+        for function in self.change.after.project.functions():
+            for call in function.facts.calls:
+                callers.setdefault(call.method, set()).add(function.name)
+        found: set[str] = set()
+        queue = sorted(collective())
+        while queue:
+            for name in callers.get(queue.pop(), ()):
+                if name not in found and not name.startswith("<") and "_" in name.strip("_"):
+                    found.add(name)
+                    queue.append(name)
+        return frozenset(found)
+
+    def _turns_up(self, name: str, pair: Pair) -> bool:
+        """Whether the change calls it somewhere where it was not called before."""
+        return self._calls[1][name] > self._calls[0][name] - self._lost_here(pair, name)
+
+    def _lost_here(self, pair: Pair, name: str) -> int:
+        before, after = (called_names(unit)[name] for unit in pair)
+        return before - after
+
+    @cached_property
+    def _calls(self) -> tuple[Counter[str], Counter[str]]:
+        """How often each name is called in the changed files, before and after."""
+        counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        for side, count in zip((self.change.before, self.change.after), counts, strict=True):
+            for path in self.change.changed:
+                module = side.module(path)
+                for unit in side.units(module).values() if module is not None else ():
+                    count.update(called_names(unit))
+        return counts
+
+
+def _for_one(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+    """Effects that were made for each of several things, and are for one of these now."""
+    for edit in edits if len(edits) <= _FEW else ():
+        loop = edit.old.node if edit.old is not None and edit.new is None else None
+        if edit.old is None or not isinstance(loop, ast.For):
+            continue
+        several = ast.unparse(loop.iter)
+        for each in (row for row in old if edit.old.text in row.inside):
+            call = called(each.node)
+            if call is None or last_name(call.func) not in named():
+                continue
+            for other in (row for row in new if name_of_call(row) == last_name(call.func)):
+                parts = (n.value for n in in_head(other.node) if isinstance(n, ast.Subscript))
+                if other.text not in {row.text for row in old} and any(ast.unparse(n) == several for n in parts):
+                    yield Lost(pair, other, "each", last_name(call.func), other.node.lineno, several)
+
+
+def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
+    """Whether the function still scales another variable in the same way, and still reads this one."""
+    function = node_of(pair.new)
+    nodes = list(ast.walk(function)) if function is not None else []
+    name = ast.unparse(node.target)
+    alike = any(
+        isinstance(n, ast.AugAssign) and type(n.op) is type(node.op) and ast.dump(n.value) == ast.dump(node.value)
+        for n in nodes
+    )
+    return alike and any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in nodes)
+
+
+def _is_of_dictionary(call: ast.Call) -> bool:
+    """Whether a call puts values into a dictionary; `update()` of a scaler is given none."""
+    return last_name(call.func) == "update" and bool(call.args or call.keywords)
+
+
+def _telling_words(name: str) -> set[str]:
+    """The longer words of a name."""
+    return {word for word in name.split("_") if len(word) > 3}
+
+
+def _gone(edits: list[Edit]) -> set[str]:
+    """The statements that an edited function has no longer."""
+    return {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
+
+
+def _is_block(gone: list[Edit]) -> bool:
+    """Whether a stretch of several statements went together: with a barrier what it was there for."""
+    rows = [edit.old for edit in gone if edit.old is not None]
+    return len(rows) > 2 and len({each.inside for each in rows}) == 1
+
+
+def _partners(name: str) -> Iterator[str]:
+    """The names of what a call undoes: `sleep` of `wake_up`, `switch_for_inference` of `switch_for_training`."""
+    words = name.split("_")
+    for first, second in tables()["undo"]["pairs"]:
+        one, other = first.split("_"), second.split("_")
+        for at in range(len(words) - len(other) + 1):
+            if words[at : at + len(other)] == other:
+                yield "_".join([*words[:at], *one, *words[at + len(other) :]])
+
+
+def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
+    """Decorators under which a function computed otherwise, and which it lost."""
+    methods = pair.methods
+    if methods is None or pair.new.code.kind != "function" or not new:
+        return
+    names = set(table()["contexts"])
+    left = _decorators(pair.new)
+    for decorator in methods[0].facts.decorators:
+        name = decorator.removesuffix("()").rpartition(".")[2]
+        inside = any(f"{name}(" in each.text for each in new)
+        if name in names and name not in left and not inside:
+            statement = Statement(f"@{decorator}", new[0].node, ())
+            yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
+
+
+def _decorators(unit: Unit) -> frozenset[str]:
+    """The last names of the decorators of a function."""
+    decorators = unit.method.facts.decorators if unit.method is not None else ()
+    return frozenset(each.removesuffix("()").rpartition(".")[2] for each in decorators)
+
+
+def _deeper(old: list[Statement], new: list[Statement], text: str) -> str:
+    """The condition under which a statement stands now and stood under none of its kind before."""
+    before, after = ([each for each in rows if each.text == text] for rows in (old, new))
+    if len(before) != 1 or len(after) != 1 or after[0].inside[: len(before[0].inside)] != before[0].inside:
+        return ""
+    added = [head for head in after[0].inside[len(before[0].inside) :] if head.startswith(BRANCHES)]
+    return added[-1] if added and not has_other_way(new, added[-1]) else ""
+
+
+def _sunk(pair: Pair, old: list[Statement], new: list[Statement]) -> Iterator[Lost]:
+    """Calls made for what they do that the change only moved to the right: into the block that stands above them."""
+    for before, after in zip(old, new, strict=True):
+        depth_before = len(before.inside)
+        added = [head for head in after.inside[depth_before:] if head.startswith(BRANCHES)]
+        if not added or after.inside[:depth_before] != before.inside or has_other_way(new, added[-1]):
+            continue
+        if (call := called(after.node)) is not None and not is_report(after.node):
+            yield Lost(pair, after, "call", last_name(call.func), after.node.lineno, added[-1])
+
+
+def _is_of_one_rank(name: str) -> bool:
+    """Whether a decorator speaks of one rank: `rank_zero_only`, `master_only`, `on_main_process`."""
+    words = frozenset(name.strip("_").lower().split("_"))
+    return not words.isdisjoint(RANKS) and not words.isdisjoint(("only", "on", "zero", "main", "0"))
+
+
+def _late(old: list[Statement], new: list[Statement], text: str) -> Statement | None:
+    """The effect that must come first and that a statement was moved in front of: `set_epoch` and `iter(loader)`."""
+    for name, later in firsts().items():
+        before, after = (_behind(rows, text, name) for rows in (old, new))
+        moved = next((each for each in new if each.text == text), None)
+        if moved is None or before is not None or after is None:
+            continue
+        if any(last_name(n.func) in later for n in ast.walk(moved.node) if isinstance(n, ast.Call)):
+            return after
+    return None
+
+
+def _behind(rows: list[Statement], text: str, name: str) -> Statement | None:
+    """The call by a name that stands behind a statement, in the same block."""
+    place = next((index for index, each in enumerate(rows) if each.text == text), len(rows))
+    for each in rows[place + 1 :]:
+        call = called(each.node)
+        if call is not None and last_name(call.func) == name and each.inside == rows[place].inside:
+            return each
+    return None
+
+
+def _round(rows: list[Statement], text: str) -> list[str]:
+    """The effects of the loop in which a statement stands, in their order."""
+    loops = [head for each in rows if each.text == text for head in each.inside if head.startswith(("for ", "while "))]
+    inside = [each for each in rows if loops and loops[-1] in each.inside]
+    calls = ((each.text, called(each.node)) for each in inside)
+    return [text for text, call in calls if call is not None and last_name(call.func) in named()]
+
+
+def _is_turned_round(old: list[str], new: list[str]) -> bool:
+    """Whether a loop does the same in turn and only begins elsewhere; of two effects nobody can tell."""
+    return len(old) > 2 and any(old[at:] + old[:at] == new for at in range(1, len(old)))
+
+
+def _around(rows: list[Statement], text: str) -> tuple[set[str], set[str]]:
+    """The effects before and after a statement that stands once, on the ways that pass it."""
+    place = [index for index, each in enumerate(rows) if each.text == text]
+    if len(place) != 1:
+        return set(), set()
+
+    def effects(part: list[Statement]) -> set[str]:
+        calls = ((each.text, called(each.node)) for each in part if not exclude(each, rows[place[0]]))
+        return {text for text, call in calls if call is not None and last_name(call.func) in named()}
+
+    return effects(rows[: place[0]]), effects(rows[place[0] + 1 :])
+
+
+def _conditional(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+    """Effects that stand under a condition now and stood under none of it before."""
+    fresh = {
+        edit.new.text: edit.new.node.test
+        for edit in edits
+        if edit.new is not None and edit.old is None and isinstance(edit.new.node, ast.If)
+    }
+    if not fresh or len(edits) > _FEW:
+        return
+    before = Counter(each.text for each in old)
+    for statement in new:
+        added = [
+            head
+            for head in statement.inside
+            if head.startswith("if ") and head in fresh and knows(old, pair, fresh[head]) and not is_alone(fresh[head])
+        ]
+        call = called(statement.node)
+        if not added or call is None or before[statement.text] != 1 or isinstance(statement.node, CONTEXTS):
+            continue  # what stands in a context goes with it
+        if _is_of_dictionary(call):
+            continue
+        earlier = next(each for each in old if each.text == statement.text)
+        if depth(earlier) >= depth(statement) or conditions(earlier) >= conditions(statement):
+            continue  # a condition took the place of another, or of a part of it
+        name = last_name(call.func)
+        if name in named() and called_names(pair.new)[name] == called_names(pair.old)[name]:
+            yield Lost(pair, statement, "call", name, statement.node.lineno, added[-1])
+
+
+def line_of(old: list[Statement], new: list[Statement], gone: Statement) -> int:
+    """The line of the new function before which what went would stand: of the statement that followed it."""
+    place = next(index for index, each in enumerate(old) if each is gone)
+    for start, where, size in matcher([each.text for each in old], [each.text for each in new]).get_matching_blocks():
+        if size and start > place:
+            return new[where].node.lineno
+    return new[-1].node.end_lineno or new[-1].node.lineno if new else 0

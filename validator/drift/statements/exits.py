@@ -1,0 +1,115 @@
+"""Ways out of a function that a change put in front of an effect.
+
+Who leaves before a collective does not take part in it, and the others wait. Two changes do so without touching the
+call: a `return` or `raise` that stood behind it is moved in front of it; and a handler goes that caught what failed
+above it and let the function go on to it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.drift.statements.differences import Statement, header
+from validator.drift.statements.surroundings import called, exclude, last_name, taken
+
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_LOOPS = ("for ", "while ")
+
+
+class Overtaken(NamedTuple):
+    """An effect that some way no longer passes: the effect as it stands now, and where that way leaves."""
+
+    effect: Statement
+    exit: Statement
+    text: str
+
+
+def names(statement: Statement) -> set[str]:
+    """The last names of what a statement calls on its own lines."""
+    call = called(statement.node)
+    return taken(statement.node) | ({last_name(call.func)} if call is not None else set())
+
+
+def moved(old: list[Statement], new: list[Statement], effects: frozenset[str]) -> Iterator[Overtaken]:
+    """Effects that stood in front of an exit and stand behind it now."""
+    for before, leaving in _alike(old, new, _LEAVING):
+        for effect in (each for each in new if names(each) & effects):
+            earlier = [each for each in old if each.text == effect.text]
+            if len(earlier) != 1 or exclude(effect, leaving) or not leaving.inside:
+                continue
+            if _is_behind(old, before, earlier[0]) or not _is_behind(new, leaving, effect):
+                continue
+            if _place(old, earlier[0]) < _place(old, before):
+                yield Overtaken(effect, leaving, f"{leaving.inside[-1]}: {leaving.text}")
+                break
+
+
+def uncaught(old: list[Statement], new: list[Statement], effects: frozenset[str]) -> Iterator[Overtaken]:
+    """Effects that follow a `try` whose handlers let the function go on, where what was tried is tried no longer."""
+    count = Counter(each.text for each in new)
+    here = {each.text: each for each in new if count[each.text] == 1}
+    for statement in old:
+        node = statement.node
+        if not isinstance(node, ast.Try) or not node.handlers or any(map(_leaves, node.handlers)):
+            continue
+        tried = [header(inner) for each in node.body for inner in ast.walk(each) if isinstance(inner, ast.stmt)]
+        kept = [here[text] for text in tried if text in here]
+        if not kept or not all(count[text] for text in tried) or any(_is_tried(new, each) for each in kept):
+            continue
+        if not any(isinstance(n, ast.Call) for each in node.body for n in ast.walk(each)):
+            continue
+        for effect in (each for each in old if names(each) & effects and each.text in here):
+            now = here[effect.text]
+            behind = effect.inside == statement.inside and _place(old, effect) > _place(old, statement)
+            if behind and _place(new, now) > _place(new, kept[-1]):
+                failing = next((each for each in kept if called(each.node) is not None), kept[0])
+                yield Overtaken(now, failing, f"{failing.text}: raise")
+                break
+
+
+def _alike(
+    old: list[Statement], new: list[Statement], kinds: tuple[type[ast.stmt], ...]
+) -> Iterator[tuple[Statement, Statement]]:
+    """The statements of some kinds that stand once under the same condition in both revisions."""
+
+    def told(rows: list[Statement]) -> dict[tuple[str, str], list[Statement]]:
+        found: dict[tuple[str, str], list[Statement]] = {}
+        for each in rows:
+            if isinstance(each.node, kinds) and each.inside:
+                found.setdefault((each.inside[-1], each.text), []).append(each)
+        return found
+
+    after = told(new)
+    for key, rows in told(old).items():
+        if len(rows) == 1 and len(after.get(key, ())) == 1:
+            yield rows[0], after[key][0]
+
+
+def _is_behind(rows: list[Statement], leaving: Statement, effect: Statement) -> bool:
+    """Whether a statement is only reached by what did not leave: it follows in the block in which the condition of the
+    exit stands, or deeper."""
+    around = leaving.inside[:-1]
+    if isinstance(leaving.node, ast.Continue | ast.Break) and not any(head.startswith(_LOOPS) for head in around):
+        return False
+    return effect.inside[: len(around)] == around and _place(rows, effect) > _place(rows, leaving)
+
+
+def _place(rows: list[Statement], statement: Statement) -> int:
+    return next(index for index, each in enumerate(rows) if each is statement)
+
+
+def _is_tried(rows: list[Statement], statement: Statement) -> bool:
+    """Whether a statement still stands in the body of a `try`."""
+    return any(
+        isinstance(each.node, ast.Try)
+        and any(inner is statement.node for part in each.node.body for inner in ast.walk(part))
+        for each in rows
+    )
+
+
+def _leaves(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler does not go on to what follows its `try`."""
+    return any(isinstance(node, _LEAVING) for part in handler.body for node in ast.walk(part))

@@ -1,0 +1,171 @@
+"""What a change no longer does to a value before it is used: copying it, padding it, rounding it up.
+
+A value that is written into in place was copied first; a tensor that a collective takes was brought to the size that
+all ranks have; a count was made a whole multiple of a number of ranks. Each of these is one expression or statement
+that a reader takes for a detail, and whose loss shows only on several ranks.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair
+from validator.drift.statements.differences import Edit, Statement, in_head
+from validator.drift.statements.drops import Drops, differences
+from validator.drift.statements.named_effects import collective
+from validator.drift.statements.surroundings import last_name
+from validator.drift.statements.weakened import is_parallel
+
+_COPIES = frozenset({"clone", "copy", "deepcopy"})
+_CONTAINERS = frozenset({"list", "dict", "set", "sorted"})
+_FILLING = frozenset({"append", "extend", "insert", "update", "pop", "popitem", "clear", "setdefault", "sort", "add",
+                      "remove", "discard", "reverse"})  # fmt: skip
+_ROUNDING = frozenset({"ceil", "int", "floor", "round", "cdiv"})
+
+
+class Unprepared(NamedTuple):
+    """A value that lost a step before its use. `at`: what stands there now; `text`: what was lost."""
+
+    pair: Pair
+    at: ast.AST
+    before: str
+    text: str
+
+
+class Preparations:
+    """The steps that a change took away."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def lost(self) -> list[Unprepared]:
+        found: list[Unprepared] = []
+        for pair, old, new, edits in self.change.analysis(Drops).small:
+            for edit in edits:
+                if edit.old is not None and edit.new is not None:
+                    found += _uncopied(pair, edit, new)
+                    found += _unrounded(pair, edit)
+                elif edit.new is None:
+                    found += _unaligned(pair, edit, old, new)
+        return found
+
+
+def _uncopied(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Unprepared]:
+    """A variable that holds what it was given, where it held a copy, and is written into."""
+    assert edit.old is not None
+    assert edit.new is not None
+    node = edit.new.node
+    if not isinstance(node, ast.Assign):
+        return
+    copies = [n for n in in_head(edit.old.node) if isinstance(n, ast.Call) and _is_copy(n)]
+    if not copies or any(isinstance(n, ast.Call) and _is_copy(n) for n in in_head(node)):
+        return
+    targets = {n.id for each in node.targets for n in ast.walk(each) if isinstance(n, ast.Name)}
+    place = next((index for index, each in enumerate(new) if each.node is node), len(new))
+    for each in new[place + 1 :]:
+        written = _written(each.node) & targets
+        if written:
+            name = min(written)
+            text = f"`{name}` was a copy before the change: `{each.text}` writes into what it is made of now"
+            yield Unprepared(pair, node, edit.old.text, text)
+            return
+        if _stored(each.node) >= targets:
+            return
+
+
+def _is_copy(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Name) and call.func.id in _CONTAINERS:
+        return len(call.args) == 1 and isinstance(call.args[0], ast.Name | ast.Attribute)
+    return last_name(call.func) in _COPIES
+
+
+def _written(node: ast.stmt) -> set[str]:
+    """The variables whose objects a statement writes into in place."""
+    found: set[str] = set()
+    if isinstance(node, ast.AugAssign):
+        found |= _names(node.target)
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+    found |= {name for each in targets if isinstance(each, ast.Subscript) for name in _names(each.value)}
+    for call in (n for n in in_head(node) if isinstance(n, ast.Call)):
+        name = last_name(call.func)
+        if isinstance(call.func, ast.Attribute) and (name in _FILLING or name.endswith("_") and name[:1] != "_"):
+            found |= _names(call.func.value)
+        if name in collective():
+            found |= {inner for each in call.args[:1] for inner in _names(each)}
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _stored(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return {
+        n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+
+
+def _unrounded(pair: Pair, edit: Edit) -> Iterator[Unprepared]:
+    """A number that was a whole multiple of a number of ranks, and is so no longer."""
+    assert edit.old is not None
+    assert edit.new is not None
+    for old, new in differences(edit):
+        if not isinstance(old, ast.expr) or not isinstance(new, ast.expr):
+            return
+        factor = _multiple_of(old)
+        if factor is None or not is_parallel(factor) or _multiple_of(new) is not None:
+            continue
+        text = f"this was a whole multiple of `{ast.unparse(factor)}` before the change"
+        if ast.dump(factor) not in {ast.dump(n) for n in ast.walk(new)}:
+            yield Unprepared(pair, new, edit.old.text, text)
+
+
+def _multiple_of(node: ast.expr) -> ast.expr | None:
+    """The number of which an expression is a whole multiple by the way it is written: `ceil(a / n) * n`, `a // n * n`,
+    `a - a % n`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.right, ast.BinOp):
+        inner = node.right
+        if isinstance(inner.op, ast.Mod) and ast.dump(inner.left) == ast.dump(node.left):
+            return inner.right
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    for whole, factor in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(whole, ast.Call) and last_name(whole.func) in _ROUNDING and whole.args:
+            quotients = [n for n in ast.walk(whole.args[0]) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+            if last_name(whole.func) == "cdiv" and len(whole.args) == 2 and _same(whole.args[1], factor):
+                return factor
+        else:
+            quotients = [whole] if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv) else []
+        if any(_same(each.right, factor) for each in quotients):
+            return factor
+    return None
+
+
+def _same(one: ast.AST, other: ast.AST) -> bool:
+    return ast.dump(one) == ast.dump(other)
+
+
+def _unaligned(pair: Pair, edit: Edit, old: list[Statement], new: list[Statement]) -> Iterator[Unprepared]:
+    """A variable that was made anew out of itself before a collective was handed it, and goes there as it is now."""
+    assert edit.old is not None
+    node = edit.old.node
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+        return
+    name = node.targets[0].id
+    read = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+    if name not in read or not isinstance(node.value, ast.Call):
+        return
+    place = next(index for index, each in enumerate(old) if each is edit.old)
+    following = {each.text for each in old[place + 1 :]}
+    for each in new:
+        calls = (n for n in in_head(each.node) if isinstance(n, ast.Call) and last_name(n.func) in collective())
+        if each.text in following and any(name in _names(given) for call in calls for given in call.args):
+            if not any(name in _stored(other.node) and other.text not in {e.text for e in old} for other in new):
+                text = f"`{name}` comes here as it is, where it was `{ast.unparse(node.value)}` before the change"
+                yield Unprepared(pair, each.node, edit.old.text, text)
+            return

@@ -1,0 +1,383 @@
+"""Small edits that take something away from a formula or a call, and that nothing else in the change explains."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from validator.domains.axes import LOCAL, axes_of, of_parallelism
+from validator.drift.change import Change, Pair, Side
+from validator.drift.interfaces.calls import annotated, constructor
+from validator.drift.statements.differences import Edit, in_head, node_of
+from validator.drift.statements.drops import Drop, Drops
+from validator.drift.statements.named_effects import collective
+from validator.drift.statements.surroundings import last_name
+from validator.source import SourceFile
+
+# Names of arguments by which libraries are told who takes part.
+_WHO = frozenset({
+    "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
+    "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
+    "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
+    "mesh_dim", "sync_module_states", "modifier_rank",
+})  # fmt: skip
+_MANY = 3  # statements
+_WRAPPING = frozenset({
+    "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
+})  # fmt: skip
+DEVICES = frozenset({"cuda", "to", "npu", "xpu", "cpu"})
+
+
+class Weakened:
+    """The small edits of a change that are worth a look."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def drops(self) -> list[Drop]:
+        found: dict[tuple[str, int, str, str], Drop] = {}
+        drops: Drops = self.change.analysis(Drops)
+        small = {id(pair) for pair, *_ in drops.small}
+        for drop in drops.drops:
+            if id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop) and self._times(drop) < _MANY:
+                found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
+        return list(found.values())
+
+    def _is_alone_in(self, drop: Drop) -> bool:
+        """Whether the rest of a statement is as it was: where more than one thing goes it says something else now.
+
+        Names may be exchanged together."""
+        if drop.kind in ("name", "constant"):
+            return True
+        edits = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
+        return len({(each.kind, each.text) for each in edits}) == 1
+
+    def _counts(self, drop: Drop) -> bool:
+        kind, part = drop.kind, drop.part
+        if kind == "factor":
+            return self._is_size(drop) and not self._is_used_elsewhere(drop)
+        if kind in ("keyword", "argument"):
+            told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
+            return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
+        if kind in ("operand", "guard"):
+            return is_parallel(part) and not self._is_asked(drop)
+        if kind == "element":
+            if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
+                return False
+            return not self._is_made_otherwise(drop.pair, part.id)
+        if kind == "index":
+            return is_parallel(part)
+        if kind == "await":
+            return self._is_lost_coroutine(drop)
+        if kind == "constant":
+            return is_parallel(drop.old) and _is_said(drop) in _WHO
+        if kind == "term":
+            return self._is_offset(drop)
+        if kind == "call":
+            return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
+        if kind == "name" and _leaves_its_guard(drop):
+            return True
+        return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
+
+    def _is_lost_coroutine(self, drop: Drop) -> bool:
+        """Whether what is not awaited any more is a coroutine of the project, which the function gives back or drops:
+        who awaits the function gets it, and does not await it again."""
+        method, statement = drop.pair.new.method, drop.edit.new
+        if method is None or not method.facts.is_async or not isinstance(drop.new, ast.Call) or statement is None:
+            return False
+        called = [each for each in self.change.after.methods.get(last_name(drop.new.func), ()) if not each.facts.stub]
+        if not called or not all(each.facts.is_async and not each.facts.is_generator for each in called):
+            return False
+        return isinstance(statement.node, ast.Return | ast.Expr) and statement.node.value is drop.new
+
+    def _is_used_elsewhere(self, drop: Drop) -> bool:
+        """Whether the change reckons with the same in a statement that it adds or alters beside."""
+        text = ast.dump(drop.part)
+        for edit in self._edits(drop):
+            if edit is drop.edit:
+                continue
+            before, after = (
+                any(ast.dump(node) == text for node in in_head(statement.node)) if statement is not None else False
+                for statement in (edit.old, edit.new)
+            )
+            if after and not before:
+                return True
+        return False
+
+    def _edits(self, drop: Drop) -> list[Edit]:
+        """All edits of the function in which something went."""
+        return next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
+
+    def _is_passed_elsewhere(self, drop: Drop) -> bool:
+        """Whether the change passes the same keyword to another call of the function."""
+        if not isinstance(drop.part, ast.keyword):
+            return False
+        edits = self._edits(drop)
+        before, after = (
+            sum(
+                isinstance(node, ast.keyword) and node.arg == drop.part.arg
+                for statement in rows
+                if statement is not None
+                for node in in_head(statement.node)
+            )
+            for rows in ([edit.old for edit in edits], [edit.new for edit in edits])
+        )
+        return after >= before
+
+    @staticmethod
+    def _is_offset(drop: Drop) -> bool:
+        """Whether what is no longer added is a place among ranks: a variable made of ranks and sizes of groups, in the
+        ranks of a group."""
+        function = node_of(drop.pair.new)
+        if not isinstance(drop.part, ast.Name) or function is None or drop.edit.new is None:
+            return False
+        made = [
+            each.value
+            for each in ast.walk(function)
+            if isinstance(each, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == drop.part.id for target in each.targets)
+        ]
+        calls = {last_name(n.func) for n in ast.walk(function) if isinstance(n, ast.Call)}
+        return any(map(is_parallel, made)) and not calls.isdisjoint(("new_group", "new_subgroups", "DeviceMesh"))
+
+    def _is_needed(self, drop: Drop, name: str) -> bool:
+        """Whether a call around a value does what others rely on: ranks agree by it, or a collective needs the value
+        where it puts it."""
+        if name in ("sorted", "sort"):  # ranks agree in the order by it
+            node = node_of(drop.pair.new)
+            calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
+            return any(last_name(call.func) in collective() for call in calls)
+        return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
+
+    def _is_asked(self, drop: Drop) -> bool:
+        """Whether the change asks for a condition by a statement of its own."""
+        test = ast.dump(drop.part)
+        for each, _, _, edits in self.change.analysis(Drops).edited:
+            added = [edit.new.node for edit in edits if edit.old is None and edit.new] if each is drop.pair else []
+            tests = [node.test for node in added if isinstance(node, ast.If | ast.While)]
+            if any(ast.dump(node) == test for test_now in tests for node in ast.walk(test_now)):
+                return True
+        return False
+
+    def _is_renamed(self, drop: Drop) -> bool:
+        """Whether the other name is new and stands in all places where the old one stood, or the statement gives its
+        value to another name too: then it is another statement."""
+        drops = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
+        if any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops):
+            return True
+        if isinstance(drop.old, ast.Name) and isinstance(drop.new, ast.Name):
+            old, new = (node_of(unit) for unit in drop.pair)
+            made = drop.old.id in _bound(old) and drop.new.id in _bound(new)
+            return made and drop.old.id not in _named(new) and drop.new.id not in _named(old)
+        before, after = last_name(drop.old), last_name(drop.new)
+        sides, path = (self.change.before, self.change.after), drop.pair.new.module.source.absolute
+        brought = [_stores(side, side.by_absolute.get(path), after) for side in sides]
+        if brought == [False, True]:
+            return True  # what the change brings into the file is meant
+        fresh = _roles(self.change.before, after)
+        return "defines" in _roles(self.change.before, before) & _roles(self.change.after, after) and not fresh
+
+    def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
+        """Whether the change gives a variable its value by a statement of its own."""
+        for each, _, _, edits in self.change.analysis(Drops).edited:
+            added = (edit.new for edit in edits if edit.old is None) if each is pair else ()
+            for statement in added:
+                nodes = ast.walk(statement.node) if statement is not None else ()
+                if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in nodes):
+                    return True
+        return False
+
+    def _is_size(self, drop: Drop) -> bool:
+        """Whether a formula is about counts: what went, or what is left, is a number or a name of a size."""
+        return not any(isinstance(node, ast.JoinedStr) for node in ast.walk(drop.old)) and not _is_text(drop.part)
+
+    def _is_who(self, drop: Drop) -> bool:
+        part = drop.part
+        if isinstance(part, ast.keyword):
+            name = part.arg or ""
+            return (
+                name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
+            )
+        return is_parallel(part)
+
+    def _times(self, drop: Drop) -> int:
+        """In how many statements the same part went: what goes everywhere goes on purpose."""
+        drops = self.change.analysis(Drops).drops
+        edits = {id(each.edit) for each in drops if each.kind == drop.kind and each.text == drop.text}
+        return len(edits)
+
+    def _is_alone(self, drop: Drop) -> bool:
+        """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
+        part, drops = drop.part, self.change.analysis(Drops)
+        if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name | ast.Attribute):
+            return False
+        edits = self._edits(drop)
+        same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
+        first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
+        at_hand = first in _bound(node_of(drop.pair.new)) and _is_read(drop.pair, first)
+        return len(edits) == 1 and len(same) == 1 and at_hand
+
+    def _all_pass(self, drop: Drop) -> bool:
+        """Whether every other call by that name, of which there are several, passes the keyword."""
+        if not isinstance(drop.part, ast.keyword) or drop.part.arg is None or not isinstance(drop.new, ast.Call):
+            return False
+        name, keyword, passing = last_name(drop.new.func), drop.part.arg, 0
+        for source in self.change.after.mentioning(name):
+            module = self.change.after.project.modules.get(source.absolute)
+            for unit in self.change.after.units(module).values() if module is not None else ():
+                for value in unit.code.values:
+                    callee = unit.code.values[value.args[0]] if value.op == "call" else value
+                    if value.op != "call" or callee.op not in ("attr", "name") or callee.data != name:
+                        continue
+                    if keyword in value.data.names:
+                        passing += 1
+                    elif unit.at(value.at)[:2] != drop.pair.new.module.source_text.at(drop.new)[:2]:
+                        return False
+        return passing >= 2
+
+    def _still_takes(self, drop: Drop) -> bool:
+        """Whether what is called still takes the argument: nothing in the project says otherwise."""
+        if not isinstance(drop.new, ast.Call):
+            return False
+        name = last_name(drop.new.func)
+        keyword = drop.part.arg if isinstance(drop.part, ast.keyword) else None
+        before, after = (self._known(side, name) for side in (self.change.before, self.change.after))
+        if not after:
+            return True
+        if keyword is None:
+            return before == after
+        return any(keyword in names or "**" in names for names in after)
+
+    @staticmethod
+    def _known(side: Side, name: str) -> list[frozenset[str]]:
+        """The parameters of the functions and classes of a name."""
+        rows = [m.facts.params for m in side.methods.get(name, ())]
+        made = {cls: constructor(cls) for cls in side.project.classes() if cls.name == name}
+        rows += [params for params in made.values() if params is not None]
+        found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
+        return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
+
+
+def _is_of_device(drop: Drop) -> bool:
+    """Whether what changed says which device is meant: there the number within a host is right."""
+    node = drop.edit.new.node if drop.edit.new is not None else None
+    for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ():
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        inside = any(drop.new is part for each in given for part in ast.walk(each))
+        said = {last_name(call.func), *(keyword.arg or "" for keyword in call.keywords)}
+        if inside and any("device" in name or name == "cuda" for name in said):
+            return axes_of(last_name(drop.new)) >= {LOCAL}
+    return False
+
+
+def _is_said(drop: Drop) -> str:
+    """The keyword by which a call is given what changed; empty where it is not by keyword."""
+    node = drop.edit.new.node if drop.edit.new is not None else None
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
+    return next((k.arg or "" for call in calls for k in call.keywords if k.value is drop.new), "")
+
+
+def _is_sent(drop: Drop) -> bool:
+    """Whether the statement gives its value to a variable that a collective is handed."""
+    node, function = drop.edit.new.node if drop.edit.new is not None else None, node_of(drop.pair.new)
+    if not isinstance(node, ast.Assign) or function is None:
+        return False
+    names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in collective()):
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if any(isinstance(each, ast.Name) and each.id in names for each in given):
+            return True
+    return False
+
+
+def _named(node: ast.AST | None) -> set[str]:
+    """The names that stand in a function."""
+    nodes = list(ast.walk(node)) if node is not None else []
+    return {n.id for n in nodes if isinstance(n, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def _bound(node: ast.AST | None) -> set[str]:
+    """The variables and parameters of a function."""
+    nodes = list(ast.walk(node)) if node is not None else []
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
+
+
+def _roles(side: Side, name: str) -> set[str]:
+    """As what a name stands in the program; a text that is the same word is none."""
+    return {row.role for row in side.occurrences(name)} - {"spells"}
+
+
+def _stores(side: Side, source: SourceFile | None, name: str) -> bool:
+    """Whether a file gives an attribute or a variable a value."""
+    rows = side.of_file(source).get(name, ()) if source is not None else ()
+    return any(row.role == "defines" and row.kind in ("attribute", "variable") for row in rows)
+
+
+def _is_text(part: ast.AST) -> bool:
+    return isinstance(part, ast.Constant) and isinstance(part.value, str)
+
+
+def is_parallel(part: ast.AST) -> bool:
+    """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
+    for node in ast.walk(part):
+        name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name)):
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
+            return True
+    return False
+
+
+def _leaves_its_guard(drop: Drop) -> bool:
+    """Whether a member of an enumeration stands in place of the one that the condition right around still asks for."""
+    new, old = drop.edit.new, drop.old
+    if new is None or not isinstance(old, ast.Attribute) or not isinstance(drop.new, ast.Attribute) or not new.inside:
+        return False
+    if not (old.attr.isupper() and drop.new.attr.isupper()) or ast.dump(old.value) != ast.dump(drop.new.value):
+        return False
+    head = new.inside[-1]
+    asked = {ast.unparse(n) for n in ast.walk(ast.parse(head[3:], mode="eval"))} if head.startswith("if ") else set()
+    return ast.unparse(old) in asked and ast.unparse(drop.new) not in asked
+
+
+def _is_rank(name: str) -> bool:
+    """Whether a name is that of a process's number, and not of the rank of a matrix."""
+    words = name.strip("_").lower().split("_")
+    return "rank" in words and _OF_MATRICES.isdisjoint(words) or bool(axes_of(name)) and "rank" in name
+
+
+def _other_axes(drop: Drop) -> bool:
+    """Whether a size, rank or group of some axes stands in place of that of others."""
+    old, new = last_name(drop.old), last_name(drop.new)
+    before, after = axes_of(old), axes_of(new)
+    if before == after or not (_is_count(old) and _is_count(new)):
+        return False
+    # an axis more is mostly one that was forgotten; the number within a host in place of that of all is not
+    return bool(before - after) or LOCAL in after - before
+
+
+_OF_MATRICES = frozenset({"lora", "low", "adapter", "kv", "q", "tucker"})
+_COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh", "replicas", "pg"})
+
+
+def _is_count(name: str) -> bool:
+    return not _COUNTS.isdisjoint(name.strip("_").lower().split("_"))
+
+
+def _is_read(pair: Pair, name: str) -> bool:
+    """Whether the new function still reads a name."""
+    node = node_of(pair.new)
+    names = ast.walk(node) if node is not None else ()
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in names)
+
+
+def _is_read_after(pair: Pair, name: str, place: ast.expr) -> bool:
+    """Whether a name is read further down in the new function."""
+    node = node_of(pair.new)
+    if node is None:
+        return False
+    last = place.end_lineno or place.lineno
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
+    return any(n.lineno > last for n in names)

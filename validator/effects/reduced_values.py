@@ -1,0 +1,123 @@
+"""Values that a unit reduces or gathers over ranks, and tests before it does.
+
+Whoever reduces a number over ranks holds another one on each: a test of it before that is a test of a rank's own. What
+is asked for must be what the number is; whether something is there, how many dimensions it has and of which type it is
+are mostly alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.axes import REDUCED
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes
+from validator.effects.condition_keys import Key
+from validator.facts.model import At
+from validator.flow.program import Flow, Unit
+from validator.flow.queries.base import Place
+from validator.models import Row
+
+_ASKING = frozenset({"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "bool", "int", "float"})
+_NUMBERS = frozenset({"int", "float", "bool"})
+_COMPARED = frozenset({"Lt", "LtE", "Gt", "GtE", "Eq", "NotEq"})
+_LAYOUT = frozenset({"size", "dim", "numel", "shape", "ndim", "len", "nelement", "ndimension"})
+
+
+class Reduced:
+    """What one unit reduces: the keys of the values that go into its collectives, and whether each is one number."""
+
+    def __init__(self, flow: Flow, unit: Unit) -> None:
+        self.flow = flow
+        self.unit = unit
+        self.keys: dict[Key, bool] = {}
+        self._calls: dict[Key, list[Place]] = {}
+        for number, site in flow.result(unit).sites.items():
+            call = Place(flow, unit, number)
+            for operation in site.operations if call.value.op == "call" else ():
+                given = _contents(call, operation.row)
+                for key, single in _made_of(given) if given is not None else ():
+                    self.keys[key] = self.keys.get(key, False) or single
+                    self._calls.setdefault(key, []).append(call)
+
+    def tested(self, number: int) -> Causes:
+        """Why the truth of a condition differs between the ranks of the groups in which what it asks for is reduced."""
+        for place, single in self._asked(Place(self.flow, self.unit, number), False) if self.keys else ():
+            known = self.keys.get(place.key)
+            if known is None or not (single or known):
+                continue
+            told = place.closed
+            if UNIFORM not in told.v and not told.of("size"):
+                calls = self._calls[place.key]
+                return frozenset(Cause("data", REDUCED, False, place_of(c.unit.path, c.at)) for c in calls)
+        return NONE
+
+    def _asked(self, place: Place, single: bool) -> Iterator[tuple[Place, bool]]:
+        """The values whose contents decide a condition; `single`: each is asked for as one number."""
+        place = place.root
+        value = place.value
+        yield place, single
+        if value.op == "unary" and value.data == "Not" or self.unit.connective(place.number):
+            for i in range(len(value.args)):
+                yield from self._asked(place.operand(i), single)
+        elif value.op == "compare" and value.data in _COMPARED:
+            for i in (0, 1):
+                if not isinstance(place.operand(1 - i).val.constant(), str | None):
+                    yield from self._asked(place.operand(i), True)
+        elif value.op == "call" and place.method in _ASKING:
+            receiver = place.receiver
+            if receiver is not None and len(value.args) == 1:
+                yield from self._asked(receiver, True)
+            elif len(value.args) == 2:
+                yield from self._asked(place.operand(1), True)
+
+
+def place_of(path: str, at: At) -> str:
+    """By which a cause names the collective that reduces."""
+    return f"{path}:{at[0]}:{at[1]}"
+
+
+def _contents(call: Place, row: Row) -> Place | None:
+    """What a rank gives to a reduction or a gather of all; None of a collective in which one rank tells the others."""
+    given = row.reads or row.alike or row.equal
+    if given is None or row.root is not None or not (row.equal is not None or row.result == "uniform"):
+        return None
+    return call.argument(*given)
+
+
+def _made_of(place: Place, single: bool = False) -> Iterator[tuple[Key, bool]]:
+    """The values from which alone a tensor is made, and whether each is known to be one number."""
+    while True:
+        place = place.root
+        value = place.value
+        yield place.key, single
+        if value.op == "mut":
+            place = place.operand(0)
+        elif value.op in ("list", "tuple") and len(value.args) == 1:
+            place, single = place.operand(0), True
+        elif value.op == "call":
+            given = [i for i, name in enumerate(value.data.names, 1) if name is None]
+            receiver = place.receiver
+            moved = receiver is not None and place.method in place.flow.models.same_methods
+            if place.method in _LAYOUT or {"*", "**"} & set(value.data.names):
+                return
+            if moved and receiver is not None:
+                place = receiver
+            elif len(given) == 1:
+                place, single = place.operand(given[0]), single or place.method in _NUMBERS
+            else:
+                return
+        elif value.op == "binary":
+            varying = [i for i in (0, 1) if place.operand(i).val.constant() is None]
+            if len(varying) != 1:
+                return
+            place, single = place.operand(varying[0]), single
+        else:
+            return
+
+
+def reduced(flow: Flow, unit: Unit) -> Reduced:
+    """What a unit reduces, found once."""
+    known: Reduced | None = unit.__dict__.get("_reduced")
+    if known is None or known.flow is not flow:
+        known = unit.__dict__["_reduced"] = Reduced(flow, unit)
+    return known

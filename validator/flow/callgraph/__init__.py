@@ -1,0 +1,1 @@
+"""Who may call whom: by names, texts and handles, in which context."""

@@ -1,0 +1,259 @@
+"""Who may call a unit: the units in which its name stands for something that may be it.
+
+Names alone would make every `x.step()` a call of every `step`. What stands before the name often shows that something
+else is meant, without solving anything: `self` of another family of classes, a library, a literal, a variable that the
+module binds to another function. Such a mention is left out; what nothing speaks against is asked.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.flow.queries.outside_program import is_test
+from validator.ir.model import Value
+
+if TYPE_CHECKING:
+    from validator.flow.program import Flow, Unit
+
+_MAKING = ("__init__", "__new__", "__post_init__", "__call__")
+# Results of instructions that are no object of a class of the project.
+_BUILT = frozenset({"const", "tuple", "list", "set", "dict", "collect", "join", "slice", "compare"})
+_OF_FUNCTIONS = ("remote", "options", "bind", "__func__", "__wrapped__")
+# What is done with a value that is no function.
+_PARTING = frozenset({"item", "iter", "binary", "unary", "compare", "join", "more", "store_item", "unpack", "slice"})
+
+
+class Mention(NamedTuple):
+    """What the place where a name stands shows of what it may mean, whichever function is asked about.
+
+    `kind`: `text` (for `getattr`), `own` (made here), `attribute`, `global`, `variable`. `cls`: the class to whose
+    objects an attribute belongs, or that a global name is; `symbol`: what the name, or the owner of an attribute, is
+    known to mean; `is_taken`: whether it is called or handed on.
+    """
+
+    caller: Unit
+    kind: str
+    name: str
+    is_taken: bool = True
+    cls: ClassDef | None = None
+    symbol: Symbol | None = None
+    owner: str = ""  # the instruction that gives the owner of an attribute
+
+
+class Callers:
+    """The callers of the units of one project."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._known: dict[tuple[Unit, bool], tuple[Unit, ...]] = {}
+        self._families: dict[ClassDef, frozenset[ClassDef]] = {}
+        self._mentions: dict[str, list[Mention]] = {}
+        self._straight: dict[ClassDef, bool] = {}
+
+    def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
+        """The units that may call a unit; what tests do with code that is no test is not how it is used."""
+        known = self._known.get((unit, tests))
+        if known is None:
+            known = self._known[unit, tests] = tuple(self._found(unit, tests))
+        return known
+
+    def is_spoken_of(self, unit: Unit) -> bool:
+        """Whether its name stands anywhere at all outside of tests."""
+        inside = is_test(unit.path)
+        speaking = self.flow.mentions.naming(*called(unit))
+        return unit.code.kind == "lambda" or any(inside or not is_test(each.path) for each in speaking)
+
+    def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
+        tests = tests or is_test(unit.path)
+        makes, a_property = unit.name in _MAKING, unit.method is not None and unit.method.facts.is_property
+        found = {
+            mention.caller: None
+            for name in called(unit)
+            for mention in self._mentioned(name)
+            if (mention.is_taken or a_property) and self._may_mean(unit, makes, mention)
+        }
+        callers = [each for each in found if tests or not is_test(each.path)]
+        if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
+            below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
+            callers += self.flow.units(below)
+        if unit.outer is not None and unit.code.kind == "lambda":
+            callers.append(unit.outer)
+        if unit.outer is not None and _is_given_back(unit.outer, unit):
+            callers += self.of(unit.outer, tests)  # `@register(name)` calls what `register` gives back
+        return dict.fromkeys(sorted(dict.fromkeys(callers), key=lambda each: each.place))
+
+    # -- mentions ------------------------------------------------------------------------------------------
+
+    def _mentioned(self, name: str) -> list[Mention]:
+        """Where a name stands for something that may be a function or a class."""
+        known = self._mentions.get(name)
+        if known is None:
+            names = self.flow.mentions.also((name,))
+            found = (
+                self.mention(caller, number)
+                for caller in self.flow.mentions.naming(name)
+                for each in names
+                for number in caller.named.get(each, ())
+            )
+            known = self._mentions[name] = [mention for mention in found if mention is not None]
+        return known
+
+    def mention(self, caller: Unit, number: int) -> Mention | None:
+        """What one place shows; None where it can be no function."""
+        values = caller.code.values
+        value = values[number]
+        if value.op == "const":
+            return Mention(caller, "text", value.data) if "getattr" in caller.named else None
+        if value.op == "closure":
+            cls = caller.module.classes.get(str(value.data).removesuffix(".<class>"))
+            return Mention(caller, "own", value.data, cls=cls)
+        users = [values[user] for user in caller.users.get(number, ())]
+        if value.op == "attr":
+            return self._attribute(caller, value, is_taken(users))
+        if value.op == "name":
+            symbol = self.flow.symbol(caller, value)
+            cls = symbol if isinstance(symbol, ClassDef) else None
+            return None if isinstance(symbol, External | Module) else Mention(
+                caller, "global", value.data, cls=cls, symbol=symbol
+            )  # fmt: skip
+        if value.op == "import" and all(user.op.startswith("store_") for user in users):
+            return None
+        return Mention(caller, value.op, str(value.data[1]))
+
+    def _attribute(self, caller: Unit, value: Value, taken: bool) -> Mention | None:
+        owner = caller.code.values[caller.root(value.args[0])]
+        if owner.op in _BUILT:
+            return None
+        symbol = self.flow.symbol(caller, owner) if owner.op in ("name", "import") else None
+        if isinstance(symbol, External) or owner.op == "attr" and self._is_of_library(caller, owner):
+            return None
+        cls = symbol if isinstance(symbol, ClassDef) else self._made_class(caller, owner)
+        if cls is None:
+            cls = _receiver_class(caller, owner)
+            symbol = self._above(cls, value.data) if cls is not None and owner.op == "call" else symbol
+        return Mention(caller, "attribute", value.data, taken, cls, symbol, owner.op)
+
+    def _is_of_library(self, caller: Unit, owner: Value) -> bool:
+        """Whether a row of attributes begins with a module or an object of a library: `torch.distributed`."""
+        while owner.op == "attr":
+            owner = caller.code.values[caller.root(owner.args[0])]
+        return owner.op in ("name", "import") and isinstance(self.flow.symbol(caller, owner), External)
+
+    def _above(self, cls: ClassDef, name: str) -> Method | None:
+        """The method that `super()` has in a class, where nothing below it has several bases."""
+        if cls not in self._straight:
+            self._straight[cls] = all(len(each.facts.bases) < 2 for each in self._below(cls))
+        owners = (each for each in cls.mro[1:] if name in each.methods)
+        owner = next(owners, None) if self._straight[cls] else None
+        return owner.methods[name] if owner is not None else None
+
+    def _made_class(self, caller: Unit, owner: Value) -> ClassDef | None:
+        """The class whose object a call makes here."""
+        if owner.op != "call":
+            return None
+        callee = caller.code.values[owner.args[0]]
+        symbol = self.flow.symbol(caller, callee) if callee.op in ("name", "import") else None
+        return symbol if isinstance(symbol, ClassDef) else None
+
+    # -- what they may mean --------------------------------------------------------------------------------
+
+    def _may_mean(self, unit: Unit, makes: bool, mention: Mention) -> bool:
+        """Whether a mention of its name may run the unit, or make objects of its class (where it `makes` them)."""
+        kind = mention.kind
+        if kind == "text":
+            return True
+        if kind == "own" and mention.cls is not None:
+            return makes and unit.cls is not None and self._related(mention.cls, unit.cls)
+        if kind == "own":
+            return mention.caller is unit.outer
+        method = is_method(unit) and not makes
+        if kind == "attribute":
+            return self._may_be_attribute(unit, method, mention)
+        if method:
+            return kind == "param"
+        if kind == "global":
+            if mention.cls is not None:
+                return unit.cls is not None and self._related(mention.cls, unit.cls)
+            return not isinstance(mention.symbol, Method) or mention.symbol is unit.method or makes
+        here = mention.caller.module
+        return kind in ("param", "import") or here is unit.module or mention.name in here.facts.names
+
+    def _may_be_attribute(self, unit: Unit, method: bool, mention: Mention) -> bool:
+        if isinstance(mention.symbol, Module):
+            return not method
+        if isinstance(mention.symbol, Method):
+            return mention.symbol is unit.method
+        if mention.cls is not None:
+            related = unit.cls is not None and self._related(mention.cls, unit.cls)
+            return related or method and unit.cls is None or self._stores(mention.cls, mention.name)
+        # Functions and classes are attributes of modules; of other things where something makes them that.
+        return method or mention.owner in ("name", "import", "attr") or mention.name in self._attributes
+
+    def _stores(self, cls: ClassDef, name: str) -> bool:
+        """Whether objects of a class keep something else under the name of a method."""
+        return any(writer.cls is None or self._related(writer.cls, cls) for writer in self.flow.writers(name))
+
+    @cached_property
+    def _attributes(self) -> frozenset[str]:
+        """The names of attributes that something is stored under, in objects or in the bodies of classes."""
+        classes = (name for cls in self.flow.project.classes() for name, _ in cls.facts.attributes)
+        nested = (cls.name for cls in self.flow.project.classes() if "." in cls.qualname)
+        return frozenset((*self.flow.written, *classes, *nested))
+
+    def _related(self, one: ClassDef, other: ClassDef) -> bool:
+        """Whether an object may be of both classes."""
+        return one is other or not self._below(one).isdisjoint(self._below(other))
+
+    def _below(self, cls: ClassDef) -> frozenset[ClassDef]:
+        """A class and those that inherit from it."""
+        known = self._families.get(cls)
+        if known is None:
+            known = self._families[cls] = frozenset((cls, *cls.descendants()))
+        return known
+
+
+def _is_given_back(outer: Unit, unit: Unit) -> bool:
+    """Whether a function returns another one that it has made."""
+    if outer.code.kind != "function":
+        return False
+    returned = (outer.code.values[outer.root(number)] for number in outer.code.returned)
+    return any(value.op == "closure" and value.data == unit.code.key for value in returned)
+
+
+def called(unit: Unit) -> list[str]:
+    """The names by which a unit is called."""
+    if unit.name in _MAKING and unit.cls is not None:
+        return [c.name for c in (unit.cls, *unit.cls.descendants())]
+    return [unit.name]
+
+
+def is_method(unit: Unit) -> bool:
+    return unit.outer is not None and unit.outer.code.kind == "class"
+
+
+def is_taken(users: list[Value]) -> bool:
+    """Whether a value is called, or handed on, and not just taken apart as no function is."""
+    return any(user.op not in _PARTING and (user.op != "attr" or user.data in _OF_FUNCTIONS) for user in users)
+
+
+def _receiver_class(unit: Unit, owner: Value) -> ClassDef | None:
+    """The class whose methods `self`, `cls` or `super()` have here; None for anything else."""
+    if owner.op == "free":
+        distance, name = owner.data
+        outer = unit.above(distance)
+        defined = outer.code.definitions.get(name, ()) if outer is not None else ()
+        if outer is None or len(defined) != 1:
+            return None
+        return _receiver_class(outer, outer.code.values[defined[0]])
+    if owner.op == "call":
+        callee = unit.code.values[owner.args[0]]
+        return _enclosing_class(unit) if callee.op == "name" and callee.data == "super" else None
+    return unit.cls if owner.op == "param" and owner.data[0] == 0 and unit.has_receiver else None
+
+
+def _enclosing_class(unit: Unit | None) -> ClassDef | None:
+    while unit is not None and unit.cls is None:
+        unit = unit.outer
+    return unit.cls if unit is not None else None

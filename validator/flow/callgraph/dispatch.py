@@ -1,0 +1,138 @@
+"""Calls of methods that are named by a text: `run("save", tag=1)` ends in `getattr(worker, "save").remote(tag=1)`.
+
+The function that asks for the method has its name from its callers, who may have it from theirs; so with the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.facts.model import Argument, Call
+from validator.flow.program import Unit, implicit
+from validator.flow.queries.base import Place, Queries
+
+_SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`
+_SPREADS = ("*", "**")
+
+
+class Dispatched(NamedTuple):
+    """A method that `asking` asks for by `text`, which `call` passes; `sent`: the call that the method gets, None where
+    it is not called at once."""
+
+    asking: Place
+    call: Place
+    text: Place
+    sent: Call | None
+
+    @property
+    def name(self) -> str:
+        return str(self.text.root.value.data)
+
+
+class _Sent(NamedTuple):
+    """An argument of the call that a method gets: as one is written in the source, or a parameter that is handed on."""
+
+    keyword: str | None
+    argument: Place
+
+
+def dispatched(queries: Queries) -> Iterator[Dispatched]:
+    """All methods that the program asks for through a function to which the name is passed as a text."""
+    seen: set[tuple[Place, Place]] = set()
+    for asking in queries.called_in_program(frozenset({"getattr"})):
+        position = _named_by(asking)
+        if position < 0 or asking.is_tried or any("hasattr" in test.words for test in asking.tests):
+            continue
+        for call, text, sent in _passing(queries, asking.unit, position, _sent(asking), set()):
+            if (asking, call) in seen:
+                continue
+            seen.add((asking, call))
+            yield Dispatched(asking, call, text, _as_call(asking, sent) if sent is not None else None)
+
+
+def _named_by(asking: Place) -> int:
+    """The position of the parameter that names what is asked for; -1 where it is something else, or has a default."""
+    if len(asking.value.args) != 3 or not any(o == ("ext", "getattr") for o in asking.operand(0).val.each):
+        return -1
+    named = asking.operand(2).root.value
+    called = any(user.value.op in ("call", "attr") and user.value.args[0] == asking.number for user in asking.users)
+    return int(named.data[0]) if named.op == "param" and called else -1
+
+
+def _sent(asking: Place) -> list[_Sent] | None:
+    """The arguments with which the method is called that was asked for; None where that cannot be seen."""
+    callee = asking
+    while True:
+        users = [
+            user for user in callee.users if user.value.op in ("call", "attr") and user.value.args[0] == callee.number
+        ]
+        if len(users) != 1:
+            return None
+        (user,) = users
+        if user.value.op == "attr":
+            if user.value.data not in _SENDING:
+                return None
+        elif callee.value.op != "attr" or callee.value.data != "options":
+            return [_Sent(name, user.operand(i + 1)) for i, name in enumerate(user.value.data.names)]
+        callee = user
+
+
+def _passing(
+    queries: Queries, unit: Unit, position: int, sent: list[_Sent] | None, seen: set[Unit]
+) -> Iterator[tuple[Place, Place, list[_Sent] | None]]:
+    """The calls that pass a text for a parameter, through however many functions, with what the method then gets."""
+    if unit in seen:
+        return
+    for call in queries.calls_of(unit):
+        text = _given(call, unit, position)
+        if text is None:
+            continue
+        there = _from_outside(sent, call, unit) if sent is not None else None
+        root = text.root.value
+        if root.op == "const" and isinstance(root.data, str):
+            yield call, text, there
+        elif root.op == "param":
+            yield from _passing(queries, call.unit, int(root.data[0]), there, seen | {unit})
+
+
+def _given(call: Place, unit: Unit, position: int) -> Place | None:
+    if call.value.op != "call":
+        return None
+    return call.argument(unit.code.params[position][0], position - implicit(call.unit, call.value, unit))
+
+
+def _from_outside(sent: list[_Sent], call: Place, unit: Unit) -> list[_Sent] | None:
+    """The same arguments as the caller of a unit writes them."""
+    found: list[_Sent] = []
+    for each in sent:
+        root = each.argument.root.value
+        if root.op != "param" or each.argument.unit is not unit:
+            found.append(each)
+            continue
+        position = int(root.data[0])
+        _, kind = unit.code.params[position]
+        if kind in _SPREADS and each.keyword == kind:
+            found += _rest(call, unit, kind)
+        elif kind not in _SPREADS and each.keyword not in _SPREADS:
+            given = _given(call, unit, position)
+            found.append(_Sent(each.keyword, given if given is not None else each.argument))
+        else:
+            return None
+    return found
+
+
+def _rest(call: Place, unit: Unit, kind: str) -> list[_Sent]:
+    """What of a call goes into `*args` or `**kwargs` of a unit."""
+    params = unit.code.params[unit.has_receiver :]
+    plain = [name for name, each in params if each in ("pos", "any")]
+    named = {name for name, each in params if each in ("any", "kw")}
+    rows = [_Sent(name, call.operand(i + 1)) for i, name in enumerate(call.value.data.names)]
+    if kind == "*":
+        return [row for row in rows if row.keyword in (None, "*")][len(plain) :]
+    return [row for row in rows if row.keyword not in (None, "*") and row.keyword not in named]
+
+
+def _as_call(asking: Place, sent: list[_Sent]) -> Call:
+    rows = [Argument(each.keyword, "other", each.argument.text, each.argument.at) for each in sent]
+    return Call(asking.text, tuple(rows), "", (), asking.at, asking.at)

@@ -1,0 +1,84 @@
+"""Which calls are worth the question what they reach: those that something of their name would refuse.
+
+Most calls of a project fit everything in it that bears the name. Only the others, and calls of what is known under a
+name of its own (a variable, an attribute, an import with another name), are followed through the flow.
+"""
+
+from __future__ import annotations
+
+from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit_of, parameters
+from validator.facts.model import Call, Param
+from validator.flow.constructors import Constructors
+from validator.flow.program import Flow
+from validator.models.members import is_telling, of_libraries
+from validator.project import Method, Project
+
+
+class Suspects:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._signatures = _signatures(project)
+        self._held = set(project.analysis(Flow).written) - of_libraries()  # those mostly are what libraries call so
+        self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
+        self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
+        self._methods: dict[str, list[Method]] = {}
+        for function in project.functions():
+            self._methods.setdefault(function.name, []).append(function)
+
+    def may_refuse(self, function: Method, call: Call, partial: bool) -> bool:
+        """Whether something that the call may reach refuses it, by the names alone."""
+        name = call.method
+        if call.target == name and name in function.facts.bound or name in self._held:
+            return True
+        key = (name, tuple([argument.keyword for argument in call.args]), partial)
+        if key not in self._known:
+            rows = self._signatures.get(name, ())
+            self._known[key] = any(misfit_of(params, call, partial=partial) is not None for params in rows)
+        return self._known[key]
+
+    def by_name(self, name: str) -> list[Method]:
+        """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has,
+        and which nothing but methods bears; none otherwise."""
+        methods = self._methods.get(name, [])
+        known = is_telling(name) and name not in self._held
+        return methods if known and all(each.cls is not None and keeps_signature(each) for each in methods) else []
+
+    def refused_by_name(self, function: Method, call: Call) -> tuple[Method, Misfit] | None:
+        """A method that lacks a keyword of the call, as all of its name do, but has another like it that the call does
+        not pass, whoever is asked for it: a name that no known library has, and that nothing but methods bears."""
+        methods = self.by_name(call.method)
+        if any(a.keyword in ("*", "**") for a in call.args):
+            return None
+        if function.name == call.method:
+            return None  # it hands the call on to what it wraps
+        found = [(method, misfit_of(parameters(method), call)) for method in methods]
+        known = [(method, misfit) for method, misfit in found if misfit is not None]
+        alike = 0 < len(known) == len(methods) and all(_is_renamed(method, misfit, call) for method, misfit in known)
+        return known[0] if alike else None
+
+
+def _is_renamed(method: Method, misfit: Misfit, call: Call) -> bool:
+    """Whether a keyword that a method lacks is like a parameter of it that the call does not name."""
+    named = {argument.keyword for argument in call.args}
+    left = [each.name for each in parameters(method) if each.kind in ("any", "kw") and each.name not in named]
+    words = set(misfit.name.split("_"))
+    return misfit.kind == "unknown-keyword" and any(words & set(name.split("_")) for name in left)
+
+
+def _signatures(project: Project) -> dict[str, list[tuple[Param, ...]]]:
+    """By name the parameters of all that is called so; of methods with and without their object."""
+    constructors = project.analysis(Constructors)
+    found: dict[str, list[tuple[Param, ...]]] = {}
+    for function in project.functions():
+        if not function.name.startswith("<"):
+            rows = found.setdefault(function.name, [])
+            rows.append(function.facts.params)
+            if function.is_method:
+                rows.append(function.facts.params[1:])
+    for cls in project.classes():
+        params = constructors.of(cls)
+        if params is not None:
+            found.setdefault(cls.name, []).append(params)
+    return found

@@ -1,0 +1,110 @@
+"""What a value was before: through variables, attributes, results and what callers pass, to the calls that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.definitions import Value as Variable
+from validator.flow.callgraph.spelled_arguments import origins
+from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.pure_functions import computed
+
+
+def makers(place: Place) -> list[Place] | None:
+    """The constructor calls of which a value may be the object; None where it may come from elsewhere. None itself is
+    left out: nothing can be asked of it."""
+    found: dict[Place, None] = {}
+    seen, queue = {(place.unit, place.root.number)}, [place.root]
+    for each in queue:
+        if each.value.op == "call" and any(o[0] == "class" for o in each.operand(0).closed.each):
+            found[each] = None
+            continue
+        sources = _sources(each)
+        if sources is None:
+            return None
+        fresh = [root for source in sources if ((root := source.root).unit, root.number) not in seen]
+        seen.update((source.unit, source.number) for source in fresh)
+        queue += fresh
+    return list(found)
+
+
+def trail(place: Place, through: frozenset[str]) -> list[Place]:
+    """A value and all that it may have been before, as far as that is known; also before calls of functions of
+    libraries that give their first argument back in another form, and of what nobody knows (`model = prepare(model)`)
+    where the variable stays the same."""
+    found = [place.root]
+    for each in found:
+        sources = _sources(each) or _under_same_name(each)
+        if each.value.op == "call" and len(each.value.args) > 1:
+            callee = each.operand(0).val.each
+            sources += [each.operand(1)] if any(o[0] == "ext" and o[1] in through for o in callee) else []
+        found += [root for source in sources if (root := source.root) not in found]
+    return found
+
+
+def _under_same_name(place: Place) -> list[Place]:
+    """The arguments of a call whose result, or a part of it, is given to the variable that held them."""
+    variables, call = place.unit.variables, place.operand(0).root if place.value.op == "unpack" else place
+    name = variables.get(place.number)
+    given = call.value.args[1:] if call.value.op == "call" and name is not None else ()
+    return [place._replace(number=number) for number in given if variables.get(place.unit.root(number)) == name]
+
+
+def _sources(place: Place) -> list[Place] | None:
+    """The values, one step before, that a value may be; None where they are not all known."""
+    unit, value = place.unit, place.value
+    if value.op == "phi":
+        return [place._replace(number=number) for number in origins(unit, place.number)]
+    if value.op == "const":
+        return [] if value.data is None else None
+    if value.op == "call":
+        given = computed(place.flow, unit, place.number)
+        return [Place(place.flow, given.unit, given.number)] if given is not None else None
+    if value.op == "attr":
+        return list(_stored(place)) or None
+    if value.op == "param":
+        return _passed(place)
+    if value.op == "free":
+        outer = unit.above(value.data[0])
+        numbers = outer.code.definitions.get(value.data[1], ()) if outer is not None else ()
+        return [Place(place.flow, outer, number) for number in numbers if outer is not None] or None
+    if value.op == "name":
+        return list(_of_module(place)) or None
+    return None
+
+
+def _stored(place: Place) -> Iterator[Place]:
+    """What is stored in the attribute of the objects of which it is read."""
+    owners = {o[1] for o in place.operand(0).closed.each if o[0] in ("inst", "self")}
+    family = frozenset(each for cls in owners for each in cls.relatives)
+    for unit in place.flow.units(iter(place.flow.writers(place.value.data))):
+        for number, value in enumerate(unit.code.values):
+            if value.op == "store_attr" and value.data == place.value.data:
+                stored = Place(place.flow, unit, number)
+                objs = stored.operand(0).closed.each
+                if any(o[0] in ("inst", "self") and o[1] in family for o in objs):
+                    yield stored.operand(1)
+
+
+def _passed(place: Place) -> list[Place] | None:
+    """What the calls of a function pass for a parameter; None where one does not show it."""
+    flow, unit, position = place.flow, place.unit, place.value.data[0]
+    if unit.is_receiver(place.number):
+        return None
+    calls = [
+        (caller, passed.site) for caller in flow.callers(unit) for passed in flow.result(caller).passed.get(unit, ())
+    ]
+    numbers = [(caller, argument_of(caller, call, unit, position)) for caller, call in calls]
+    if not numbers or any(number is None for _, number in numbers):
+        return None
+    return [Place(flow, caller, number) for caller, number in numbers if number is not None]
+
+
+def _of_module(place: Place) -> Iterator[Place]:
+    """What is stored in a variable of a module."""
+    symbol = place.flow.symbol(place.unit, place.value)
+    for unit in place.flow.units_of(symbol.module).values() if isinstance(symbol, Variable) else ():
+        for number, value in enumerate(unit.code.values):
+            if value.op == "store_global" and isinstance(symbol, Variable) and value.data == symbol.name:
+                yield Place(place.flow, unit, number).operand(0)

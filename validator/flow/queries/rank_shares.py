@@ -1,0 +1,86 @@
+"""Where the number of a rank and a number of ranks go together: the share of something that is this rank's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.domains.axes import LOCAL, SOME, Axes
+from validator.flow.calls import axes_in
+from validator.flow.queries.base import Place, Queries
+
+_CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})
+_EQUALITY = frozenset({"Eq", "NotEq"})
+
+
+class Share(NamedTuple):
+    """`user` takes the part of rank `rank` of `size` parts: a sampler, `x[rank::size]`, `i % size == rank`."""
+
+    rank: Place
+    size: Place
+    user: Place
+
+
+def shares(queries: Queries) -> Iterator[Share]:
+    """All shares of a project: what the tables say of calls (`shares`), then slices, remainders and chunks."""
+    models = queries.flow.models
+    for name, row in models.calls.items():
+        for call in queries.calls(name) if row.shares is not None else ():
+            assert row.shares is not None
+            rank, size = (call.argument(*each) for each in row.shares)
+            if rank is not None and size is not None:
+                yield Share(rank, size, call)
+    ranks = models.ranks
+    for unit in queries.beside(*ranks["names"], *ranks["methods"], *ranks["attributes"]):
+        for number, value in enumerate(unit.code.values):
+            if value.op in ("item", "compare"):
+                place = Place(queries.flow, unit, number)
+                found = _of_item(place) if value.op == "item" else _of_remainder(place)
+                if found is not None:
+                    yield found
+
+
+def _of_item(place: Place) -> Share | None:
+    """`x[rank::size]`, or `x.chunk(size)[rank]`."""
+    owner, index = place.operand(0).root, place.operand(1)
+    if index.value.op == "slice":
+        first, _, step = index.value.args
+        if first >= 0 and step >= 0:
+            return Share(index._replace(number=first), index._replace(number=step), place)
+        return None
+    if owner.value.op != "call" or owner.method not in _CHUNKING:
+        return None
+    of_function = any(o[0] == "ext" for o in owner.operand(0).val.each)
+    size = owner.argument("chunks", int(of_function)) or owner.argument("indices_or_sections", int(of_function))
+    return Share(index, size, place) if size is not None else None
+
+
+def _of_remainder(place: Place) -> Share | None:
+    """`i % size == rank`, either way round."""
+    if place.value.data not in _EQUALITY:
+        return None
+    for one, other in ((0, 1), (1, 0)):
+        divided = place.operand(one).root
+        if divided.value.op == "binary" and divided.value.data == "Mod":
+            return Share(place.operand(other), divided.operand(1), place)
+    return None
+
+
+def axes_of_rank(rank: Place) -> Axes:
+    """Among the ranks of which axes a number counts; `SOME` where that is not known, or several may come."""
+    found = {
+        frozenset({LOCAL}) if o[0] == "environment" and o[2] == "node" else o[2]
+        for o in rank.closed.each
+        if o[0] == "ordinal" or o[0] == "environment" and o[2] in ("node", "job")
+    }
+    return _only(found, rank)
+
+
+def axes_of_size(size: Place) -> Axes:
+    """The axes whose ranks a number counts; `SOME` where that is not known, or several may come."""
+    return _only({axes_in(o[1]) for o in size.closed.of("size")}, size)
+
+
+def _only(found: set[Axes], place: Place) -> Axes:
+    told = [o for o in place.closed.each if o[0] not in ("ordinal", "environment", "size", "const")]
+    return next(iter(found)) if len(found) == 1 and not told else SOME
