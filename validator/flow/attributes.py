@@ -24,6 +24,7 @@ from validator.flow.values import (
     join,
     join2,
     obj,
+    picked,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _is_settled(at: Evaluation, o: Obj, name: str) -> bool:
 
 
 def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
-    found = [_of(at, number, o, name, owner) for o in owner.each]
+    found = [_of(at, number, o, name, owner) for o in _asked(at, owner, name)]
     result = join(found) if found else UNKNOWN
     if result is NOT_YET:
         return result
@@ -100,6 +101,12 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if state == result.state and carried <= result.v and absent <= result.p:
         return result
     return Val(result.objs, result.v | carried, result.n, result.p | absent, state)
+
+
+def _asked(at: Evaluation, owner: Val, name: str) -> list[Obj]:
+    """The objects that answer for an attribute: what keeps an argument under that name, instead of the library."""
+    kept = any(_kept(at, o, name, owner) for o in owner.of("keeping"))
+    return [o for o in owner.each if not kept or o[0] != "made"]
 
 
 def _is_nobodys(value: Val) -> bool:
@@ -157,6 +164,9 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return Val()
     if kind in ("reader", "parser"):
         return BOTTOM  # the object beside it has the methods
+    if kind == "keeping":
+        found = _kept(at, o, name, owner)
+        return join(_of(at, number, each, name, owner) if asked else Val(frozenset({each})) for each, asked in found)
     if kind == "namespace":
         return BOTTOM if o[2] is None else obj("namespace", o[1], f"{o[2]}.{name}" if o[2] else name)
     if kind == "group":
@@ -174,6 +184,18 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     return UNKNOWN
 
 
+def _kept(at: Evaluation, o: Obj, name: str, owner: Val) -> list[tuple[Obj, bool]]:
+    """What an object of a library keeps that answers for an attribute: an argument under that name, or (True) the
+    module of the project that it stands for, if that has the attribute."""
+    kept = picked(o[1], name)
+    if kept.objs:
+        return [(each, False) for each in kept.each]
+    if not any(at.models.library(made[1]).forwards for made in owner.of("made")):
+        return []
+    modules = [each for each in picked(o[1], "module").each if each[0] in ("inst", "self")]
+    return [(each, True) for each in modules if name in each[1].attributes]
+
+
 def _of_holder(at: Evaluation, o: Obj, name: str) -> Val:
     """What the program itself has set on a namespace; the other attributes are options, of which nothing is known."""
     held: Val = at.flow.get("held", o, name)
@@ -189,8 +211,8 @@ def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotat
         return ANYTHING
     found = [
         _of(at, number, o, name, passed)
-        for o in passed.each
-        if o[0] in ("inst", "self", "class", "module", "ext", "made", "mesh", "handle")
+        for o in _asked(at, passed, name)
+        if o[0] in ("inst", "self", "class", "module", "ext", "made", "keeping", "mesh", "handle")
     ]
     if found:
         return join(found)

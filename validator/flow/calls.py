@@ -218,6 +218,8 @@ class Calling:
             return self._external(number, o[1], arguments)
         if kind == "made":
             return self._call_made(number, o, arguments)
+        if kind == "keeping":  # a wrapper calls what it wraps
+            return join(self.apply(number, each, arguments) for each in picked(o[1], "module").each)
         if kind == "partial":
             positional = [(None, v) for v in o[2]]
             return join(self.apply(number, c, [*positional, *arguments, *o[3]]) for c in o[1].each)
@@ -765,7 +767,7 @@ class Calling:
                 state = after(wrapped.state if wrapped is not None else UNPLACED, row.result_state)
                 if _asks_for_stage_3(self._given(("config", 6), arguments)):
                     state = after(state, "zero3")
-                return tuple_of([first.placed(state), *rest])
+                return tuple_of([join2(first, self._keeping(row, arguments)).placed(state), *rest])
             return made
         if word == "rank":
             axes = self._axes(row, arguments)
@@ -839,12 +841,20 @@ class Calling:
         if word == "state":  # of a checkpoint: each rank has its part of it, with the same counters
             return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
-            return described(word)
+            return join2(described(word), self._keeping(row, arguments))
         if isinstance(word, str) and word.startswith("holder:"):
             return self._holder(word.partition(":")[2])
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _keeping(self, row: Row, arguments: Arguments) -> Val:
+        """What a library makes of arguments that it keeps as attributes; where none is passed, it makes one itself."""
+        if not row.under:
+            return BOTTOM
+        given = {name: self._given(which, arguments) for name, which in sorted(row.under.items())}
+        kept = {name: v if v is not None and not v.is_const(None) else readers.OF_NOBODY for name, v in given.items()}
+        return obj("keeping", obj("dict", tuple((name, bare(v)) for name, v in kept.items()), None))
 
     def _holder(self, made: str) -> Val:
         """An object on which the program sets attributes, by the unit that makes it."""

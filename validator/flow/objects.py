@@ -20,7 +20,7 @@ from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.pure_functions import computed
-from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2
+from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2, picked
 from validator.project import Project
 
 _MODULES = "torch.nn.Module"
@@ -292,7 +292,10 @@ class Objects:
     def _reached(self, callee: Val, given: tuple[Argument, ...]) -> Reached:
         found: list[Callee] = []
         complete = bool(callee.objs)
+        wrapping = any(picked(o[1], "module").objs for o in callee.of("keeping"))
         for o in callee.each:
+            if wrapping and o[0] == "made":
+                continue  # it hands everything on to the module that it keeps
             known = self._of(o, given)
             complete = complete and known is not None and known.complete
             found += known.callees if known is not None else ()
@@ -311,6 +314,8 @@ class Objects:
             return self._called_object(o[1], given)
         if kind == "partial":
             return self._reached(o[1], (*given, *_placed(o[2], o[3])))
+        if kind == "keeping":
+            return self._reached(picked(o[1], "module"), given)
         if kind == "remote":
             return self._remote(o[1], given)
         return None

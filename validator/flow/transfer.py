@@ -490,6 +490,8 @@ class Evaluation(Walk):
                 found += meshes or [NOT_YET if passed is NOT_YET else UNKNOWN]
                 if isinstance(constant, str) and is_dictionary(passed):
                     found.append(picked(passed, constant))
+                elif isinstance(constant, int) and not isinstance(constant, bool) and constant >= 0 and not meshes:
+                    found[-1] = self._of_passed(o[1], constant)
             elif kind in ("top", "more"):
                 found.append(UNKNOWN if kind == "top" else ANYTHING)
         result = join(found) if found or owner.of("dict") else UNKNOWN
@@ -807,6 +809,8 @@ class Evaluation(Walk):
                 found.append(o[1][position])
             elif o[0] in ("tuple", "seq", "dict"):
                 found.append(elements(owner))
+            elif o[0] == "param" and star < 0:
+                found.append(self._of_passed(o[1], position))
             elif o[0] not in ("unordered", "str", *COUNTED):
                 found.append(UNKNOWN if o[0] != "more" else ANYTHING)
         result = join(found) if found else UNKNOWN
@@ -820,6 +824,14 @@ class Evaluation(Walk):
             else result.n | only(owner.n, "rank", "data")
         )
         return Val(result.objs, v, n, result.p, inherited(result.state, owner.state))
+
+    def _of_passed(self, parameter: int, position: int) -> Val:
+        """An element of the tuples that all callers pass; of anything else nothing is known."""
+        passed: Val = self.flow.get("argument", self.unit, parameter)
+        if passed is NOT_YET:
+            return passed
+        told = bool(passed.objs) and all(o[0] == "tuple" and position < len(o[1]) for o in passed.each)
+        return picked(passed, position) if told else UNKNOWN
 
     def enter(self, number: int, value: Instruction) -> Val:
         return self.calling.enter(number, self.vals[value.args[0]])

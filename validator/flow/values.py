@@ -24,6 +24,7 @@ Objects are tuples whose first element says what they are:
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
 | `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
+| `("keeping", table)` | beside what a library made: the arguments that it keeps, by attribute (a dictionary) |
 | `("reader", classes)` | beside a parser, of which classes it makes objects |
 | `("parser", calls, command)` | beside an object: a parser of command lines, by the calls that made it, outer first |
 | `("namespace", parsers, prefix)` | beside an object: what they make of a command line; the part of one taken apart |
@@ -54,7 +55,7 @@ MORE: Obj = ("more",)  # there were too many: nothing that is added changes anyt
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
 _numbers = count()
-_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", "namespace", *_COUNTING})
+_HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", "namespace", "keeping", *_COUNTING})
 
 
 class Val:
@@ -372,7 +373,7 @@ def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
     groups: dict[tuple[Any, ...], list[Obj]] = {}
     for o in ordered:  # in the same order in every run, which numbers the values that are made
         kind = o[0]
-        if kind in ("seq", "dict", "future", "remote", "fetch"):
+        if kind in ("seq", "dict", "future", "remote", "fetch", "keeping"):
             groups.setdefault((kind,), []).append(o)
         elif kind == "tuple":
             groups.setdefault((kind, len(o[1])), []).append(o)

@@ -24,6 +24,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `state = [parameter, position, step]`: what becomes of the placement of an argument; `result_state = step`: of the
   result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from;
   `over = [parameter, position]`: the group among which that works.
+- `under = {attribute = [parameter, position]}`: the result keeps these arguments under these attributes. What it keeps
+  as `module` is what calling it calls.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so; `spread = [parameter, position]`: for
@@ -66,7 +68,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
 `[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
-{name = result}`, `axes`, `bases = [names]`,
+{name = result}`, `axes`, `bases = [names]`, `forwards = true` (attributes that it lacks are those of what it keeps as
+`module`),
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
 `[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
 receiver is. `[steps]`: methods that place their receiver, with the step, and the one to take where they are called with
@@ -168,6 +171,7 @@ class Row(NamedTuple):
     drops: tuple[str, int] | None = None
     unless: tuple[str, int] | None = None
     default_drop: float = 0.0
+    under: dict[str, Any] = {}  # noqa: RUF012  (attribute of the result -> the argument that is kept there)
     gathered: tuple[str, ...] = ()
     sharded: tuple[str, int] | None = None
     shares: tuple[tuple[str, int], tuple[str, int]] | None = None  # the rank whose part is taken, of how many parts
@@ -187,6 +191,7 @@ class Library(NamedTuple):
     shards: bool = False
     generates: bool = False
     holds: bool = False  # whether programs set attributes on it at will, as on a namespace
+    forwards: bool = False  # whether attributes that it lacks are those of the module that it keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,6 +343,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             objects[name] = Library(
                 row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
                 row.get("shards", False), row.get("generates", False), row.get("holds", False),
+                row.get("forwards", False),
             )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))
