@@ -342,6 +342,14 @@ class ClassDef:
                     head, _, name = ref.path.partition(".")
                     if ref.context == "store" and head == first and "." not in name:
                         found.setdefault(name, method)
+                for call in function.facts.calls:
+                    if (
+                        call.method in REGISTERING
+                        and call.receiver == first
+                        and call.args
+                        and call.args[0].kind == "const"
+                    ):
+                        found.setdefault(call.args[0].value.strip("\"'"), method)
         return found
 
     def descendants(self) -> tuple[ClassDef, ...]:
@@ -416,6 +424,8 @@ def _metaclass(facts: Class) -> bool:
 PLAIN_BASES = frozenset({
     "object", "abc.ABC", "ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "Exception",
 })  # fmt: skip
+# Methods of `torch.nn.Module` that give an object the attribute that their first argument names.
+REGISTERING = frozenset({"register_buffer", "register_parameter", "add_module", "register_module"})
 # Decorators by which the annotated names of a class are the parameters of its constructor.
 RECORDS = frozenset({
     "dataclass", "dataclasses.dataclass", "attrs.define", "attrs.frozen", "attrs.mutable", "attr.define", "attr.frozen",

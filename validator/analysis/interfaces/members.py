@@ -12,22 +12,21 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.definitions import PLAIN_BASES
+from validator.definitions import PLAIN_BASES, REGISTERING
 from validator.facts.model import Assign, Call, Guard
-from validator.flow.constructors import PYDANTIC, TUPLES, takes_more
+from validator.flow.constructors import takes_more
 from validator.flow.program import Flow
 from validator.flow.queries.base import Place
-from validator.models.members import of_base
+from validator.models.members import listed, of_base
 from validator.project import ClassDef, Method, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
 _ASKING = frozenset({"hasattr", "getattr"})
 _OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
-# What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
-_RECORDS = TUPLES | PYDANTIC
 _OF_MAPPINGS = frozenset(dir(dict))
-_PLAIN = PLAIN_BASES | _RECORDS
+# What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
+_PLAIN = PLAIN_BASES | listed()
 
 
 class Members:
@@ -53,7 +52,7 @@ class Members:
             return False
         if name in _OF_MAPPINGS and cls.fields_are_parameters and self._makes_mappings:
             return False
-        bases = set(cls.external_bases) & _RECORDS
+        bases = set(cls.external_bases) & listed()
         given = name.startswith("_") or takes_more(cls) or any(name in of_base(base) for base in bases)
         return not bases or not given
 
@@ -219,6 +218,8 @@ def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
         return True
     if call.target == "vars":
         return first in objects
+    if call.method in REGISTERING and call.receiver == objects[0]:
+        return bool(call.args) and call.args[0].kind != "const"
     return call.target == "setattr" and first in objects and _literal_names(function, call) is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import takewhile
 from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
@@ -94,12 +95,16 @@ class Results:
     def _swapped(self, pair: Pair, old: Method, new: Method) -> Iterator[Reckoned]:
         """Callers that unpack a result into the names of its values, in the order in which they were given."""
         before, after = (_names_given(unit) for unit in pair)
-        if not before or before == after or sorted(before) != sorted(after):
+        if not before or not after or before == after:
             return
-        moved = [place for place, name in enumerate(before) if name != after[place]]
+        same = sorted(before) == sorted(after)
         for site in self._sites(new):
-            names = _unpacked(site)
-            if len(names) == len(before) and all(_means(names[p], before[p], after[p]) for p in moved):
+            names, rest = _unpacked(site)
+            fitting = same and len(names) == len(before) or rest and len(names) <= min(len(before), len(after))
+            moved = (
+                [place for place, name in enumerate(names) if name != after[place] != before[place]] if fitting else []
+            )
+            if moved and all(_means(names[p], before[p], after[p]) for p in (moved if not rest else moved[:1])):
                 if len(site.reached) > 1 and self._others(site, new):
                     text = f"gives `{after[moved[0]]}` where those that the same calls reach give `{before[moved[0]]}`"
                     yield Reckoned(pair.new, _given_at(pair.new, new), old, new, text, False)
@@ -436,15 +441,16 @@ def _names_given(unit: Unit) -> list[str]:
     return [last_name(each) or "?" for each in tuples[0].elts] if len(tuples) == 1 else []
 
 
-def _unpacked(site: Site) -> list[str]:
-    """The names into which a result is unpacked where it is called."""
+def _unpacked(site: Site) -> tuple[list[str], bool]:
+    """The names into which a result is unpacked where it is called, and whether one with a star takes the rest."""
     node, text = node_of(site.unit), site.unit.module.source_text
     for each in ast.walk(node) if node is not None else ():
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Tuple):
             value = each.value.value if isinstance(each.value, ast.Await) else each.value
             if isinstance(value, ast.Call) and text.at(value) == site.call.at:
-                return [_called(name) for name in each.targets[0].elts]
-    return []
+                named = list(takewhile(lambda name: not isinstance(name, ast.Starred), each.targets[0].elts))
+                return [_called(name) for name in named], len(named) < len(each.targets[0].elts)
+    return [], False
 
 
 def _called(target: ast.expr) -> str:

@@ -15,10 +15,17 @@ def of_libraries() -> frozenset[str]:
     return frozenset(name for names in (*_table()["members"].values(), *_table()["kept"].values()) for name in names)
 
 
+@cache
+def listed() -> frozenset[str]:
+    """The bases of libraries whose public members are listed one by one."""
+    return frozenset(_table()["listed"])
+
+
+@cache
 def of_base(base: str) -> frozenset[str]:
-    """The public names that objects have from a base which makes records of annotated names."""
+    """The public names that objects have from such a base."""
     table = _table()
-    return frozenset(table["members"][table["records"][base]])
+    return frozenset(table["members"][table["listed"][base]])
 
 
 def is_telling(name: str) -> bool:
