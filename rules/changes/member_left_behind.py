@@ -1,0 +1,210 @@
+"""A member that objects of a class had before a change, and for which they are still asked.
+
+What it does
+    Compares the attributes, methods and properties that the objects of each class have before and after a change, those
+    of bases included. Reports places that ask an object for one that its class lost, as far as the flow of values knows
+    which objects come there: through parameters, fields, containers, wrappers (`DistributedDataParallel`, a
+    `DataLoader` that keeps its sampler), registries and factories. An error where nothing else can come there, a
+    warning where objects of other classes may, which have the member. Silent where a base outside the project or code
+    outside the class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
+
+Why is this bad
+    AttributeError, often only on the way that one option takes: the class that was tested still has the member.
+
+References
+    https://docs.python.org/3/reference/expressions.html#attribute-references
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.drift.change import Change
+from validator.drift.interfaces.lost_members import Asked, LostMembers
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP914", "member-left-behind", "error", stable_since="0.5.0", solves=True)
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    rows: dict[tuple[str, str], list[Asked]] = {}
+    for row in change.analysis(LostMembers).asked():
+        rows.setdefault((row.cls.qualname, row.name), []).append(row)
+    for several in rows.values():
+        yield _report(several)
+
+
+def _report(rows: list[Asked]) -> Finding:
+    row, *others = sorted(rows, key=lambda each: (not each.only, each.unit.path, each.place.at))
+    cls = row.cls
+    kind = "method" if row.place.is_called else "attribute"
+    instead = f"; it has `{row.now}` now" if row.now else ""
+    where = "which is asked for it here" if row.only else "of which an object may be asked for it here"
+    return RULE.finding(
+        row.unit.path,
+        row.place.at,
+        f"since the change `{cls.name}` has no {kind} `{row.name}`, {where}{instead}",
+        help=f"ask for `{row.now}`"
+        if row.now and row.only
+        else f"give `{cls.name}` a `{row.name}`, or ask for what it has",
+        related=[
+            Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` as it is now"),
+            *(Related(each.unit.path, each.place.at[0], "it is asked for here too") for each in others),
+        ],
+        context=f"{cls.qualname}.{row.name}",
+        severity="error" if row.only else "warning",
+    )
+
+
+INCORRECT = (
+    # one of two data sets lost what the sampler asks for
+    """# before: data.py
+class Texts:
+    def __init__(self, rows):
+        self.rows = rows
+        self.lengths = [len(row) for row in rows]
+
+
+class Speech:
+    def __init__(self, rows):
+        self.rows = rows
+        self.lengths = [len(row) for row in rows]
+# file: data.py
+class Texts:
+    def __init__(self, rows):
+        self.rows = rows
+        self.lengths = [len(row) for row in rows]
+
+
+class Speech:
+    def __init__(self, rows):
+        self.rows = rows
+        self.spec_lengths = [len(row) for row in rows]
+# file: sampler.py
+class BucketSampler:
+    def __init__(self, dataset):
+        self.order = sorted(range(len(dataset.lengths)))  # error: MP914
+# file: train.py
+from data import Speech, Texts
+from sampler import BucketSampler
+
+
+def main(rows, spoken):
+    return BucketSampler(Speech(rows)) if spoken else BucketSampler(Texts(rows))
+""",
+    # through the loader that keeps the sampler
+    """# before: samplers.py
+from torch.utils.data import Sampler
+
+
+class RepeatedSampler(Sampler):
+    def __init__(self, rows):
+        self.rows = rows
+        self.epoch = 0
+
+    def __iter__(self):
+        return iter(self.rows[self.epoch :])
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+# file: samplers.py
+from torch.utils.data import Sampler
+
+
+class RepeatedSampler(Sampler):
+    def __init__(self, rows):
+        self.rows = rows
+        self.epoch = 0
+
+    def __iter__(self):
+        return iter(self.rows[self.epoch :])
+# file: train.py
+from samplers import RepeatedSampler
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def main(rows, repeated, epochs):
+    sampler = RepeatedSampler(rows) if repeated else DistributedSampler(rows)
+    loader = DataLoader(rows, batch_size=8, sampler=sampler)
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)  # error: MP914
+        for batch in loader:
+            print(batch)
+""",
+)
+
+CORRECT = (
+    # everybody asks for the new name
+    """# before: data.py
+class Speech:
+    def __init__(self, rows):
+        self.lengths = [len(row) for row in rows]
+
+
+def shortest(rows):
+    return min(Speech(rows).lengths)
+# file: data.py
+class Speech:
+    def __init__(self, rows):
+        self.spec_lengths = [len(row) for row in rows]
+
+
+def shortest(rows):
+    return min(Speech(rows).spec_lengths)
+""",
+    # a class of another name has it, and no object of this one comes there
+    """# before: data.py
+class Texts:
+    def __init__(self, rows):
+        self.lengths = [len(row) for row in rows]
+
+
+class Speech:
+    def __init__(self, rows):
+        self.lengths = [len(row) for row in rows]
+# file: data.py
+class Texts:
+    def __init__(self, rows):
+        self.lengths = [len(row) for row in rows]
+
+
+class Speech:
+    def __init__(self, rows):
+        self.sizes = [len(row) for row in rows]
+# file: train.py
+from data import Speech, Texts
+
+
+def main(rows):
+    return Texts(rows).lengths, Speech(rows).sizes
+""",
+    # the member moved to the base, or may come from a base of a library
+    """# before: model.py
+class Base:
+    def __init__(self, width):
+        self.width = width
+
+
+class Actor(Base):
+    def reset(self):
+        return self.width
+# file: model.py
+class Base:
+    def __init__(self, width):
+        self.width = width
+
+    def reset(self):
+        return self.width
+
+
+class Actor(Base):
+    pass
+# file: train.py
+from model import Actor
+
+
+def main(width):
+    return Actor(width).reset()
+""",
+)

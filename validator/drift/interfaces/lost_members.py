@@ -1,0 +1,85 @@
+"""Members that a class had before a change and has no longer, and places that still ask its objects for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.interfaces.members import Members
+from validator.definitions import ClassDef
+from validator.drift.change import Change
+from validator.flow.objects import Held, Objects
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_foreign
+from validator.models.members import is_known
+
+
+class Asked(NamedTuple):
+    """A place that asks an object which may be of `cls` for `name`. `now`: what the class has instead, if one thing."""
+
+    unit: Unit
+    place: Place
+    cls: ClassDef
+    name: str
+    now: str
+    only: bool  # whether it can be an object of nothing else
+
+
+class LostMembers:
+    """The places that a change of members left behind."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.after = change.after
+        self.members = self.after.project.analysis(Members)
+        self.objects = self.after.project.analysis(Objects)
+
+    def asked(self) -> Iterator[Asked]:
+        lost = self._lost()
+        for name in sorted({name for _, name, _ in lost}):
+            classes = {cls: now for cls, each, now in lost if each == name}
+            for place in self._reads(name):
+                held = self.objects.held(place.operand(0), place)
+                for cls in sorted(held.classes & classes.keys(), key=lambda c: (c.path, c.qualname)):
+                    if self._lacks(held, cls, name):
+                        yield Asked(
+                            place.unit, place, cls, name, classes[cls], held.complete and len(held.classes) == 1
+                        )
+
+    def _lost(self) -> list[tuple[ClassDef, str, str]]:
+        """Classes with what their objects had before and nothing gives them now."""
+        found = []
+        for cls in self.after.project.classes():
+            if not any(self.change.is_changed(each.path) for each in cls.mro) or is_foreign(cls.path):
+                continue
+            module = self.change.before.module(cls.module.source.absolute)
+            old = module.classes.get(cls.qualname) if module is not None else None
+            gone = old.attributes - cls.attributes if old is not None else frozenset()
+            come = sorted(cls.attributes - old.attributes) if old is not None and len(gone) == 1 else []
+            found += [
+                (cls, name, come[0] if len(come) == 1 else "") for name in sorted(gone) if self._is_lost(cls, name)
+            ]
+        return found
+
+    def _is_lost(self, cls: ClassDef, name: str) -> bool:
+        """Whether nothing else gives objects of just this class the member."""
+        if self.members.lacks_where_made(cls, name):
+            return True
+        bases = [base for base in cls.external_bases if not is_known(base)]
+        return not bases and not self.members.is_given_outside(name) and self.members.closed_but_for_libraries(cls)
+
+    def _lacks(self, held: Held, cls: ClassDef, name: str) -> bool:
+        """Whether no object that may be there has the member: those of classes below may, where they may be there."""
+        return cls not in held.below or not any(name in each.attributes for each in cls.descendants())
+
+    def _reads(self, name: str) -> Iterator[Place]:
+        """The places that ask an object for a name, and do not reckon with its absence."""
+        for source in self.after.mentioning(name):
+            module = self.after.project.modules.get(source.absolute)
+            for unit in self.after.units(module).values() if module is not None else ():
+                for number, value in enumerate(unit.code.values):
+                    if value.op == "attr" and value.data == name:
+                        place = Place(self.after.flow, unit, number)
+                        if not place.may_lack(name):
+                            yield place
