@@ -2,7 +2,8 @@
 
 What it does
     Follows the receivers of method calls to all classes of which objects come there together: through registries and
-    tables of classes, factories, conditional expressions, and what objects of one class keep under an attribute.
+    tables of classes, factories, conditional expressions, and what objects of one class keep under an attribute; and to
+    the classes below the one of which a parameter is declared to be, where that does not take the call itself.
     Reported is the class that lacks the method, or refuses what is passed, while another one takes it: a warning where
     one function chooses among them, a note where the object is kept under an attribute, or is one of several in a
     container: then it may be of another kind wherever this call is made. Silent where a
@@ -30,6 +31,7 @@ from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.objects import Objects
 from validator.flow.program import Flow
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.rule import Rule
 
@@ -51,9 +53,11 @@ def check_project(project: Project) -> Iterator[Finding]:
     found: dict[tuple[str, ClassDef], list[tuple[Place, Refusal]]] = {}
     for place in project.analysis(Queries).called_in_program(_names(project)):
         receiver = place.receiver
-        if receiver is None or receiver.root.value.op == "param" or "remote" in place.operand(0).text:
-            continue  # what several callers pass does not come together
-        for refusal in _refusals(project, place, receiver):
+        if receiver is None or "remote" in place.operand(0).text:
+            continue
+        # what several callers pass does not come together
+        beyond = receiver.root.value.op == "param"
+        for refusal in (_beyond_declared if beyond else _refusals)(project, place, receiver):
             if not _is_asked(place, receiver, refusal) and not _is_left_to_others(project, refusal, place.method):
                 found.setdefault((place.unit.path, refusal.cls), []).append((place, refusal))
     alike: dict[object, list[list[tuple[Place, Refusal]]]] = {}
@@ -74,6 +78,26 @@ def _refusals(project: Project, place: Place, receiver: Place) -> Iterator[Refus
         if fitting and len({cls.name for cls in group}) == len(group):  # else copies of one program, mostly
             taking = tuple(sorted(fitting, key=_place))
             yield from (Refusal(cls, why, taking, owner) for cls, why in sorted(reasons.items(), key=_first) if why)
+
+
+def _beyond_declared(project: Project, place: Place, receiver: Place) -> Iterator[Refusal]:
+    """Of what a parameter is declared to be, and callers may pass: the classes that a call does not fit which its
+    declared class does not take either, where another one does."""
+    held = project.analysis(Objects).held(receiver)
+    declared = [cls for cls in held.below if cls.find(place.method) is not None and _why(project, cls, place)]
+    for base in sorted(declared, key=_place):
+        concrete = [cls for cls in (base, *base.descendants()) if _is_used(cls, place.method)]
+        reasons = {cls: _why(project, cls, place) for cls in concrete}
+        taking = tuple(sorted((cls for cls, why in reasons.items() if why == ""), key=_place))
+        refusing = [(cls, why) for cls, why in sorted(reasons.items(), key=_first) if why]
+        yield from (Refusal(cls, why, taking, None) for cls, why in refusing if taking)
+
+
+def _is_used(cls: ClassDef, name: str) -> bool:
+    """Whether there may be objects of just this class whose method does something, outside of tests."""
+    method = cls.find(name)
+    written = method is not None and not method.facts.is_abstract and not method.facts.stub
+    return written and not cls.is_abstract and not is_test(cls.path)
 
 
 def _why(project: Project, cls: ClassDef, place: Place) -> str | None:
@@ -239,6 +263,26 @@ def _engines(method: str, *calls: str) -> str:
 INCORRECT = (
     _engines("weights(self, strategy):", "return self.engine.weights(strategy, summon=True)  # error: MP133"),
     _engines("weights(self, strategy):", "if step > 3:", "    self.engine.offload()  # error: MP133"),
+    # a keyword that only one of the classes below the declared one takes
+    """\
+class RewardModel:
+    def score(self, prompts, answers):
+        raise NotImplementedError
+
+
+class Local(RewardModel):
+    def score(self, prompts, answers):
+        return [len(each) for each in answers]
+
+
+class Batched(RewardModel):
+    def score(self, prompts, answers, batch_size=8):
+        return [batch_size for each in answers]
+
+
+def best(model: RewardModel, prompts, answers):
+    return model.score(prompts, answers, batch_size=4)  # error: MP133
+""",
     # a choice between two classes
     """\
 class Local:
@@ -258,6 +302,28 @@ def run(args, strategy, prompts):
 )
 
 CORRECT = (
+    # what the declared class takes, or what is asked about first
+    """\
+class RewardModel:
+    def score(self, prompts, answers):
+        raise NotImplementedError
+
+
+class Local(RewardModel):
+    def score(self, prompts, answers):
+        return [len(each) for each in answers]
+
+
+class Batched(RewardModel):
+    def score(self, prompts, answers, batch_size=8):
+        return [batch_size for each in answers]
+
+
+def best(model: RewardModel, prompts, answers):
+    if isinstance(model, Batched):
+        return model.score(prompts, answers, batch_size=4)
+    return model.score(prompts, answers)
+""",
     _engines("weights(self, strategy, **kwargs):", "return self.engine.weights(strategy, summon=True)"),
     # something tells them apart first
     _engines(
