@@ -5,7 +5,8 @@ What it does
     that come through factories, fields, tables of classes and parameters, constructors (those of dataclasses too),
     modules of networks that are called, tasks and actors of Ray, and `functools.partial`. Where several definitions
     may be reached, all must refuse the call. What comes from callers alone is a warning, for they may take another
-    way; so is a keyword that no method of that name in the project takes, while each has another like it, where nothing
+    way; so are keywords for the `**` of a function that hands them on to others, which refuse them, and a keyword that
+    no method of that name in the project takes, while each has another like it, where nothing
     is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own
     `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a test expects
     TypeError, or the callee takes anything.
@@ -23,11 +24,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import Misfit, misfit_of, parameters, written
+from validator.analysis.interfaces.handed_on import Handed, HandedOn
 from validator.analysis.interfaces.members import method_of, own_object
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.flow.callgraph.refusable_calls import Suspects
+from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.constructors import PYDANTIC
 from validator.flow.objects import Callee, Objects, is_passed, with_given
 from validator.flow.queries.base import Place
@@ -36,13 +39,15 @@ from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0", solves=True)
+_HANDED = ("unknown-keyword", "twice")
 _PARTIAL = frozenset({"partial", "functools.partial"})
 _NOWHERE = (1, 1, 1, 1)
 
 
 class Failure(NamedTuple):
     """A call in `function` that nothing it reaches takes. `passed`: what is called comes from callers; `by_name`: what
-    it reaches is not known, and all of that name refuse it."""
+    it reaches is not known, and all of that name refuse it; `handed`: what it calls hands its keywords on to one that
+    refuses them."""
 
     function: Method
     call: Call
@@ -51,6 +56,7 @@ class Failure(NamedTuple):
     misfit: Misfit
     passed: bool
     by_name: bool = False
+    handed: bool = False
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -94,6 +100,40 @@ def _failures(project: Project) -> Iterator[Failure]:
             misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
             if misfits and misfits[0] is not None and all(misfits):
                 yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
+    for function in project.functions():
+        yield from _handed_on(project, function)
+
+
+def _handed_on(project: Project, function: Method) -> Iterator[Failure]:
+    """Keywords that callers pass to a function which hands them on to others: those that nothing behind it takes, or
+    one of several does not between which the call itself leaves the choice open."""
+    handed, objects = project.analysis(HandedOn), project.analysis(Objects)
+    behind = [(place, objects.reached_by(place.operand(0), place)) for place in handed.calls(function)]
+    if not behind or not all(reached.complete for _, reached in behind):
+        return
+    for row in handed.received(function):
+        refusing = []
+        for place, reached in behind:
+            passing = call_of(place.unit, place.number)
+            whole = passing._replace(args=(*(a for a in passing.args if a.keyword != "**"), *row.arguments))
+            misfits = [misfit_of(each.params, with_given(whole, each), partial=True) for each in reached.callees]
+            if misfits and misfits[0] is not None and all(m is not None and m.kind in _HANDED for m in misfits):
+                refusing.append((reached.callees[0], misfits[0]))
+        if refusing and (len(refusing) == len(behind) or _leaves_open(objects, row)):
+            callee, misfit = refusing[0]
+            yield Failure(row.caller, row.call, row.call, callee, misfit, True, handed=True)
+
+
+def _leaves_open(objects: Objects, row: Handed) -> bool:
+    """Whether no argument of a call says by a constant which way is to be taken, nor a text that a test around it
+    compares."""
+    named = {argument.keyword for argument in row.arguments}
+    if any(argument.kind == "const" for argument in row.call.args if argument.keyword not in named):
+        return False
+    place = objects.call_at(row.caller.module, row.call.at)
+    tests = (test for test in (place.tests if place is not None else ()) if test.value.op == "compare")
+    compared = (test.operand(n).value for test in tests for n in range(len(test.value.args)))
+    return not any(value.op == "const" and isinstance(value.data, str) for value in compared)
 
 
 def _refused_as_partial(callee: Callee) -> bool:
@@ -173,7 +213,7 @@ def _error(callee: Callee) -> str:
 
 
 def _report(failure: Failure, others: list[Failure]) -> Finding:
-    function, call, seen, callee, misfit, passed, by_name = failure
+    function, call, seen, callee, misfit, passed, by_name, handed = failure
     at = misfit.at if misfit.kind != "missing" else call.name_at
     names = [p.name for p in callee.params if p.kind in ("any", "kw")]
     hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
@@ -183,6 +223,8 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
     message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
     if by_name:
         message = f"passes {misfit.name!r}, which no `{call.method}` of the project takes"
+    elif handed:
+        message = f"hands on what it is passed: `{written(callee.name, callee.params)}` {misfit.message}"
     return RULE.finding(
         function.module.path,
         at,
@@ -207,6 +249,28 @@ def _advice(misfit: Misfit) -> str:
 
 
 INCORRECT = (
+    # a keyword that the function in between hands on
+    """\
+# file: data.py
+def get_mmlu(tokenizer, length=512):
+    return tokenizer, length
+
+
+def get_bbh(tokenizer, length=512, zh=False):
+    return tokenizer, length, zh
+
+
+def get_dataset(task, **kwargs):
+    if task == "mmlu":
+        return get_mmlu(**kwargs)
+    return get_bbh(**kwargs)
+# file: main.py
+from data import get_dataset
+
+
+def main(args, tokenizer):
+    return get_dataset(args.task, tokenizer=tokenizer, zh=args.zh)  # error: MP121
+""",
     # whoever the optimizer is
     """\
 # file: optimizer.py
@@ -269,6 +333,31 @@ def make(tokens):
 )
 
 CORRECT = (
+    # the caller says which way it wants, or the function in between takes it out
+    """\
+def get_mmlu(tokenizer, length=512):
+    return tokenizer, length
+
+
+def get_bbh(tokenizer, length=512, zh=False):
+    return tokenizer, length, zh
+
+
+def get_dataset(task, **kwargs):
+    if task == "mmlu":
+        return get_mmlu(**kwargs)
+    return get_bbh(**kwargs)
+
+
+def build(tokenizer, **kwargs):
+    kwargs.pop("zh", None)
+    return get_mmlu(tokenizer, **kwargs)
+
+
+def main(args, tokenizer):
+    build(tokenizer, zh=args.zh)
+    return get_dataset("bbh", tokenizer=tokenizer, zh=args.zh)
+""",
     # each trainer makes the model that it is called with
     """\
 class Gated:

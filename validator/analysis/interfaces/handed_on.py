@@ -1,0 +1,70 @@
+"""Keywords that a function does not name and hands on: `def build(kind, **options): return Engine(**options)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.interfaces.binding import keeps_signature
+from validator.definitions import Method
+from validator.facts.model import Argument, Call
+from validator.flow.objects import Objects
+from validator.flow.program import Flow
+from validator.flow.queries.base import Place
+from validator.project import Project
+
+_READING = frozenset({"get", "keys", "items", "values", "copy"})
+
+
+class Handed(NamedTuple):
+    """Keywords that a call passes, and that end in the `**` of the function which it calls, and of those behind it."""
+
+    caller: Method
+    call: Call
+    arguments: tuple[Argument, ...]
+
+
+class HandedOn:
+    """Answers for one project; asked for with `project.analysis(HandedOn)`."""
+
+    def __init__(self, project: Project) -> None:
+        self.flow = project.analysis(Flow)
+        self.objects = project.analysis(Objects)
+
+    def calls(self, function: Method) -> Iterator[Place]:
+        """The calls of a function that pass on all keywords which it was passed and does not name, as they came."""
+        unit = self.flow.unit_of(function)
+        star = next((i for i, p in enumerate(function.facts.params) if p.kind == "**"), -1)
+        if unit is None or star < 0 or not keeps_signature(function):
+            return
+        same = [n for n, value in enumerate(unit.code.values) if value.op == "param" and value.data[0] == star]
+        found: dict[int, None] = {}
+        for number in same:  # grows: the same dictionary behind the calls that it is unpacked in
+            for user in unit.users.get(number, ()):
+                value = unit.code.values[user]
+                if value.op in ("mut", "phi"):
+                    same += [user] if user not in same else []
+                elif value.op == "call":
+                    names = [name for name, arg in zip(value.data.names, value.args[1:], strict=True) if arg == number]
+                    if names != ["**"]:
+                        return
+                    found[user] = None
+                elif not (value.op == "attr" and value.data in _READING or value.op in ("item", "compare")):
+                    return  # who takes something out, or puts something in, passes on something else
+        for user in found:
+            yield Place(self.flow, unit, user)
+
+    def received(self, function: Method, seen: frozenset[Method] = frozenset()) -> Iterator[Handed]:
+        """What callers pass to a function for its `**`."""
+        params = function.facts.params
+        named = {p.name for p in params if p.kind in ("any", "kw")}
+        for caller, call in self.objects.callers(function):
+            extra = tuple(a for a in call.args if a.keyword not in (None, "*", "**") and a.keyword not in named)
+            if extra:
+                yield Handed(caller, call, extra)
+            if caller in seen or not any(a.keyword == "**" for a in call.args):
+                continue
+            if any(place.at == call.at for place in self.calls(caller)):
+                for row in self.received(caller, seen | {function}):
+                    kept = tuple(a for a in row.arguments if a.keyword not in named)
+                    yield from [row._replace(arguments=kept)] if kept else []
