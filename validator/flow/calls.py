@@ -723,9 +723,10 @@ class Calling:
         if place < 0:
             return UNKNOWN
         function = arguments[place][1]
-        given = [each for each in arguments[place + 1 :] if row.gives is None]
+        given = [each for each in arguments[place + 1 + row.skips :] if row.gives is None and each[0] not in row.own]
         if row.gives is not None and (held := self._given(row.gives, arguments)) is not None:
             given = [(None, part) for o in held.of("tuple") for part in o[1]]
+        given = [*[(None, Val(v=rank(WHOLE)))] * row.before, *given]  # of one node or of the job: as it is started
         return join(self.apply(number, o, given) for o in function.each)
 
     def _then(self, number: int, place: int, change: Callable[[Val], Val]) -> None:

@@ -263,6 +263,27 @@ class Objects:
             known = self._run[place.unit, place.number] = tuple(dict.fromkeys(found))
         return known
 
+    def run_for(self, place: Place, call: Call) -> tuple[Place, Call]:
+        """What a call runs with which arguments: of one that a library is given a function and its arguments
+        (`checkpoint(layer, x)`) that function, called with them; of others what they call."""
+        callee = place.operand(0)
+        rows = [row for o in callee.closed.of("ext") if (row := self.flow.models.call(o[1])) is not None]
+        row = rows[0] if len(rows) == 1 else None
+        if (
+            row is None
+            or row.runs is None
+            or row.gives is not None
+            or row.result != "ran"
+            or "*" in place.value.data.names
+        ):
+            return callee, call
+        names = place.value.data.names
+        at = names.index(row.runs[0]) if row.runs[0] in names else row.runs[1]
+        if at >= len(call.args) or names[at] not in (None, row.runs[0]):
+            return callee, call
+        given = tuple(a for a in call.args[at + 1 + row.skips :] if a.keyword not in row.own)
+        return place.operand(at + 1), call._replace(target=call.args[at].value, args=given)
+
     def callers(self, function: Method) -> tuple[tuple[Method, Call], ...]:
         """The calls that may run a function, with the functions in which they stand; those of tests are left out."""
         known = self._callers.get(function)

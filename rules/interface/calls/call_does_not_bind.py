@@ -81,10 +81,13 @@ def _failures(project: Project) -> Iterator[Failure]:
     for function in project.functions():
         for call in function.facts.calls:
             seen, partial = _unwrapped(call)
-            if seen is None or not suspects.may_refuse(function, seen, partial) or _expects_failure(call):
+            if seen is None or _expects_failure(call):
                 continue
             place = objects.call_at(function.module, call.at)
-            if place is None or _of_another_sibling(callee := place.operand(1 if partial else 0)):
+            if place is None:
+                continue
+            callee, seen = (place.operand(1), seen) if partial else objects.run_for(place, seen)
+            if not suspects.may_refuse(function, seen, partial) or _of_another_sibling(callee):
                 continue
             reached = objects.reached_by(callee, place)
             if not reached.callees and not partial and not is_test(function.path) and _is_of_unknown(objects, callee):
@@ -219,7 +222,7 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
     hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
     place = callee.place.facts.name_at[0]
     where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
-    how = "`partial` of " if seen is not call else ""
+    how = "`partial` of " if call.target in _PARTIAL else ""
     message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
     if by_name:
         message = f"passes {misfit.name!r}, which no `{call.method}` of the project takes"
