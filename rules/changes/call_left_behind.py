@@ -76,6 +76,46 @@ def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
 
 
 INCORRECT = (
+    # through a call that names no method
+    """# before: model.py
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(nn.Module):
+    def forward(self, x, use_cache=False, mask=None):
+        return x, use_cache, mask
+
+
+class Model(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(depth)])
+
+    def forward(self, x, use_cache, mask):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_cache, mask)
+        return x
+# file: model.py
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(nn.Module):
+    def forward(self, x, mask=None, use_cache=False):
+        return x, use_cache, mask
+
+
+class Model(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(depth)])
+
+    def forward(self, x, use_cache, mask):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_cache, mask)  # error: MP902
+        return x
+""",
     """# file: rl/__init__.py
 # before: rl/records.py
 from dataclasses import dataclass

@@ -16,7 +16,9 @@ from validator.drift.change import Side
 from validator.drift.names.occurrences import Occurrence
 from validator.facts.model import Argument, Assign, Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of, origins
+from validator.flow.objects import Objects
 from validator.flow.program import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value
 from validator.models.members import of_libraries
@@ -70,6 +72,42 @@ def sites(side: Side, name: str, among: Container[SourceFile] | None = None) -> 
                 for number in unit.named.get(name, ()):
                     if unit.code.values[number].op in ("name", "import"):
                         yield from _called(side, unit, number, name)
+
+
+def unnamed(side: Side, method: Method) -> Iterator[Site]:
+    """The calls that run a method without naming it, as far as the flow knows what is called: `model(x)`,
+    `checkpoint(layer, x)`."""
+    objects = side.project.analysis(Objects)
+    for caller in _units(side) if not is_foreign(method.path) else ():
+        for number, value in enumerate(caller.code.values):
+            if value.op != "call" or not _may_be_object(side, caller, value):
+                continue
+            callee, call = objects.run_for(Place(side.flow, caller, number), call_of(caller, number))
+            if callee.value.op == "attr" and callee.value.data == method.name:
+                continue
+            reached = objects.reached_by(callee, callee._replace(number=number))
+            methods = tuple(each.place for each in reached.callees if isinstance(each.place, Method))
+            if method in methods:
+                yield Site(caller, number, call, methods, "call", reached.complete)
+
+
+def _units(side: Side) -> Iterator[Unit]:
+    for module in side.project.modules.values():
+        if not is_foreign(module.source.path) and not is_test(module.source.path):
+            yield from side.units(module).values()
+
+
+def _may_be_object(side: Side, unit: Unit, call: Value) -> bool:
+    """Whether what is called, or passed to be called first, may be an object: no function or class that a name means,
+    and no attribute that nothing is stored under."""
+    callee = unit.code.values[unit.root(call.args[0])]
+    symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
+    if isinstance(symbol, External):
+        row = side.flow.models.call(symbol.path)
+        return row is not None and row.runs is not None
+    if callee.op == "attr":
+        return callee.data in side.flow.written
+    return symbol is None and callee.op != "const"
 
 
 def _at(side: Side, row: Occurrence) -> Iterator[Site]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
-from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites
+from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites, unnamed
 from validator.drift.statements.named_effects import named
 from validator.drift.statements.surroundings import called_names, reports
 from validator.drift.statements.weakened import DEVICES
@@ -18,6 +18,9 @@ from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.models.members import is_telling
 from validator.source import SourceFile
+
+
+_RUN_UNNAMED = ("forward", "__call__")  # by calling the object
 
 
 class Broken(NamedTuple):
@@ -78,7 +81,9 @@ class Signatures:
         found: dict[tuple[str, int, str], Broken] = {}
         for name, rows in sorted(self.changed.items()):
             among = self._heirs(rows) if name == "__init__" else None
-            for site in sites(self.after, name, among):
+            methods = [new for _, new in rows if isinstance(new, Method) and name in _RUN_UNNAMED]
+            ran = (site for new in methods for site in unnamed(self.after, new))
+            for site in (*sites(self.after, name, among), *ran):
                 for old, new in rows:
                     broken = self._broken(site, old, new)
                     if broken is not None and site.is_in(self.before):
