@@ -13,6 +13,7 @@ from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
+from validator.flow.callgraph.callers import called
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.narrowing import OBJECTS, told_apart, without
@@ -25,6 +26,7 @@ from validator.project import Project
 
 _MODULES = "torch.nn.Module"
 _OWNERS = frozenset({"inst", "class"})
+_HANDING = ("remote", "super", "__init__", "__call__")  # what is called stands before
 _SPELLED = frozenset({"attr", "name", "param", "free"})
 
 
@@ -267,6 +269,8 @@ class Objects:
         """What a call runs with which arguments: of one that a library is given a function and its arguments
         (`checkpoint(layer, x)`) that function, called with them; of others what they call."""
         callee = place.operand(0)
+        if (callee.value.data if callee.value.op in ("name", "attr") else "") not in self.flow.models.running:
+            return callee, call
         rows = [row for o in callee.closed.of("ext") if (row := self.flow.models.call(o[1])) is not None]
         row = rows[0] if len(rows) == 1 else None
         if (
@@ -293,11 +297,19 @@ class Objects:
                 Place(self.flow, caller, number)
                 for caller in (self.flow.callers(unit) if unit is not None else ())
                 for number, value in enumerate(caller.code.values)
-                if value.op == "call"
+                if value.op == "call" and unit is not None and self._may_run(caller, value.args[0], unit)
             )
             found = (self.spelled(place) for place in places if function in self.run_by(place))
             known = self._callers[function] = tuple(row for row in found if row is not None)
         return known
+
+    def _may_run(self, caller: Unit, callee: int, unit: Unit) -> bool:
+        """Whether calling a value may run a unit, by what the value is called: a function may be stored under another
+        name, and come by any variable."""
+        value = caller.code.values[callee]
+        if value.op == "attr":
+            return value.data in (*called(unit), *_HANDING) or value.data in self.flow.written
+        return value.op != "name" or self.flow.symbol(caller, value) is None or value.data in called(unit)
 
     def reached_by(self, callee: Place, user: Place) -> Reached:
         """What calling a value may run at a place, behind tests that compare it (`if cls is Adam`). What somebody

@@ -160,9 +160,25 @@ class Builder:
     def _complete(self, phi: int, variable: Variable, block: int) -> int:
         operands = []
         for pred, raised in self.code.blocks[block].preds:
-            operands.append(self._at_start(variable, pred) if raised else self._at_end(variable, pred))
+            if self._is_dead(pred):  # nothing comes from there: the phi itself adds nothing
+                operands.append(phi)
+            else:
+                operands.append(self._at_start(variable, pred) if raised else self._at_end(variable, pred))
         self.code.values[phi] = self.code.values[phi]._replace(args=tuple(operands))
         return self._simplified(phi)
+
+    def _is_dead(self, block: int) -> bool:
+        """Whether no way leads to a block: it stands behind `while True:` without a `break`."""
+        seen: set[int] = set()
+        while block not in seen:
+            seen.add(block)
+            preds = self.code.blocks[block].preds
+            if not self._sealed[block] or len(preds) > 1:
+                return False
+            if not preds:
+                return block > 0
+            block = preds[0][0]
+        return True
 
     def _simplified(self, phi: int) -> int:
         different = {self.resolved(each) for each in self.code.values[phi].args} - {phi}

@@ -234,6 +234,11 @@ class Models:
         return frozenset(row.name for row in self.calls.values() if row.starts)
 
     @cached_property
+    def running(self) -> frozenset[str]:
+        """The names of the calls that run a function which they are passed."""
+        return frozenset(row.name for row in self.calls.values() if row.runs is not None)
+
+    @cached_property
     def sets(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for state, call in self.states.items():

@@ -54,17 +54,30 @@ class HandedOn:
         for user in found:
             yield Place(self.flow, unit, user)
 
-    def received(self, function: Method, seen: frozenset[Method] = frozenset()) -> Iterator[Handed]:
-        """What callers pass to a function for its `**`."""
-        params = function.facts.params
-        named = {p.name for p in params if p.kind in ("any", "kw")}
-        for caller, call in self.objects.callers(function):
-            extra = tuple(a for a in call.args if a.keyword not in (None, "*", "**") and a.keyword not in named)
-            if extra:
-                yield Handed(caller, call, extra)
-            if caller in seen or not any(a.keyword == "**" for a in call.args):
-                continue
-            if any(place.at == call.at for place in self.calls(caller)):
-                for row in self.received(caller, seen | {function}):
-                    kept = tuple(a for a in row.arguments if a.keyword not in named)
-                    yield from [row._replace(arguments=kept)] if kept else []
+    def received(self, function: Method) -> Iterator[Handed]:
+        """What callers pass to a function for its `**`, also through others that hand on theirs."""
+        named = {function: _named(function)}
+        queue = [function]
+        for each in queue:
+            for caller, call in self.objects.callers(each):
+                if not _is_of_one_object(caller, call, function):
+                    continue
+                extra = (a for a in call.args if a.keyword not in (None, "*", "**") and a.keyword not in named[each])
+                if found := tuple(extra):
+                    yield Handed(caller, call, found)
+                passing = caller not in named and any(a.keyword == "**" for a in call.args)
+                if passing and any(place.at == call.at for place in self.calls(caller)):
+                    named[caller] = named[each] | _named(caller)
+                    queue.append(caller)
+
+
+def _named(function: Method) -> frozenset[str | None]:
+    return frozenset(p.name for p in function.facts.params if p.kind in ("any", "kw"))
+
+
+def _is_of_one_object(caller: Method, call: Call, function: Method) -> bool:
+    """Whether a call of an object's own method, or of what its base has of it, may come to a method: some class has
+    both."""
+    if caller.cls is None or function.cls is None or call.receiver not in ("super()", caller.own_object):
+        return True
+    return any(function.cls in cls.mro for cls in (caller.cls, *caller.cls.descendants()))
