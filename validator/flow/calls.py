@@ -678,7 +678,7 @@ class Calling:
         """What a call that the tables describe does and gives."""
         group = self._group(row, arguments)
         if row.is_collective and self._certain and self._applies(row, arguments):
-            certain = sure and (row.spread is None or self._is_spread(row.spread, arguments))
+            certain = sure and not row.likely and (row.spread is None or self._is_spread(row.spread, arguments))
             self._note(number, Site((), (Operation(row.name, group, certain, row),)))
         if row.equal is not None:
             place = self._place(row.equal, arguments)

@@ -458,6 +458,48 @@ def main(tensor, passed):
         dist.all_reduce(tensor)  # error: MP501
     sys.exit(0 if passed else 1)
 """,
+    # states of a sharded optimizer, metrics, MPI and Horovod: collectives by what their libraries say
+    """
+import horovod.torch as hvd
+import torch.distributed as dist
+from fairscale.optim import OSS
+from mpi4py import MPI
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
+
+def save(args, model, optimizer):
+    if dist.get_rank() != 0:  # error: MP501
+        return
+    optimizer.consolidate_state_dict()
+    args.write(model, optimizer.state_dict())
+
+def clip(model):
+    optimizer = OSS(model.parameters())
+    if dist.get_rank() == 0:
+        optimizer.clip_grad_norm(1.0)  # error: MP501
+
+def accuracy(batches):
+    metric = MulticlassAccuracy(10)
+    both = MetricCollection([metric])
+    for batch in batches:
+        metric.update(*batch)
+    if dist.get_rank() == 0:
+        print(metric.compute())  # error: MP501
+    return both
+
+def report(batches):
+    both = accuracy(batches)
+    if dist.get_rank() == 0:
+        print(both.compute())  # error: MP501
+
+def read(path):
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        return MPI.COMM_WORLD.bcast(path)  # error: MP501
+
+def start(model):
+    if hvd.local_rank() == 0:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # error: MP501
+""",
     # the first rank of a group alone runs what works among it
     """
 import torch.distributed as dist

@@ -56,7 +56,7 @@ def filling() -> frozenset[str]:
 def of_torch() -> list[str]:
     """The last names of collectives that no other library calls so."""
     rows = models().calls
-    return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
+    return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name.partition(".")[0]})
 
 
 def is_of_tables(statement: Statement | None, unit: Unit) -> bool:
