@@ -231,6 +231,8 @@ class Calling:
             return self._mesh_method(o, arguments)
         if kind == "group method":
             return _of_group(o[1], o[2])
+        if kind == "seq":  # of modules: no list can be called
+            return join(self.apply(number, each, arguments) for each in o[1].each)
         return BOTTOM if kind in ("top", "const") else UNKNOWN
 
     def _of_passed(self, position: int, arguments: Arguments) -> Val:
@@ -591,6 +593,8 @@ class Calling:
             n |= base.v | (data(sure=False) if UNIFORM not in base.v else NONE)
         if dotted == "filter":
             n |= v
+        if dotted == "hash" and is_text(parts[-1]):
+            v |= data(sure=False)  # of a text each process has one of its own, where PYTHONHASHSEED is not set
         p = arguments[0][1].p | unsure(receiver.v) if name == "get" and arguments else NONE
         return Val(objs, v, n, p, state)
 
@@ -839,12 +843,22 @@ class Calling:
         if word == "state":  # of a checkpoint: each rank has its part of it, with the same counters
             return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
-            return described(word)
+            made = described(word)
+            return Val(made.objs | self._holding(row, arguments).objs, state=PLAIN) if row.elements else made
         if isinstance(word, str) and word.startswith("holder:"):
             return self._holder(word.partition(":")[2])
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
             return Val(frozenset({("made", "torch.distributed.Work"), NONE_OBJ}))
         return Val()
+
+    def _holding(self, row: Row, arguments: Arguments) -> Val:
+        """The container that stands beside an object for what it holds."""
+        assert row.elements is not None
+        if row.elements[1] < 0:
+            given = [elements(v) if name == "*" else v for name, v in arguments if name in (None, "*")]
+            return sequence(join(given)) if given else BOTTOM
+        held = self._given(row.elements, arguments) or BOTTOM
+        return held if held.of("dict") else sequence(self.at.element(held)) if held.objs else BOTTOM
 
     def _holder(self, made: str) -> Val:
         """An object on which the program sets attributes, by the unit that makes it."""

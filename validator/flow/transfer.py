@@ -771,6 +771,8 @@ class Evaluation(Walk):
                 found.append(UNKNOWN)
             elif o[0] == "generator":
                 found.append(self.calling.yielded(o))
+            elif o[0] == "made" and any(each[0] in ("seq", "dict") for each in iterable.each):
+                continue  # what it holds stands beside it
             elif o[0] in ("param", "made", "ext", "inst", "self"):
                 found.append(self.calling.iterated(o))
         result = join(found)

@@ -42,6 +42,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `result = "ran"`: what that returns; `result = "each"`: a list of the arguments; `result = "fetched"`: what the
   futures in its first argument give; `result = "field"`: what `runs` gives, or the argument `default`;
   `result = "replaced"`: its first argument with the fields that are named.
+- `elements = [parameter, position]`: beside what is made stands what it holds: the elements of that argument, or, at
+  position -1, the arguments themselves. To call such an object is to call what it holds.
 - `classes = [parameter, position]`: one class, or a tuple of them: `result = "reader:NAME"`: a parser that makes
   objects of them; `result = "read"`: an object of one (without `classes`, of the receiver's); `result = "all read"`: a
   tuple with one of each, and something more where an argument of `when` is passed; `result = "receiver"`.
@@ -168,6 +170,7 @@ class Row(NamedTuple):
     gives: tuple[str, int] | None = None
     default: tuple[str, int] | None = None
     classes: tuple[str, int] | None = None
+    elements: tuple[str, int] | None = None
     drops: tuple[str, int] | None = None
     unless: tuple[str, int] | None = None
     default_drop: float = 0.0
