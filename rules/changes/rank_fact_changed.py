@@ -3,7 +3,7 @@
 What it does
     Compares what the flow knows of each function before and after a change: over which group a collective of a tensor
     works, by which number of ranks a value is multiplied or divided, whether a rank's place in its group is a quotient
-    or a remainder, whether what is drawn at random is the same on all ranks (a shared seed, a collective) or each rank's
+    or a remainder, whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a rank's
     own, and along which axes ranks have files of their own. Reports where one of these is another now, or
     gone, while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions
     that gain a collective.

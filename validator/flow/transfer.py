@@ -370,8 +370,8 @@ class Evaluation(Walk):
         self.switched[number] = (state, Val(p=value.p or frozenset({UNIFORM})))
 
     def around(self, number: int) -> Causes:
-        """What the branches around a value depend on."""
-        return self.conditions(self.unit.control.deciding(self.code.values[number].block))
+        """What the branches depend on that decide who comes to a value."""
+        return self.conditions(self.unit.control.around(self.code.values[number].block))
 
     def param(self, number: int, value: Instruction) -> Val:
         position, name = value.data
