@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.spmd import only
+from validator.flow.control import reachable
 from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
 from validator.flow.values import Obj, Val
@@ -118,6 +119,7 @@ def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
     classes = {o[1] for o in owner.each if o[0] in ("self", "inst")}
     family = {each for cls in classes for each in (*cls.mro, *cls.descendants())}
     holders = _holders(flow, unit, owner) if not family else frozenset()
+    block = unit.code.values[number].block
     for method in flow.writers(name):
         writer = flow.unit_of(method)
         if writer is None or writer.cls not in family and not holders:
@@ -127,6 +129,8 @@ def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
                 held = flow.result(writer).vals[value.args[0]]
                 if writer.cls not in family and holders.isdisjoint(_holders(flow, writer, held)):
                     continue
+                if holders and writer is unit and block not in reachable(unit.code, start=value.block):
+                    continue  # it comes later
                 yield Place(flow, writer, value.args[1])
                 ends = (writer.code.blocks[branch].end[1] for branch in writer.control.deciding(value.block))
                 yield from (Place(flow, writer, end) for end in ends)

@@ -11,6 +11,7 @@ from validator.ir.scopes import Names
 from validator.ir.ssa import Builder
 
 # Builtins that change none of their arguments; for all else an argument may be another value after the call.
+_VIEWS = frozenset({"view", "view_as", "detach", "squeeze", "unsqueeze", "flatten", "ravel"})  # of the same elements
 _HARMLESS = frozenset({
     "len", "print", "isinstance", "issubclass", "int", "float", "str", "bool", "range", "enumerate", "zip", "getattr",
     "hasattr", "type", "repr", "id", "min", "max", "sum", "abs", "sorted", "any", "all", "super", "tuple", "list",
@@ -193,7 +194,15 @@ class Expressions(Builder):
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             variable = self.variable(node.value.id)
             if variable is not None:
+                if node.attr == "data":
+                    self.write(variable, self.emit("mut", (self.read(variable), call), position))
                 self.store_field(self.read(variable), node.attr, self.emit("mut", (value, call), position))
+
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
+            if position >= 0 and isinstance(node.func.value, ast.Name):
+                variable = self.variable(node.func.value.id)
+                if variable is not None:  # what changes a view changes the tensor
+                    self.write(variable, self.emit("mut", (self.read(variable), call), position))
 
     def _Await(self, node: ast.Await) -> int:
         value = self.emit("await", (self.expression(node.value),), None, place(node))
