@@ -198,11 +198,8 @@ class Expressions(Builder):
                     self.write(variable, self.emit("mut", (self.read(variable), call), position))
                 self.store_field(self.read(variable), node.attr, self.emit("mut", (value, call), position))
 
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
-            if position >= 0 and isinstance(node.func.value, ast.Name):
-                variable = self.variable(node.func.value.id)
-                if variable is not None:  # what changes a view changes the tensor
-                    self.write(variable, self.emit("mut", (self.read(variable), call), position))
+        elif position >= 0 and (viewed := _viewed(node)) and (variable := self.variable(viewed)) is not None:
+            self.write(variable, self.emit("mut", (self.read(variable), call), position))
 
     def _Await(self, node: ast.Await) -> int:
         value = self.emit("await", (self.expression(node.value),), None, place(node))
@@ -373,3 +370,11 @@ class Expressions(Builder):
     def _branch(self, value: int, yes: int, no: int, about: Test) -> None:
         self.code.tests[self.block] = about
         self.end("branch", value, yes, no)
+
+
+def _viewed(node: ast.expr) -> str:
+    """The variable of which a call gives a view, as in `x.view(-1)`: what changes one changes the other."""
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(called, ast.Attribute) and called.attr in _VIEWS and isinstance(called.value, ast.Name):
+        return called.value.id
+    return ""
