@@ -153,10 +153,10 @@ class Control:
         seen = set(queue)
         while queue:
             branch, target = queue.pop()
-            around = self._loops_around(target)
+            around = self.loops_around(target)
             is_test = branch in around
             if not is_test:
-                inner = next((header for header in around if header in self._loops_around(branch)), -1)
+                inner = next((header for header in around if header in self.loops_around(branch)), -1)
                 if inner == target or inner >= 0 and target not in reachable(self.code, but=inner, start=branch):
                     continue  # of a round before
                 found.add(branch)
@@ -166,7 +166,7 @@ class Control:
                     queue.append(each)
         return frozenset(found)
 
-    def _loops_around(self, block: int) -> list[int]:
+    def loops_around(self, block: int) -> list[int]:
         """The headers of the loops in which a block is, the innermost first; a header is in its own loop."""
         found, header = [], block if block in self.code.loops else self.code.blocks[block].loop
         while header >= 0:
