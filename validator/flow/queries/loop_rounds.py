@@ -1,7 +1,7 @@
 """In which rounds of a loop a test of the loop's number comes true, tried on small sizes.
 
-A test such as `(i + size) > total` in `for i in range(0, total, size)` is computed for all small numbers in the place of
-what the loop leaves alone (`total`, `size`), in each round. What comes true in no round then comes true in none.
+A test such as `(i + size) > total` in `for i in range(0, total, size)` is computed in each round, for all small numbers
+in the place of what the loop leaves alone (`total`, `size`). What comes true in no round then comes true in none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Mod": operator.mod, "Div": operator.truediv,
 }  # fmt: skip
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
-    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
+    "GtE": operator.ge,
 }  # fmt: skip
 _CALLED: dict[str, Callable[..., Any]] = {
     "min": min, "max": max, "int": int, "abs": abs, "ceil": math.ceil, "floor": math.floor
