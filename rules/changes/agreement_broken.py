@@ -4,8 +4,8 @@ What it does
     Compares each function before and after a change. Reports a sum over ranks that is a mean now, or the other way
     round, in a function that still multiplies or divides by the number of ranks as it did; a collective that gave its
     result to all ranks and gives it to one now, where all of them read it; a test of a remainder
-    (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before; and
-    a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files.
+    (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
+    and a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced

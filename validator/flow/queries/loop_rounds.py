@@ -205,7 +205,7 @@ class _Loop:
 
     @staticmethod
     def _is_zero(place: Place) -> bool:
-        return place.val.constant() == 0
+        return bool(place.val.constant() == 0)
 
     def _is_inside(self, block: int) -> bool:
         return self.loop.header in self.test.unit.control.loops_around(block)
