@@ -3,8 +3,8 @@
 What it does
     Computes tests of the number of a loop (`for i in range(0, total, size)`, `enumerate(…)`) in each round, for small
     sizes in the place of the ones that the loop leaves alone. Reports a test by which gradients are reduced or kept
-    (`no_sync`, `set_requires_gradient_sync`) or the optimizer steps, and that comes true in no round, or in none where
-    the sizes divide each other evenly.
+    (`no_sync`, `set_requires_gradient_sync`) or the optimizer steps, and that comes true in no round, or fails in none,
+    or does so where the sizes divide each other evenly.
 
 Why is this bad
     All rounds take the way of a round in the middle: under `no_sync` gradients are never reduced, the replicas drift
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.loop_rounds import deciding, rounds
+from validator.flow.queries.loop_rounds import decided_by, rounds
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -32,19 +32,22 @@ RULE = Rule(
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    names = queries.flow.models.likely["accumulating"] | queries.flow.models.likely["stepping"]
-    for unit in queries.mentioning(*names):
+    likely = queries.flow.models.likely
+    accumulating, stepping = likely["accumulating"], likely["stepping"]
+    for unit in queries.mentioning(*accumulating, *stepping):
         for number, value in enumerate(unit.code.values if not is_aside(unit.path) else ()):
             test = Place(queries.flow, unit, number)
             if value.op != "compare" or (found := rounds(test)) is None:
                 continue
-            what = next((name for name in map(_named, deciding(test)) if name in names), "")
+            names = accumulating if found.outcome else accumulating | stepping
+            what = next((name for name in map(_named, decided_by(test)) if name in names), "")
             if what:
-                when = "in no round" if found.never else "in no round where the sizes divide each other evenly"
+                when = "" if found.always else " where the sizes divide each other evenly"
                 yield RULE.finding(
                     unit.path,
                     test.at,
-                    f"`{test.text}`{test.where} comes true {when}, and decides over `{what}`",
+                    f"`{test.text}`{test.where} {'fails' if found.outcome else 'comes true'} in no round{when}, and"
+                    f" decides over `{what}`",
                     help="compare with the number of the last round: `i + size >= total`, `i == count - 1`",
                     context=f"{unit.qualname}:{test.text}",
                 )
@@ -79,6 +82,15 @@ def train(args, model, x, count):
         last = index == count // args.size  # error: MP550
         with model.no_sync() if args.sharded and not last else contextlib.nullcontext():
             model(x[index * args.size : end]).backward()
+
+def contexts(model, batches):
+    count = len(batches)
+    for index, batch in enumerate(batches):
+        context = contextlib.nullcontext
+        if index != count:  # error: MP550
+            context = model.no_sync
+        with context():
+            model(batch).backward()
 
 def accumulate(model, batches, optimizer):
     for step, batch in enumerate(batches):

@@ -36,13 +36,12 @@ Term = Hashable
 
 
 class Rounds(NamedTuple):
-    """When a test comes true. `never`: in no round whatever the sizes; `uneven`: in none where the smaller of the sizes
-    divide the larger ones, as they mostly do."""
+    """A test that comes out alike in all rounds: as `outcome`. `always`: whatever the sizes, else where the smaller of
+    the sizes divide the larger ones, as they mostly do."""
 
     test: Place
-    loop: Loop
-    never: bool
-    uneven: bool
+    outcome: bool
+    always: bool
 
 
 class _NotComputed(Exception):
@@ -50,7 +49,7 @@ class _NotComputed(Exception):
 
 
 def rounds(test: Place) -> Rounds | None:
-    """In which rounds a comparison comes true, of the innermost loop whose number it asks for; None: not known."""
+    """A comparison that comes out alike in all rounds of the loop whose number it asks for; None for others."""
     code = test.unit.code
     header = code.blocks[test.value.block].loop
     if test.value.op != "compare" or test.value.data not in _COMPARED or header not in code.loops:
@@ -82,18 +81,22 @@ class _Loop:
         terms = list(self.terms)
         if not 0 < len(terms) <= _MANY or not self.of_loop:
             return None
-        ever, evenly, cases, even_cases = False, False, 0, 0
+        cases = even_cases = 0
+        outcomes: set[bool] = set()
+        evenly: set[bool] = set()  # the outcomes where sizes divide
         for sizes in product(_SIZES, repeat=len(terms)):
             self.terms = dict(zip(terms, sizes, strict=True))
             several = self._rounds()
             if not several:
                 continue
-            holds = any(self._case(number, several) for number in range(len(several)))
+            found = {self._case(number, several) for number in range(len(several))}
             even = len(several) > 1 and all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes)
             cases, even_cases = cases + 1, even_cases + even
-            ever, evenly = ever or holds, evenly or holds and even
-        known = cases >= _FEW and even_cases >= _FEW
-        return Rounds(self.test, self.loop, not ever, not evenly) if known and not evenly else None
+            outcomes |= found
+            evenly |= found if even else set()
+        if cases < _FEW or even_cases < _FEW or len(evenly) > 1:
+            return None
+        return Rounds(self.test, evenly.pop(), len(outcomes) == 1)
 
     def _rounds(self) -> list[int]:
         """The numbers that the loop goes through; of one over a list their places."""
@@ -211,8 +214,8 @@ class _Loop:
         return self.loop.header in self.test.unit.control.loops_around(block)
 
 
-def deciding(test: Place) -> Iterator[Place]:
-    """The calls that are made, or given something, by how a test turns out."""
+def decided_by(test: Place) -> Iterator[Place]:
+    """The calls that are made or given something, and the methods that are chosen, by how a test turns out."""
     unit = test.unit
     derived, queue = {test.number}, [test.number]
     while queue:
@@ -224,5 +227,5 @@ def deciding(test: Place) -> Iterator[Place]:
     branches = {b for b, block in enumerate(unit.code.blocks) if block.end[0] == "branch" and block.end[1] in derived}
     for number, value in enumerate(unit.code.values):
         given = value.op in ("call", "store_attr") and not derived.isdisjoint(value.args[1:])
-        if given or value.op == "call" and not branches.isdisjoint(unit.control.around(value.block)):
+        if given or value.op in ("call", "attr") and not branches.isdisjoint(unit.control.around(value.block)):
             yield test._replace(number=number)
