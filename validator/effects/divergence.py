@@ -144,16 +144,15 @@ class Divergences:
         self._entries: dict[Unit, Frame] = {}
 
     def reports(self, kind: str) -> Iterator[Report]:
-        """The divergences of one kind (`rank`, `local`), one for each collective that is not reached in each function
-        where ranks part."""
-        seen: set[tuple[str, At, Unit]] = set()
+        """The divergences of one kind (`rank`, `local`), one for each collective that is not reached."""
+        seen: set[tuple[str, At]] = set()
         for found in self.all:
             if found.kind == kind and not is_foreign(found.unit.path):
                 row = report(found)
                 if is_test(found.unit.path) and not is_test(row.path):
                     continue  # what a test does on one rank alone says nothing of the code that it calls
-                if (row.path, row.at, found.unit) not in seen:
-                    seen.add((row.path, row.at, found.unit))
+                if (row.path, row.at) not in seen:
+                    seen.add((row.path, row.at))
                     yield row
 
     @cached_property

@@ -500,6 +500,31 @@ def start(model):
     if hvd.local_rank() == 0:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # error: MP501
 """,
+    # what a namespace holds; the loop around the call, which ranks leave by themselves, does not say who calls
+    """
+import argparse
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def save(args, model, optimizer, step):
+    if args.keeps and args.sharded:
+        state = FSDP.optim_state_dict(model, optimizer)  # error: MP501
+        print(step, state)
+
+def train(args, step):
+    if dist.get_rank() == 0 and step > args.most:
+        return False, step
+    return True, step + 1
+
+def main(model, optimizer):
+    args = argparse.ArgumentParser().parse_args()
+    args.keeps = args.logs and dist.get_rank() == 0
+    model, step, done = FSDP(model), 0, False
+    while not done:
+        success, step = train(args, step)
+        done = step >= args.most
+        save(args, model, optimizer, step)
+""",
     # the first rank of a group alone runs what works among it
     """
 import torch.distributed as dist
@@ -514,6 +539,31 @@ def evaluate(model, batch):
 ]
 
 CORRECT = [
+    # the number that a call passes settles the test
+    """
+import os
+from contextlib import contextmanager
+
+import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+
+@contextmanager
+def first(rank):
+    if rank not in [-1, 0]:
+        dist.barrier()
+    yield
+    if rank == 0:
+        dist.barrier()
+
+def loader(path, rank=-1):
+    with first(rank):
+        return open(path)
+
+def train(path):
+    if RANK in {-1, 0}:
+        return loader(path, rank=-1)
+""",
     # made once, by whoever asks first
     """
 import functools
