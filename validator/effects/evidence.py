@@ -132,6 +132,8 @@ def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
                 if holders and writer is unit and block not in reachable(unit.code, start=value.block):
                     continue  # it comes later
                 yield Place(flow, writer, value.args[1])
+                if holders:
+                    continue  # what stores under a test may be another program's, or come later
                 ends = (writer.code.blocks[branch].end[1] for branch in writer.control.deciding(value.block))
                 yield from (Place(flow, writer, end) for end in ends)
 
