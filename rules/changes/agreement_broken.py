@@ -3,8 +3,9 @@
 What it does
     Compares each function before and after a change. Reports a sum over ranks that is a mean now, or the other way
     round, in a function that still multiplies or divides by the number of ranks as it did; a collective that gave its
-    result to all ranks and gives it to one now, where all of them read it; and a test of a remainder
-    (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before.
+    result to all ranks and gives it to one now, where all of them read it; a test of a remainder
+    (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
+    and a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -84,9 +85,68 @@ class Trainer:
         if (index + 1) % self.every == 0:
             self.optimizer.step()
 """,
+    """# before: rl/sync.py
+import torch
+import torch.distributed as dist
+
+
+def share(buckets, owners):
+    handles = []
+    for bucket, owner in zip(buckets, owners):
+        handles.append(dist.broadcast(tensor=bucket.buffer, src=owner, async_op=True))
+    _ = list(filter(lambda x: x.wait(), handles))
+    for bucket in buckets:
+        bucket.buffer = bucket.buffer.float()
+
+
+def publish(state, path):
+    if dist.get_rank() == 0:
+        torch.save(state, path)
+    dist.barrier()
+    return torch.load(path)
+# file: rl/sync.py
+import torch
+import torch.distributed as dist
+
+
+def share(buckets, owners):
+    handles = []
+    for bucket, owner in zip(buckets, owners):
+        handles.append(dist.broadcast(tensor=bucket.buffer, src=owner, async_op=True))
+    for bucket in buckets:
+        bucket.buffer = bucket.buffer.float()
+    _ = list(filter(lambda x: x.wait(), handles))  # error: MP912
+
+
+def publish(state, path):
+    if dist.get_rank() == 0:
+        torch.save(state, path)
+    dist.barrier()
+    return torch.load(path)
+""",
 )
 
 CORRECT = (
+    # what comes between has nothing to do with what is transferred
+    """# before: rl/sync.py
+import torch.distributed as dist
+
+
+def share(tensor, timer):
+    handle = dist.all_reduce(tensor, async_op=True)
+    handle.wait()
+    timer.stop()
+    return tensor.sum()
+# file: rl/sync.py
+import torch.distributed as dist
+
+
+def share(tensor, timer):
+    handle = dist.all_reduce(tensor, async_op=True)
+    timer.stop()
+    handle.wait()
+    return tensor.sum()
+""",
     """# before: rl/loss.py
 import torch.distributed as dist
 

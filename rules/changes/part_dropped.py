@@ -271,6 +271,54 @@ def agree(seed):
     dist.all_gather_object(seeds, seed)
     return int(seeds[dist.get_rank()])  # error: MP906
 """,
+    # the number of the process on its node, kept in a namespace, where its rank in the job stood
+    """# before: run.py
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def setup(args):
+    args.gpu = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(args.gpu)
+    dist.init_process_group("nccl")
+
+
+def labels(args, count):
+    rank = dist.get_rank()
+    return range(rank * count, (rank + 1) * count)
+
+
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    setup(args)
+    return labels(args, 8)
+# file: run.py
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def setup(args):
+    args.gpu = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(args.gpu)
+    dist.init_process_group("nccl")
+
+
+def labels(args, count):
+    rank = args.gpu  # error: MP906
+    return range(rank * count, (rank + 1) * count)
+
+
+def main():
+    args = argparse.ArgumentParser().parse_args()
+    setup(args)
+    return labels(args, 8)
+""",
 )
 CORRECT = (
     """# before: rl/sizes.py

@@ -3,7 +3,8 @@
 What it does
     Compares what the flow knows of each function before and after a change: over which group a collective of a tensor
     works, by which number of ranks a value is multiplied or divided, whether a rank's place in its group is a quotient
-    or a remainder, and along which axes ranks have files of their own. Reports where one of these is another now, or
+    or a remainder, whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a rank's
+    own, and along which axes ranks have files of their own. Reports where one of these is another now, or
     gone, while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions
     that gain a collective.
 
@@ -132,9 +133,96 @@ def shard(config):
     index = dist.get_rank() // config.num_replicate  # error: MP913
     return f"{index} of {config.num_shard}"
 """,
+    # an order that all ranks shared, a number that one rank told the others
+    """# before: shards.py
+import random
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def setup(seed):
+    np.random.seed(seed + dist.get_rank())
+
+
+def in_order(shards, seed):
+    generator = np.random.default_rng(seed)
+    generator.shuffle(shards)
+    return shards
+
+
+def seed_of(device):
+    seed = torch.randint(0, 10_000, (), device=device)
+    dist.all_reduce(seed)
+    return seed.item()
+
+
+def depth(layers, device):
+    chosen = seed_of(device)
+    return layers[: random.Random(chosen).randrange(len(layers))]
+# file: shards.py
+import random
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+
+def setup(seed):
+    np.random.seed(seed + dist.get_rank())
+
+
+def in_order(shards, seed):
+    np.random.shuffle(shards)  # error: MP913
+    return shards
+
+
+def seed_of(device):
+    seed = torch.randint(0, 10_000, (), device=device)
+    dist.all_reduce(seed)
+    return seed.item()
+
+
+def depth(layers, device):
+    chosen = random.randrange(10_000)  # error: MP913
+    return layers[: random.Random(chosen).randrange(len(layers))]
+""",
 )
 
 CORRECT = (
+    # drawn by each rank before and now; the same on all ranks as before
+    """# before: noise.py
+import random
+
+import torch
+import torch.distributed as dist
+
+
+def crop(images, size):
+    left = random.randint(0, size)
+    return images[:, left:]
+
+
+def order(rows, seed, epoch):
+    random.Random(seed).shuffle(rows)
+    return rows
+# file: noise.py
+import random
+
+import torch
+import torch.distributed as dist
+
+
+def crop(images, size):
+    left = torch.randint(0, size, ()).item()
+    return images[:, left:]
+
+
+def order(rows, seed, epoch):
+    random.Random(seed + epoch).shuffle(rows)
+    return rows
+""",
     """# before: norm.py
 import torch.distributed as dist
 

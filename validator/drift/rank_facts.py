@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
+from validator.domains.spmd import UNIFORM, varying
 from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement
 from validator.drift.statements.drops import Drops
@@ -20,8 +21,11 @@ from validator.effects.files import Files
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, spanned
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.random_draws import drawn_apart, draws, rows_of
 from validator.flow.queries.rank_shares import axes_of_rank
+from validator.flow.substitution import instantiated_causes
 
+_ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
 _SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
 _POSITIONS = {"Mod": "remainder", "FloorDiv": "quotient"}
@@ -79,9 +83,9 @@ class RankFacts:
             if edit is None:
                 continue
             if other is None:
-                if fact.kind != "position" and not _is_called_still(pair, fact):
+                if fact.kind not in ("position", "agreement") and not _is_called_still(pair, fact):
                     yield Differing(pair, fact, None, _next_line(old, new, edit))
-            elif fact.said != other.said:
+            elif fact.said != other.said and other.said != _ALIKE:
                 yield Differing(pair, fact, other, other.place.at[0])
 
     @cached_property
@@ -136,6 +140,7 @@ def _facts(side: Side, unit: Unit) -> Iterator[Fact]:
         place = Place(side.flow, unit, number)
         if value.op == "call":
             yield from _of_call(place)
+            yield from _of_agreement(place, names)
         elif value.op == "binary":
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
@@ -150,6 +155,24 @@ def _of_call(place: Place) -> Iterator[Fact]:
         if tensor is not None and tensor.text:
             text = f"`{operation.name}` of `{tensor.text}` is among {among(axes)}"
             yield Fact("collective", (operation.name, tensor.text), axes if axes != SOME else sure, text, place)
+
+
+def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    """Whether what is drawn at random, or else asked of the process, is the same on all ranks: where a collective gives
+    it, or a generator with a seed that no rank has for itself."""
+    rows = [row for _, row in rows_of(place) if row is not None]
+    mixes = next((row.mixes for row in rows if row.mixes is not None), None)
+    mixed = place.argument(*mixes) if mixes is not None else None
+    thing = names.get(place.number, "") if mixed is None else names.get(mixed.root.number) or mixed.hint
+    if not thing:
+        return
+    causes = place.val.v if mixed is None else drawn_apart(place)
+    causes = instantiated_causes(causes, lambda position: place.flow.assumed(place.unit, position))
+    kind = "order" if mixed is not None else "value"
+    if UNIFORM in causes or draws(place) and not varying(causes):
+        yield Fact("agreement", thing, _ALIKE, f"all ranks had the same {kind} of `{thing}`", place)
+    elif varying(causes) and (draws(place) or any(row.result == "own" for row in rows)):
+        yield Fact("agreement", thing, "own", f"each rank draws its own {kind} of `{thing}`", place)
 
 
 def _group_hint(place: Place, row: object) -> str:

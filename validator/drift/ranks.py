@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
-from validator.domains.spmd import UNIFORM
+from validator.domains.spmd import UNIFORM, only
 from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, node_of
 from validator.drift.statements.drops import Drops, differences
@@ -92,6 +92,9 @@ class Ranks:
         # a parameter is what its name says: to ask all callers would be to run through the project
         value = instantiated(Place(side.flow, unit, number).val, lambda position: side.flow.assumed(unit, position))
         numbers = frozenset(frozenset(o[2]) for o in value.of("ordinal"))
+        if not numbers and unit.code.values[number].op == "attr":
+            told = only(Place(side.flow, unit, number).closed.v, "rank")  # of a namespace that is handed on
+            numbers = frozenset({frozenset({LOCAL})}) if {c.axis for c in told} == {LOCAL} else numbers
         counts = frozenset(axes_in(o[1]) for o in value.of("size"))
         differs = any(c.kind in ("rank", "member") and not c.some for c in value.v) and UNIFORM not in value.v
         constant = bool(value.objs) and all(o[0] == "const" for o in value.each)

@@ -6,6 +6,7 @@ replaced by what a call passes, so the same test in caller and callee has one ke
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,10 @@ Assumed = dict[Key, bool]
 _LARGE = 24  # parts of a key beyond which a value is only itself; long expressions are no tests that are repeated
 # Comparisons of a rank that tell the first one, and what they say of it: no rank is less than 0.
 _OF_FIRST = {("Gt", 0): "NotEq", ("GtE", 1): "NotEq", ("Lt", 1): "Eq", ("LtE", 0): "Eq"}
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "Is": lambda a, b: a is b if a is None or b is None else type(a) is type(b) and a == b, "Eq": operator.eq,
+    "In": lambda a, b: a in b, "Lt": operator.lt, "LtE": operator.le,
+}  # fmt: skip
 _NEGATED = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In", "GtE": "Lt", "Gt": "LtE"}
 
 
@@ -103,7 +108,7 @@ class Keys:
                 return inside
         if op == "call" and self._repeatable(number):
             return ("call", value.data.names, *(self.of(a) for a in value.args))
-        if op in ("tuple", "list"):
+        if op in ("tuple", "list", "set"):
             return (op, *(self.of(a) for a in value.args))
         return ("value", self.unit.module.path, self.unit.code.key, number)
 
@@ -229,16 +234,29 @@ def substituted(key: Key, unit: Unit, argument: Callable[[int], Key]) -> Key:
     return tuple([substituted(part, unit, argument) if isinstance(part, tuple) else part for part in key])
 
 
+def _constant(key: Key) -> Any:
+    """The constant that a key is. Raises LookupError for what is none."""
+    if key[0] == "const":
+        return key[2]
+    if key[:2] == ("unary", "USub"):
+        return -_constant(key[2])
+    if key[0] in ("tuple", "list", "set"):
+        return tuple(_constant(part) for part in key[1:])
+    raise LookupError(key)
+
+
 def decided(key: Key) -> bool | None:
     """Whether a condition on constants holds; None for all else."""
     if key[0] == "const":
         return bool(key[2])
     if key[0] in ("tuple", "list", "dict"):
         return len(key) > 1
-    if key[0] == "compare" and key[1] in ("Is", "Eq"):
+    if key[0] == "compare" and key[1] in _COMPARED:
         left, right = key[2], key[3]
-        if left[0] == right[0] == "const":
-            return bool(left[1:] == right[1:])
+        try:
+            return bool(_COMPARED[key[1]](_constant(left), _constant(right)))
+        except (LookupError, TypeError, ArithmeticError):
+            pass  # not all of it is constant, or it cannot be compared
         if right == ("const", "NoneType", None) and left[0] in ("tuple", "list", "global_unit", "binary", "compare"):
             return False
     if key[0] == "unary" and key[1] == "Not":

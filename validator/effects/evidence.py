@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.spmd import only
+from validator.flow.control import reachable
 from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
+from validator.flow.values import Obj, Val
 
 _PARTS = frozenset({
     "phi", "unary", "binary", "compare", "tuple", "list", "slice", "item", "unpack", "iter", "more", "next", "mut",
@@ -111,18 +113,34 @@ def _choosing(unit: Unit, block: int) -> frozenset[int]:
 
 
 def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
-    """What is stored in an attribute, under which conditions, by functions that see objects of the same class."""
-    classes = {o[1] for o in flow.result(unit).vals[unit.code.values[number].args[0]].each if o[0] in ("self", "inst")}
+    """What is stored in an attribute, under which conditions, by functions that see objects of the same class, or the
+    same namespace."""
+    owner = flow.result(unit).vals[unit.code.values[number].args[0]]
+    classes = {o[1] for o in owner.each if o[0] in ("self", "inst")}
     family = {each for cls in classes for each in (*cls.mro, *cls.descendants())}
+    holders = _holders(flow, unit, owner) if not family else frozenset()
+    block = unit.code.values[number].block
     for method in flow.writers(name):
         writer = flow.unit_of(method)
-        if writer is None or writer.cls not in family:
+        if writer is None or writer.cls not in family and not holders:
             continue
         for value in writer.code.values:
             if value.op == "store_attr" and value.data == name:
+                held = flow.result(writer).vals[value.args[0]]
+                if writer.cls not in family and holders.isdisjoint(_holders(flow, writer, held)):
+                    continue
+                if holders and writer is unit and block not in reachable(unit.code, start=value.block):
+                    continue  # it comes later
                 yield Place(flow, writer, value.args[1])
+                if holders:
+                    continue  # what stores under a test may be another program's, or come later
                 ends = (writer.code.blocks[branch].end[1] for branch in writer.control.deciding(value.block))
                 yield from (Place(flow, writer, end) for end in ends)
+
+
+def _holders(flow: Flow, unit: Unit, owner: Val) -> frozenset[Obj]:
+    """The namespaces that a value may be."""
+    return frozenset(o for o in flow.close(owner, unit).each if o[0] == "made" and len(o) > 2)
 
 
 def _of_module(flow: Flow, unit: Unit, name: object) -> Iterator[Place]:

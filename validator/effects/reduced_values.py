@@ -69,6 +69,21 @@ class Reduced:
                 yield from self._asked(receiver, True)
             elif len(value.args) == 2:
                 yield from self._asked(place.operand(1), True)
+        elif value.op == "call" and (asked := _asked_by(place)) is not None:
+            yield from self._asked(asked, True)
+
+
+def _asked_by(call: Place) -> Place | None:
+    """The one argument of a function of the project whose contents decide what it returns (`has_inf_or_nan(loss)`)."""
+    site = call.result.sites.get(call.number)
+    targets = site.targets if site is not None else ()
+    if len(targets) != 1 or len(call.value.args) != 2:
+        return None
+    argument, target = call.operand(1), targets[0]
+    returned = call.flow.result(target.unit).returned
+    passed = {i for i, value in target.bindings if value == argument.val}
+    asked = {c.position for c in returned.v if c.kind == "param"} <= passed
+    return argument if asked and {o[1] for o in returned.each if o[0] == "const"} == {"bool"} else None
 
 
 def place_of(path: str, at: At) -> str:
@@ -90,7 +105,7 @@ def _made_of(place: Place, single: bool = False) -> Iterator[tuple[Key, bool]]:
         place = place.root
         value = place.value
         yield place.key, single
-        if value.op == "mut":
+        if value.op == "mut" or value.op == "attr" and value.data == "data":
             place = place.operand(0)
         elif value.op in ("list", "tuple") and len(value.args) == 1:
             place, single = place.operand(0), True

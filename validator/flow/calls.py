@@ -233,6 +233,8 @@ class Calling:
             return self._mesh_method(o, arguments)
         if kind == "group method":
             return _of_group(o[1], o[2])
+        if kind == "seq":  # of modules: no list can be called
+            return join(self.apply(number, each, arguments) for each in o[1].each)
         return BOTTOM if kind in ("top", "const") else UNKNOWN
 
     def _of_passed(self, position: int, arguments: Arguments) -> Val:
@@ -593,6 +595,8 @@ class Calling:
             n |= base.v | (data(sure=False) if UNIFORM not in base.v else NONE)
         if dotted == "filter":
             n |= v
+        if dotted == "hash" and is_text(parts[-1]):
+            v |= data(sure=False)  # of a text each process has one of its own, where PYTHONHASHSEED is not set
         p = arguments[0][1].p | unsure(receiver.v) if name == "get" and arguments else NONE
         return Val(objs, v, n, p, state)
 
@@ -680,7 +684,7 @@ class Calling:
         """What a call that the tables describe does and gives."""
         group = self._group(row, arguments)
         if row.is_collective and self._certain and self._applies(row, arguments):
-            certain = sure and (row.spread is None or self._is_spread(row.spread, arguments))
+            certain = sure and not row.likely and (row.spread is None or self._is_spread(row.spread, arguments))
             self._note(number, Site((), (Operation(row.name, group, certain, row),)))
         if row.equal is not None:
             place = self._place(row.equal, arguments)
@@ -842,7 +846,8 @@ class Calling:
         if word == "state":  # of a checkpoint: each rank has its part of it, with the same counters
             return UNKNOWN
         if isinstance(word, str) and word.startswith("made:"):
-            return join2(described(word), self._keeping(row, arguments))
+            made = join2(described(word), self._keeping(row, arguments))
+            return Val(made.objs | self._holding(row, arguments).objs, state=PLAIN) if row.elements else made
         if isinstance(word, str) and word.startswith("holder:"):
             return self._holder(word.partition(":")[2])
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
@@ -856,6 +861,15 @@ class Calling:
         given = {name: self._given(which, arguments) for name, which in sorted(row.under.items())}
         kept = {name: v if v is not None and not v.is_const(None) else readers.OF_NOBODY for name, v in given.items()}
         return obj("keeping", obj("dict", tuple((name, bare(v)) for name, v in kept.items()), None))
+
+    def _holding(self, row: Row, arguments: Arguments) -> Val:
+        """The container that stands beside an object for what it holds."""
+        assert row.elements is not None
+        if row.elements[1] < 0:
+            given = [elements(v) if name == "*" else v for name, v in arguments if name in (None, "*")]
+            return sequence(join(given)) if given else BOTTOM
+        held = self._given(row.elements, arguments) or BOTTOM
+        return held if held.of("dict") else sequence(self.at.element(held)) if held.objs else BOTTOM
 
     def _holder(self, made: str) -> Val:
         """An object on which the program sets attributes, by the unit that makes it."""

@@ -145,6 +145,35 @@ class Control:
             known = self._deciding[branches] = frozenset(seen)
         return known
 
+    def around(self, block: int) -> frozenset[int]:
+        """The branches that decide who comes to a block at all: of the loops around it neither the test nor what
+        breaks them off in a round before, which decide how often."""
+        found: set[int] = set()
+        queue = [(branch, block) for branch in self.direct.get(block, ())]
+        seen = set(queue)
+        while queue:
+            branch, target = queue.pop()
+            around = self.loops_around(target)
+            is_test = branch in around
+            if not is_test:
+                inner = next((header for header in around if header in self.loops_around(branch)), -1)
+                if inner == target or inner >= 0 and target not in reachable(self.code, but=inner, start=branch):
+                    continue  # of a round before
+                found.add(branch)
+            for each in ((other, branch) for other in self.direct.get(branch, ())):
+                if each not in seen:
+                    seen.add(each)
+                    queue.append(each)
+        return frozenset(found)
+
+    def loops_around(self, block: int) -> list[int]:
+        """The headers of the loops in which a block is, the innermost first; a header is in its own loop."""
+        found, header = [], block if block in self.code.loops else self.code.blocks[block].loop
+        while header >= 0:
+            found.append(header)
+            header = self.code.blocks[self.code.loops[header].after].loop
+        return found
+
     def settled(self, block: int) -> tuple[tuple[int, int], ...]:
         """The branches that decide over a block and can only have gone one way where it runs: (branch, that way).
 

@@ -370,8 +370,8 @@ class Evaluation(Walk):
         self.switched[number] = (state, Val(p=value.p or frozenset({UNIFORM})))
 
     def around(self, number: int) -> Causes:
-        """What the branches around a value depend on."""
-        return self.conditions(self.unit.control.deciding(self.code.values[number].block))
+        """What the branches depend on that decide who comes to a value."""
+        return self.conditions(self.unit.control.around(self.code.values[number].block))
 
     def param(self, number: int, value: Instruction) -> Val:
         position, name = value.data
@@ -773,6 +773,8 @@ class Evaluation(Walk):
                 found.append(UNKNOWN)
             elif o[0] == "generator":
                 found.append(self.calling.yielded(o))
+            elif o[0] == "made" and any(each[0] in ("seq", "dict") for each in iterable.each):
+                continue  # what it holds stands beside it
             elif o[0] in ("param", "made", "ext", "inst", "self"):
                 found.append(self.calling.iterated(o))
         result = join(found)

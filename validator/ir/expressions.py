@@ -11,6 +11,7 @@ from validator.ir.scopes import Names
 from validator.ir.ssa import Builder
 
 # Builtins that change none of their arguments; for all else an argument may be another value after the call.
+_VIEWS = frozenset({"view", "view_as", "detach", "squeeze", "unsqueeze", "flatten", "ravel"})  # of the same elements
 _HARMLESS = frozenset({
     "len", "print", "isinstance", "issubclass", "int", "float", "str", "bool", "range", "enumerate", "zip", "getattr",
     "hasattr", "type", "repr", "id", "min", "max", "sum", "abs", "sorted", "any", "all", "super", "tuple", "list",
@@ -193,7 +194,12 @@ class Expressions(Builder):
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             variable = self.variable(node.value.id)
             if variable is not None:
+                if node.attr == "data":
+                    self.write(variable, self.emit("mut", (self.read(variable), call), position))
                 self.store_field(self.read(variable), node.attr, self.emit("mut", (value, call), position))
+
+        elif position >= 0 and (viewed := _viewed(node)) and (variable := self.variable(viewed)) is not None:
+            self.write(variable, self.emit("mut", (self.read(variable), call), position))
 
     def _Await(self, node: ast.Await) -> int:
         value = self.emit("await", (self.expression(node.value),), None, place(node))
@@ -364,3 +370,11 @@ class Expressions(Builder):
     def _branch(self, value: int, yes: int, no: int, about: Test) -> None:
         self.code.tests[self.block] = about
         self.end("branch", value, yes, no)
+
+
+def _viewed(node: ast.expr) -> str:
+    """The variable of which a call gives a view, as in `x.view(-1)`: what changes one changes the other."""
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(called, ast.Attribute) and called.attr in _VIEWS and isinstance(called.value, ast.Name):
+        return called.value.id
+    return ""

@@ -30,6 +30,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so; `spread = [parameter, position]`: for
   certain only where it is known to be sharded.
+- `likely = true`: a collective by a name that hardly anything else has, or in most settings of the library: no error.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
   which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards; `orders`: the
@@ -45,6 +46,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `result = "ran"`: what that returns; `result = "each"`: a list of the arguments; `result = "fetched"`: what the
   futures in its first argument give; `result = "field"`: what `runs` gives, or the argument `default`;
   `result = "replaced"`: its first argument with the fields that are named.
+- `elements = [parameter, position]`: beside what is made stands what it holds: the elements of that argument, or, at
+  position -1, the arguments themselves. To call such an object is to call what it holds.
 - `classes = [parameter, position]`: one class, or a tuple of them: `result = "reader:NAME"`: a parser that makes
   objects of them; `result = "read"`: an object of one (without `classes`, of the receiver's); `result = "all read"`: a
   tuple with one of each, and something more where an argument of `when` is passed; `result = "receiver"`.
@@ -73,6 +76,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 {name = result}`, `axes`, `bases = [names]`, `forwards = true` (attributes that it lacks are those of what it keeps as
 `module`),
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
+`[families]`: a package whose classes all have one base, with that: what is said of it is said of each.
 `[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
 receiver is. `[steps]`: methods that place their receiver, with the step, and the one to take where they are called with
 False. `[dtypes]`: floating-point types, `half` and `full`.
@@ -146,6 +150,7 @@ class Row(NamedTuple):
     length: str = ""
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
+    likely: bool = False  # known by its name, or a collective in some of a library's settings: an error asks for more
     spread: tuple[str, int] | None = None  # for certain a collective only where this argument is known to be sharded
     draws: str = ""
     mixes: tuple[str, int] | None = None
@@ -173,6 +178,7 @@ class Row(NamedTuple):
     before: int = 0
     default: tuple[str, int] | None = None
     classes: tuple[str, int] | None = None
+    elements: tuple[str, int] | None = None
     drops: tuple[str, int] | None = None
     unless: tuple[str, int] | None = None
     default_drop: float = 0.0
@@ -226,6 +232,7 @@ class Models:
     dtypes: dict[str, frozenset[str]]
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
+    families: dict[str, str]  # package -> the base of all its classes
     targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
     @cached_property
@@ -274,9 +281,26 @@ class Models:
             row = self.methods.get(f"{owner}.{name}") or self.calls.get(f"{owner}.{name}")
             if row is not None:
                 return row
-            library = self.objects.get(owner)
-            stack += library.bases if library is not None else ()
+            stack += self.library(owner).bases
         return None
+
+    @cached_property
+    def collectives(self) -> dict[str, frozenset[str]]:
+        """The names of the calls that are collectives -> the packages that have them; none: objects of any."""
+        found: dict[str, set[str]] = {}
+        for dotted, row in (*self.calls.items(), *self.methods.items()):
+            if row.is_collective:
+                package = dotted.partition(".")[0] if "." in dotted else ""
+                found.setdefault(row.name, set()).update({package, *self._packages.get(package, ())})
+        return {name: frozenset() if "" in packages else frozenset(packages) for name, packages in found.items()}
+
+    @cached_property
+    def _packages(self) -> dict[str, set[str]]:
+        """Package -> those that export its things under names of their own."""
+        found: dict[str, set[str]] = {}
+        for alias, dotted in self.aliases.items():
+            found.setdefault(dotted.partition(".")[0], set()).add(alias.partition(".")[0])
+        return found
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -301,13 +325,21 @@ class Models:
 
     def tells_of(self, made: str) -> bool:
         """Whether any table says something about what a library makes, or about its methods."""
-        return made in self._prefixes or self.named(made) in self._prefixes
+        return made in self._prefixes or self.named(made) in self._prefixes or bool(self.library(made).bases)
 
     def library(self, made: str) -> Library:
-        return self.objects.get(self.named(made), _NO_LIBRARY)
+        known = self.objects.get(self.named(made))
+        if known is not None:
+            return known
+        base = self.families.get(made.partition(".")[0], "")
+        return Library(bases=(base,)) if base and base != made and _is_class(made) else _NO_LIBRARY
 
 
 _NO_LIBRARY = Library()
+
+
+def _is_class(dotted: str) -> bool:
+    return dotted.rpartition(".")[2][:1].isupper()
 
 
 @lru_cache(maxsize=8)
@@ -327,6 +359,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
     targets: dict[str, str] = {}
+    families: dict[str, str] = {}
     placed: set[str] = set()
     steps: dict[str, list[str]] = {}
     dtypes: dict[str, set[str]] = {}
@@ -375,6 +408,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
         targets.update(data.get("targets", {}))
+        families.update(data.get("families", {}))
     sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
@@ -401,6 +435,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         frozen[7],
         states,
         words,
+        families,
         targets,
     )
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.axes import WHOLE, meets
-from validator.domains.spmd import NONE, UNIFORM, Causes, held, only
+from validator.domains.spmd import NONE, UNIFORM, Causes
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.models import Row
+from validator.flow.queries.random_draws import drawn_apart, orders, rows_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,7 +38,6 @@ RULE = Rule(
 )
 
 _SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
-_ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -51,7 +50,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not divided:
             continue
         for draw in _made_of(part.operand(0)):
-            apart = frozenset(c for c in _drawn(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
+            apart = frozenset(c for c in _apart(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
             if apart and (draw.unit.path, draw.at) not in seen:
                 seen.add((draw.unit.path, draw.at))
                 yield _report(draw, apart)
@@ -60,13 +59,21 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _samplers(queries: Queries) -> Iterator[Finding]:
-    """Samplers that take their part of an order which they draw with a seed that tells the rank."""
+    """Samplers that take their part of an order which they draw with a seed that tells the rank, or of what each rank
+    has put in an order of its own before."""
     for call in queries.calls(*_SAMPLERS):
         seed, rank, shuffle = (call.argument(name, place) for name, place in (("seed", 4), ("rank", 2), ("shuffle", 3)))
-        if is_aside(call.unit.path) or seed is None or shuffle is not None and shuffle.val.constant() is False:
+        if is_aside(call.unit.path):
             continue
         divided = rank.varies("rank") if rank is not None else NONE
         axes = frozenset(c.axis for c in divided) or WHOLE
+        dataset = call.argument("dataset", 0)
+        for draw in _made_of(dataset) if dataset is not None else ():
+            apart = frozenset(c for c in _apart(draw) if meets(c.axis, axes))
+            if apart:
+                yield _report(draw, apart)
+        if seed is None or shuffle is not None and shuffle.val.constant() is False:
+            continue
         apart = frozenset(c for c in seed.varies("rank", "member") if c.sure and meets(c.axis, axes))
         if apart:
             yield _report(call, apart)
@@ -90,37 +97,14 @@ def _made_of(place: Place) -> Iterator[Place]:
                 stack.append(part)
 
 
+def _apart(draw: Place) -> Causes:
+    return drawn_apart(draw) if orders(draw) else NONE
+
+
 def _changes_nothing(call: Place) -> bool:
     """Whether a call makes something of its own, and leaves what it was given as it is."""
-    rows = _rows(call)
+    rows = rows_of(call)
     return bool(rows) and all(row is not None and row.result and row.mixes is None for _, row in rows)
-
-
-def _rows(call: Place) -> list[tuple[str, Row | None]]:
-    """The library functions that a value may call, with what the tables say of them."""
-    models = call.flow.models
-    found = []
-    for o in call.operand(0).val.each if call.value.op == "call" else ():
-        if o[0] == "ext":
-            owner, _, name = o[1].rpartition(".")
-            found.append((owner, models.call(o[1]) or models.method(owner, name)))
-    return found
-
-
-def _drawn(place: Place) -> Causes:
-    """How the order that a call makes differs between ranks: as its generator."""
-    for owner, row in _rows(place):
-        if row is None and not (place.flow.models.library(owner).generates and place.method in _ORDERING):
-            continue
-        if row is not None and not row.orders and row.mixes is None:
-            continue
-        generator = place.argument("generator") or (place.receiver if row is None or not row.draws else None)
-        if generator is not None:
-            return held(generator.varies("rank", "member", "data"))
-        if row is not None and row.draws:
-            drawn: Causes = place.flow.solver.settled(("random", row.draws)).v
-            return only(drawn, "data")
-    return NONE
 
 
 def _report(call: Place, apart: Causes) -> Finding:
@@ -181,7 +165,11 @@ class Tokens:
 """,
     """
 import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, random_split
+
+def parts(dataset, args):
+    train, test = random_split(dataset, [args.train, args.test])  # error: MP532
+    return DataLoader(train, sampler=DistributedSampler(train)), test
 
 def loader(dataset, args):
     rank = dist.get_rank()

@@ -262,9 +262,50 @@ def fit(model, batches, seconds, interval):
         if step % interval == 0:
             dist.barrier()
 """,
+    # what is reduced is a copy, what is asked is the rank's own
+    """
+import torch
+import torch.distributed as dist
+
+def has_overflow(x):
+    total = float(x.float().sum())
+    if total == float("inf") or total != total:
+        return True
+    return False
+
+def fit(model, batches, group):
+    for batch in batches:
+        loss = model(batch)
+        mean = loss.detach().clone().view(1)
+        dist.all_reduce(mean.data, group=group)
+        if has_overflow(loss):  # error: MP502
+            break
+        dist.all_reduce(model.flat_gradients, group=group)
+""",
 ]
 
 CORRECT = [
+    # reduced through a view
+    """
+import torch
+import torch.distributed as dist
+
+def has_overflow(x):
+    total = float(x.float().sum())
+    if total == float("inf") or total != total:
+        return True
+    return False
+
+def fit(model, batches, group):
+    for batch in batches:
+        loss = model(batch)
+        mean, norm = loss.detach().clone().view(1), loss.norm()
+        dist.all_reduce(mean.data, group=group)
+        dist.all_reduce(norm.view(-1), group=group)
+        if has_overflow(mean) or norm.item() > 10:
+            break
+        dist.all_reduce(model.flat_gradients, group=group)
+""",
     # what is reduced is tested behind that; whether it is there or has elements, and what else is reduced, is alike
     """
 import torch

@@ -458,6 +458,73 @@ def main(tensor, passed):
         dist.all_reduce(tensor)  # error: MP501
     sys.exit(0 if passed else 1)
 """,
+    # states of a sharded optimizer, metrics, MPI and Horovod: collectives by what their libraries say
+    """
+import horovod.torch as hvd
+import torch.distributed as dist
+from fairscale.optim import OSS
+from mpi4py import MPI
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
+
+def save(args, model, optimizer):
+    if dist.get_rank() != 0:  # error: MP501
+        return
+    optimizer.consolidate_state_dict()
+    args.write(model, optimizer.state_dict())
+
+def clip(model):
+    optimizer = OSS(model.parameters())
+    if dist.get_rank() == 0:
+        optimizer.clip_grad_norm(1.0)  # error: MP501
+
+def accuracy(batches):
+    metric = MulticlassAccuracy(10)
+    both = MetricCollection([metric])
+    for batch in batches:
+        metric.update(*batch)
+    if dist.get_rank() == 0:
+        print(metric.compute())  # error: MP501
+    return both
+
+def report(batches):
+    both = accuracy(batches)
+    if dist.get_rank() == 0:
+        print(both.compute())  # error: MP501
+
+def read(path):
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        return MPI.COMM_WORLD.bcast(path)  # error: MP501
+
+def start(model):
+    if hvd.local_rank() == 0:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # error: MP501
+""",
+    # what a namespace holds; the loop around the call, which ranks leave by themselves, does not say who calls
+    """
+import argparse
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def save(args, model, optimizer, step):
+    if args.keeps and args.sharded:
+        state = FSDP.optim_state_dict(model, optimizer)  # error: MP501
+        print(step, state)
+
+def train(args, step):
+    if dist.get_rank() == 0 and step > args.most:
+        return False, step
+    return True, step + 1
+
+def main(model, optimizer):
+    args = argparse.ArgumentParser().parse_args()
+    args.keeps = args.logs and dist.get_rank() == 0
+    model, step, done = FSDP(model), 0, False
+    while not done:
+        success, step = train(args, step)
+        done = step >= args.most
+        save(args, model, optimizer, step)
+""",
     # the first rank of a group alone runs what works among it
     """
 import torch.distributed as dist
@@ -472,6 +539,31 @@ def evaluate(model, batch):
 ]
 
 CORRECT = [
+    # the number that a call passes settles the test
+    """
+import os
+from contextlib import contextmanager
+
+import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+
+@contextmanager
+def first(rank):
+    if rank not in [-1, 0]:
+        dist.barrier()
+    yield
+    if rank == 0:
+        dist.barrier()
+
+def loader(path, rank=-1):
+    with first(rank):
+        return open(path)
+
+def train(path):
+    if RANK in {-1, 0}:
+        return loader(path, rank=-1)
+""",
     # made once, by whoever asks first
     """
 import functools

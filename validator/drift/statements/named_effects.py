@@ -55,8 +55,9 @@ def filling() -> frozenset[str]:
 
 def of_torch() -> list[str]:
     """The last names of collectives that no other library calls so."""
-    rows = models().calls
-    return sorted({name.rpartition(".")[2] for name, row in rows.items() if row.is_collective and "torch" in name})
+    rows = models().calls.items()
+    wanted = [name for name, row in rows if row.is_collective and "torch" in name.partition(".")[0]]
+    return sorted({name.rpartition(".")[2] for name in wanted})
 
 
 def is_of_tables(statement: Statement | None, unit: Unit) -> bool:

@@ -130,8 +130,10 @@ class Reach:
     @cached_property
     def _first(self) -> list[str]:
         """The names of collectives, and of calls that wrap a model: to run it is one."""
-        names = {row.name for row in self.flow.models.rows if row.is_collective}
-        placing = {name for name in self.flow.models.placing(WRAPPING) if self.flow.mentions.naming(name)}
+        mentions = self.flow.mentions
+        rows = self.flow.models.collectives.items()
+        names = {name for name, packages in rows if not packages or mentions.libraries(*packages)}
+        placing = {name for name in self.flow.models.placing(WRAPPING) if mentions.naming(name)}
         return sorted({*names, *placing, *(_ON_WRAPPED if placing else ())})
 
     def _ask(self, units: Iterable[Unit]) -> list[Unit]:

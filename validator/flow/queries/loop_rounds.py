@@ -1,0 +1,231 @@
+"""In which rounds of a loop a test of the loop's number comes true, tried on small sizes.
+
+A test such as `(i + size) > total` in `for i in range(0, total, size)` is computed in each round, for all small numbers
+in the place of what the loop leaves alone (`total`, `size`). What comes true in no round then comes true in none.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+from validator.flow.queries.base import Place
+from validator.ir.model import Loop
+
+_SIZES = range(1, 9)
+_MANY = 3  # sizes in one test, beyond which there is too much to try
+_LONG = 64  # rounds of a loop whose length is written out
+_FEW = 4  # cases, below which nothing is said
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "FloorDiv": operator.floordiv,
+    "Mod": operator.mod, "Div": operator.truediv,
+}  # fmt: skip
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
+    "GtE": operator.ge,
+}  # fmt: skip
+_CALLED: dict[str, Callable[..., Any]] = {
+    "min": min, "max": max, "int": int, "abs": abs, "ceil": math.ceil, "floor": math.floor
+}  # fmt: skip
+_AROUND = frozenset({"tqdm", "trange", "list", "tuple", "iter"})  # give what they are given, in its order
+
+Term = Hashable
+
+
+class Rounds(NamedTuple):
+    """A test that comes out alike in all rounds: as `outcome`. `always`: whatever the sizes, else where the smaller of
+    the sizes divide the larger ones, as they mostly do."""
+
+    test: Place
+    outcome: bool
+    always: bool
+
+
+class _NotComputed(Exception):
+    """Something in a test is neither a number, nor the loop's, nor the same in all rounds."""
+
+
+def rounds(test: Place) -> Rounds | None:
+    """A comparison that comes out alike in all rounds of the loop whose number it asks for; None for others."""
+    code = test.unit.code
+    header = code.blocks[test.value.block].loop
+    if test.value.op != "compare" or test.value.data not in _COMPARED or header not in code.loops:
+        return None
+    for expands in (False, True):
+        try:
+            found = _Loop(test, code.loops[header], expands).tried()
+        except _NotComputed:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+class _Loop:
+    """A loop over numbers, with a test in it. `expands`: whether a variable from before the loop is what it was made
+    of, not a size of its own."""
+
+    def __init__(self, test: Place, loop: Loop, expands: bool) -> None:
+        self.test = test
+        self.loop = loop
+        self.expands = expands
+        self.named = frozenset(n for numbers in test.unit.code.definitions.values() for n in numbers)
+        self.terms: dict[Term, int] = {}  # what stands for a size, with its value in the case at hand
+        self.of_loop: dict[str, int] = {}  # the number of the loop in the round at hand, by what it counts
+
+    def tried(self) -> Rounds | None:
+        self._case(0, [])  # to meet the terms
+        terms = list(self.terms)
+        if not 0 < len(terms) <= _MANY or not self.of_loop:
+            return None
+        cases = even_cases = 0
+        outcomes: set[bool] = set()
+        evenly: set[bool] = set()  # the outcomes where sizes divide
+        for sizes in product(_SIZES, repeat=len(terms)):
+            self.terms = dict(zip(terms, sizes, strict=True))
+            several = self._rounds()
+            if not several:
+                continue
+            found = {self._case(number, several) for number in range(len(several))}
+            even = len(several) > 1 and all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes)
+            cases, even_cases = cases + 1, even_cases + even
+            outcomes |= found
+            evenly |= found if even else set()
+        if cases < _FEW or even_cases < _FEW or len(evenly) > 1:
+            return None
+        return Rounds(self.test, evenly.pop(), len(outcomes) == 1)
+
+    def _rounds(self) -> list[int]:
+        """The numbers that the loop goes through; of one over a list their places."""
+        counted = self._counted()
+        if self._is_range(counted):
+            bounds = [self._number(counted.operand(i)) for i in range(1, len(counted.value.args))]
+            if not 0 < len(bounds) < 4 or not all(isinstance(each, int) for each in bounds) or bounds[2:] == [0]:
+                raise _NotComputed
+            if len(range(*bounds)) > _LONG:
+                raise _NotComputed
+            return list(range(*bounds))
+        return list(range(self._size(("len", self._term(counted)))))
+
+    def _counted(self) -> Place:
+        """What the loop goes through, without `enumerate`."""
+        place = self._iterable()
+        return self._within(place.operand(1)) if self._is_counting(place) else place
+
+    def _iterable(self) -> Place:
+        values = self.test.unit.code.values
+        if self.loop.iterator < 0:
+            raise _NotComputed
+        return self._within(self.test._replace(number=values[self.loop.iterator].args[0]))
+
+    @staticmethod
+    def _within(place: Place) -> Place:
+        place = place.root
+        while place.value.op == "call" and place.method in _AROUND and len(place.value.args) > 1:
+            place = place.operand(1).root
+        return place
+
+    @staticmethod
+    def _is_range(place: Place) -> bool:
+        return place.value.op == "call" and place.method == "range"
+
+    @staticmethod
+    def _is_counting(place: Place) -> bool:
+        return place.value.op == "call" and place.method == "enumerate" and len(place.value.args) == 2
+
+    def _case(self, number: int, several: list[int]) -> bool:
+        """Whether the test holds in one round."""
+        several = several or self._rounds()
+        element = several[number] if number < len(several) else 0
+        self.of_loop = {"place": number, "element": element}
+        left, right = (self._number(self.test.operand(i)) for i in (0, 1))
+        if not self._asked:
+            raise _NotComputed
+        return bool(_COMPARED[self.test.value.data](left, right))
+
+    _asked = False  # whether the test asks for the number of the loop
+
+    def _number(self, place: Place) -> Any:
+        place = place.root
+        value = place.value
+        if value.op == "const" and isinstance(value.data, int | float):
+            return value.data
+        if (of_loop := self._of_loop(place)) is not None:
+            self._asked = True
+            return of_loop
+        if place.number in self.named and not self.expands and not self._is_inside(value.block):
+            return self._size(("value", place.number))
+        if value.op == "unary" and value.data == "USub":
+            return -self._number(place.operand(0))
+        if value.op == "binary" and value.data in _BINARY:
+            left, right = (self._number(place.operand(i)) for i in (0, 1))
+            try:
+                return _BINARY[value.data](left, right)
+            except ZeroDivisionError:
+                raise _NotComputed from None
+        if value.op == "call" and place.method in _CALLED and not any(value.data.names):
+            return _CALLED[place.method](*(self._number(place.operand(i)) for i in range(1, len(value.args))))
+        return self._size(self._term(place))
+
+    def _size(self, term: Term) -> int:
+        return self.terms.setdefault(term, 1)
+
+    def _of_loop(self, place: Place) -> int | None:
+        """The number that a value is in the round at hand, if it is the loop's own."""
+        values, value = self.test.unit.code.values, place.value
+        position = -1
+        if value.op == "unpack":
+            position, value = value.data[0], values[value.args[0]]
+        if value.op != "next" or value.args[0] != self.loop.iterator:
+            return None
+        counting, is_range = self._is_counting(self._iterable()), self._is_range(self._counted())
+        if counting:
+            kind = "place" if position == 0 else "element" if position == 1 and is_range else ""
+        else:
+            kind = "element" if position < 0 and is_range else ""
+        return self.of_loop.get(kind)
+
+    def _term(self, place: Place) -> Term:
+        """What a value is that is the same in all rounds, by how it is spelled."""
+        place = place.root
+        value = place.value
+        if value.op in ("param", "name", "free"):
+            return (value.op, str(value.data))
+        if value.op == "item" and place.operand(0).root.value.data == "shape" and self._is_zero(place.operand(1)):
+            return ("len", self._term(place.operand(0).root.operand(0)))
+        if value.op == "attr":
+            return ("attr", self._term(place.operand(0)), value.data)
+        if value.op == "call" and place.method == "len" and len(value.args) == 2:
+            return ("len", self._term(place.operand(1)))
+        if value.op == "call" and place.method == "size" and len(value.args) == 2 and self._is_zero(place.operand(1)):
+            return ("len", self._term(place.operand(0).operand(0)))
+        if not self._is_inside(value.block):
+            return ("value", place.number)
+        raise _NotComputed
+
+    @staticmethod
+    def _is_zero(place: Place) -> bool:
+        return bool(place.val.constant() == 0)
+
+    def _is_inside(self, block: int) -> bool:
+        return self.loop.header in self.test.unit.control.loops_around(block)
+
+
+def decided_by(test: Place) -> Iterator[Place]:
+    """The calls that are made or given something, and the methods that are chosen, by how a test turns out."""
+    unit = test.unit
+    derived, queue = {test.number}, [test.number]
+    while queue:
+        for user in unit.users.get(queue.pop(), ()):
+            value = unit.code.values[user]
+            if value.op in ("unary", "phi", "mut") and user not in derived:
+                derived.add(user)
+                queue.append(user)
+    branches = {b for b, block in enumerate(unit.code.blocks) if block.end[0] == "branch" and block.end[1] in derived}
+    for number, value in enumerate(unit.code.values):
+        given = value.op in ("call", "store_attr") and not derived.isdisjoint(value.args[1:])
+        if given or value.op in ("call", "attr") and not branches.isdisjoint(unit.control.around(value.block)):
+            yield test._replace(number=number)
