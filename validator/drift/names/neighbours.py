@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.commands.programs import Programs
 from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import annotated, constructor
-from validator.drift.names.occurrences import Occurrence, groups
+from validator.drift.names.occurrences import Occurrence, groups, variables_shown
 from validator.drift.names.removed import Lost, Names, are_like
 from validator.facts.model import At
 from validator.flow.program import Unit
@@ -68,6 +69,7 @@ class Company:
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
         self._known: dict[Module, list[Owner]] = {}
         self._together: dict[frozenset[tuple[str, str]], bool] = {}
+        self._near: dict[Module, frozenset[str]] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -188,9 +190,23 @@ class Company:
         others = [each for each in self._others(place.name) if each.kind in _SETS[place.kind]]
         if owner.kind == "reader":  # which makes an object of a class with what it reads
             others = [each for each in others if each.name not in owner.members]
+        near = self._beside(place)
+        if owner.path in near:  # one of another program cannot be meant
+            others = [each for each in others if each.path in near]
         if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
             return False
         return all(len(beside & each.names) < own for each in others)
+
+    def _beside(self, place: Occurrence) -> frozenset[str]:
+        """The paths of the modules that some program imports together with the one of a place."""
+        if place.unit is None:
+            return frozenset()
+        here = place.unit.module
+        if here not in self._near:
+            programs = self.after.project.analysis(Programs)
+            parts = (programs.modules(entry) for entry in self.after.project.modules.values())
+            self._near[here] = frozenset(module.path for each in parts if here in each for module in each)
+        return self._near[here]
 
     def _is_for(self, place: Occurrence, owner: Owner) -> bool:
         """Whether a keyword may be for an owner: options are set by calls that are there for it."""
@@ -299,7 +315,7 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
         yield Owner("parser", f"the parser in {module.name}", module.path, first.at, frozenset(options))
     for unit in side.units(module).values():
         for number, value in enumerate(unit.code.values):
-            if value.op == "dict" and (keys := _keys(unit, number)):
+            if value.op in ("dict", "call") and (keys := _keys(unit, number)):
                 yield Owner(
                     "dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys,
                     within=unit.qualname,
@@ -356,9 +372,11 @@ def _of_class(cls: ClassDef) -> frozenset[str]:
 
 
 def _keys(unit: Unit, number: int) -> frozenset[str]:
-    """The literal keys of a dictionary, those that are set later with them."""
-    code = unit.code
-    keys = [code.values[key] for key in code.values[number].args[::2] if key >= 0]
+    """The literal keys of a dictionary, those that are set later with them; those of what `locals()` makes."""
+    code, made = unit.code, unit.code.values[number]
+    if made.op == "call":
+        return variables_shown(unit, made)
+    keys = [code.values[key] for key in made.args[::2] if key >= 0]
     keys += [
         code.values[value.args[1]]
         for value in code.values
