@@ -19,6 +19,7 @@ from validator.drift.change import Change
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
+from validator.drift.names.targets import Targets
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 
@@ -36,9 +37,12 @@ _KINDS = {
 
 def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
-    for lost in (*names.lost, *names.members, *names.imports):
+    seen = set()
+    for lost in (*names.lost, *names.members, *names.imports, *change.analysis(Targets).lost):
         for place in lost.stale:
-            yield _report(change, lost, place)
+            if (place.path, place.at, lost.name) not in seen:
+                seen.add((place.path, place.at, lost.name))
+                yield _report(change, lost, place)
     causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
         place = stale.place if stale.lost.renamed else None  # a rename is finished in each place

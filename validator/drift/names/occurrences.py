@@ -97,12 +97,7 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
     elif op == "store_attr":
         yield _row(unit, number, data, "defines", "attribute", value.at)
     elif op in ("store_global", "store_class"):
-        made = values[value.args[0]]
-        kind = "variable"
-        if made.op == "closure" and (name := str(made.data).removesuffix(".<class>").rpartition(".")[2]) == data:
-            kind = "class" if str(made.data).endswith(".<class>") else "function"
-            del name
-        yield _row(unit, number, data, "defines", kind, value.at)
+        yield _row(unit, number, data, "defines", _kind(values, value), value.at)
     elif op in ("item", "store_item") and (key := _text(values, value.args[1])):
         role = "asks" if op == "item" else "defines"
         yield _row(unit, value.args[1], key, role, "key", values[value.args[1]].at, link_of(values[value.args[0]]))
@@ -114,6 +109,17 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
         yield _row(unit, value.args[0], key, "tries", "key", values[value.args[0]].at)
     elif op == "call":
         yield from _of_call(unit, value)
+
+
+def _kind(values: list[Value], store: Value) -> str:
+    """What a name is given in a module or the body of a class: a function or class that is written there, under
+    whatever decorators, or another value."""
+    made = values[store.args[0]]
+    while made.op == "call" and len(made.args) == 2:
+        made = values[made.args[1]]
+    if made.op != "closure" or str(made.data).removesuffix(".<class>").rpartition(".")[2] != store.data:
+        return "variable"
+    return "class" if str(made.data).endswith(".<class>") else "function"
 
 
 def _of_call(unit: Unit, value: Value) -> Iterator[Occurrence]:

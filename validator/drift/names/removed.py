@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Module, Unknown
 from validator.drift.change import Change, Side
+from validator.drift.names.dispatched import Asked, asked_by_name
 from validator.drift.names.occurrences import Occurrence, link_of
 from validator.drift.statements.drops import Drops
 from validator.facts.model import At
@@ -198,11 +199,18 @@ class Names:
 
     def _is_dispatched(self, row: Occurrence) -> bool:
         """Whether a text is passed to a call of the project as the name of what it is to call."""
+        asked = self._asked_by_name(row)
+        return asked is not None and (bool(asked.objects) or not asked.known)
+
+    def _asked_by_name(self, row: Occurrence) -> Asked | None:
+        """The objects that are asked for what a text names which some call is given; None where there is no such call,
+        or the text is a word that may mean anything."""
         unit = row.unit
-        if unit is None or not row.name.count("_"):
-            return False
+        if unit is None or row.role != "spells" or not row.name.count("_"):
+            return None
         users = [unit.code.values[user] for user in unit.users.get(row.number, ())]
-        return any(user.op == "call" and row.number in user.args[1:] for user in users)
+        passed = any(user.op == "call" and row.number in user.args[1:] for user in users)
+        return asked_by_name(self.after, unit, row.number) if passed else None
 
     def _may_mean(self, side: Side, row: Occurrence, rows: list[Occurrence]) -> bool:
         """Whether the object that is asked may be of a class that lost the name."""
@@ -226,7 +234,7 @@ class Names:
         if not kin & owners:
             return False
         told = self.renamed(rows[0]) is not None
-        return not any(_given_by_library(cls, row.name, told) for cls in classes)
+        return not any(given_by_library(cls, row.name, told) for cls in classes)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places of files of settings and scripts that set what no code knows any more."""
@@ -311,7 +319,7 @@ class Names:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
             if (
-                _given_by_library(each, name, renamed)
+                given_by_library(each, name, renamed)
                 or each.is_open
                 and not each.is_opaque
                 or self._writes_itself(each)
@@ -333,6 +341,9 @@ class Names:
         return any(value.op in ("attr", "name") and value.data in _WRITING for value in values)
 
     def _asks_class(self, row: Occurrence, cls: ClassDef) -> bool:
+        if (asked := self._asked_by_name(row)) is not None:
+            owners = [unit.cls if unit.is_receiver(number) else None for unit, number in asked.objects]
+            return bool(owners) and all(owner is not None and owner in cls.relatives for owner in owners)
         if row.role != "asks" or row.kind != "attribute" or row.unit is None or _is_told_missing(row):
             return False
         classes = self.after.classes_of(row.unit, row.number)
@@ -486,7 +497,7 @@ def _is_own(row: Occurrence) -> bool:
     return unit.is_receiver(owner) or unit.code.values[owner].op == "free"
 
 
-def _given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
+def given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
     """Whether a base outside of the project may have what the project's classes lack: one of a library of which nothing
     is known, unless the change gave the name up for another one."""
     if not cls.is_opaque:
