@@ -15,10 +15,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from validator.definitions import Method
 from validator.drift.change import Change
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
+from validator.drift.names.spread import Spread, Unfilled
 from validator.drift.names.targets import Targets
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
@@ -43,6 +45,8 @@ def check_change(change: Change) -> Iterator[Finding]:
             if (place.path, place.at, lost.name) not in seen:
                 seen.add((place.path, place.at, lost.name))
                 yield _report(change, lost, place)
+    for row in change.analysis(Spread).unfilled:
+        yield _unfilled(row)
     causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
         place = stale.place if stale.lost.renamed else None  # a rename is finished in each place
@@ -84,6 +88,27 @@ def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
         related=related,
         fix=_setting_fix(change, lost, place) if place.unit is None and lost.renamed else None,
         context=f"{place.unit.qualname if place.unit else ''}:{lost.name}>{lost.renamed}",
+    )
+
+
+def _unfilled(row: Unfilled) -> Finding:
+    lost, callee, place = row.lost, row.callee, row.lost.stale[0]
+    assert place.unit is not None
+    new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
+    at = callee.place.facts.name_at if isinstance(callee.place, Method) else callee.place.facts.at
+    return RULE.finding(
+        place.path,
+        place.at,
+        f"`{callee.name}` takes `{lost.name}` from what is handed on here, which has no {_KINDS[lost.kind]} of that "
+        f"name since the change{new}",
+        help=f"pass `{lost.name}=` as well, or let `{callee.name}` take the new name",
+        related=[
+            Related(lost.new.path, lost.new.at[0], f"`{lost.renamed}`, which takes its place")
+            if lost.new is not None
+            else Related(lost.old.path, lost.old.at[0], f"`{lost.name}` was defined here before the change"),
+            Related(callee.place.path, at[0], f"`{callee.name}`"),
+        ],
+        context=f"{place.unit.qualname}:{callee.name}:{lost.name}",
     )
 
 

@@ -282,7 +282,7 @@ def _last(unit: Unit, number: int) -> str:
 def _places(side: Side, text: str) -> list[tuple[str, int]]:
     """Where a text stands between quotes, or in a part of a path between them."""
     data = text.encode()
-    pattern = re.compile(rb"(?<!\w)" + re.escape(data) + rb"(?!\w)")
+    pattern = re.compile(rb"(?<![\w-])" + re.escape(data) + rb"(?![\w-])")  # `full-shard` is no part of `full-shard-2`
     found = []
     for source in side.project.files.values():
         if data in source.data and not is_test(source.path) and not is_foreign(source.path):
