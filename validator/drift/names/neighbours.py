@@ -18,6 +18,7 @@ from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.names.occurrences import Occurrence, groups, variables_shown
 from validator.drift.names.removed import Lost, Names, are_like
+from validator.drift.names.sections import Sections
 from validator.facts.model import At
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -69,6 +70,7 @@ class Company:
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
         self._known: dict[Module, list[Owner]] = {}
         self._together: dict[frozenset[tuple[str, str]], bool] = {}
+        self._sections = Sections(change.after)
         self._near: dict[Module, frozenset[str]] = {}
 
     @cached_property
@@ -175,6 +177,8 @@ class Company:
         targets = {row.name for row in group if row.kind == "target"}
         if targets:
             return owner.name in targets
+        if (told := self._is_in_section(group, place, owner)) is not None:
+            return told
         beside = {row.name for row in group if row.kind != "value"} - {place.name}
         own = len(beside & owner.names)
         if owner.kind == "namespace":
@@ -196,6 +200,15 @@ class Company:
         if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
             return False
         return all(len(beside & each.names) < own for each in others)
+
+    def _is_in_section(self, group: list[Occurrence], place: Occurrence, owner: Owner) -> bool | None:
+        """Whether the path before a name leads through fields to the class that is its owner; None where it leads to
+        no class. A single link must have another field of the owner below it."""
+        classes, depth = self._sections.below(place.above) if owner.kind == "class" else (frozenset(), 0)
+        if not any((cls.path, cls.qualname) == (owner.path, owner.name) for cls in classes):
+            return None
+        beside = {row.name for row in group if row.above == place.above} & owner.names
+        return (depth > 1 or bool(beside)) and all(place.name not in _of_class(cls) for cls in classes)
 
     def _beside(self, place: Occurrence) -> frozenset[str]:
         """The paths of the modules that some program imports together with the one of a place."""

@@ -43,6 +43,7 @@ class Occurrence(NamedTuple):
     path: str
     at: At
     link: str = ""  # what stands before it: `rollout` of `config.rollout.size`, of `rollout: {size: 1}`
+    above: tuple[str, ...] = ()  # all links before it, where it is set in a file of settings or a script
 
 
 def in_unit(unit: Unit) -> Iterator[Occurrence]:
@@ -199,7 +200,7 @@ def in_file(source: SourceFile) -> Iterator[Occurrence]:
 def _of_setting(source: SourceFile, each: Setting) -> Iterator[Occurrence]:
     *above, name = each.path
     link = next((part for part in reversed(above) if not part.isdigit()), "")
-    yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link)
+    yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link, tuple(above))
     if isinstance(each.value, str) and _DOTTED.fullmatch(each.value):
         yield Occurrence(_last(each.value), "asks", "target", None, -1, source.path, each.value_at, each.value)
     elif isinstance(each.value, str) and each.value.isidentifier():
