@@ -20,6 +20,7 @@ from validator.drift.change import Change
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
+from validator.drift.names.saved_keys import Dropped, SavedKeys
 from validator.drift.names.spread import Spread, Unfilled
 from validator.drift.names.targets import Targets
 from validator.finding import Edit, Finding, Fix, Related, Span
@@ -47,6 +48,8 @@ def check_change(change: Change) -> Iterator[Finding]:
                 yield _report(change, lost, place)
     for row in change.analysis(Spread).unfilled:
         yield _unfilled(row)
+    for dropped in change.analysis(SavedKeys).dropped:
+        yield _dropped(dropped)
     causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
         place = stale.place if stale.lost.renamed else None  # a rename is finished in each place
@@ -112,6 +115,19 @@ def _unfilled(row: Unfilled) -> Finding:
     )
 
 
+def _dropped(row: Dropped) -> Finding:
+    place, made = row.place, row.made
+    assert place.unit is not None
+    return RULE.finding(
+        place.path,
+        place.at,
+        f"`{made.unit.qualname}` puts no `{row.key}` beside `{row.beside}` since the change; both are looked up here",
+        help=f"put `{row.key}` there again, or do not ask for it",
+        related=[Related(made.unit.path, made.unit.at(made.unit.code.values[made.number].at)[0], "the dictionary")],
+        context=f"{place.unit.qualname}:{row.key}>",
+    )
+
+
 def _text(lost: Lost, place: Occurrence) -> str:
     if place.role == "defines" and place.kind == "attribute":
         return f"`{lost.name}` is still set here, and nothing reads it since the change"
@@ -173,6 +189,187 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # the key that tells which dictionary is read: nothing else has `next_shard`
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    checkpoint["samples_seen"] = samples_seen
+    write(checkpoint)
+# file: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    write(checkpoint)
+# file: rl/other.py
+def statistics(write, seen):
+    write({"samples_seen": seen})
+# file: rl/loading.py
+def resume(read, path):
+    checkpoint = read(path)
+    if "next_shard" in checkpoint and "samples_seen" in checkpoint:
+        return checkpoint["next_shard"], checkpoint["samples_seen"]  # error: MP901
+    return 0, 0
+""",
+    # read with a default under the old name, and handed on under it
+    """# file: rl/__init__.py
+# before: rl/options.py
+def add(parser):
+    parser.add_argument("--freezing-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# file: rl/options.py
+def add(parser):
+    parser.add_argument("--frozen-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# file: rl/trainer.py
+class Trainer:
+    def __init__(self, args):
+        self.batch_size = args.batch_size
+        self.freezing_steps = getattr(args, "freezing_steps", -1)  # error: MP901
+
+    def is_frozen(self, step):
+        return step < self.freezing_steps
+""",
+    # all options go on as keywords
+    """# file: rl/__init__.py
+# file: rl/data.py
+class DataModule:
+    def __init__(self, batch_size=8, index_path=None, **kwargs):
+        self.read = batch_size, index_path
+# before: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--index_path")
+    args = parser.parse_args()
+    return DataModule(**vars(args))
+# file: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--train_index_path")
+    args = parser.parse_args()
+    return DataModule(**vars(args))  # error: MP901
+""",
+    # the entry-point notation of a method
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Worker:
+    def compute_value(self, batch):
+        return batch
+# file: rl/nodes.py
+class Worker:
+    def compute_values(self, batch):
+        return batch
+# file: rl/pipeline.py
+def pipeline(graph):
+    graph.add("compute_value", function="rl.nodes:Worker.compute_value")  # error: MP901
+""",
+    # a word that only its path tells
+    """# file: rl/__init__.py
+# before: rl/config.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Buffer:
+    enable: bool = False
+    len: int = 512
+
+
+@dataclass
+class Reward:
+    buffer: Buffer = field(default_factory=Buffer)
+
+
+@dataclass
+class Config:
+    reward: Reward = field(default_factory=Reward)
+# file: rl/config.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Buffer:
+    enable: bool = False
+    buffer_len: int = 512
+
+
+@dataclass
+class Reward:
+    buffer: Buffer = field(default_factory=Buffer)
+
+
+@dataclass
+class Config:
+    reward: Reward = field(default_factory=Reward)
+# file: run.sh
+ARGS=(
+    reward.buffer.enable=true
+    reward.buffer.len=4096  # error: MP901
+)
+python -m rl.train "${ARGS[@]}"
+""",
+    # the parameters of a function as the keys of its `locals()`; another program has the old name
+    """# before: examples/cifar/main.py
+def run(seed=1, rounds=2, with_amp=False, folder="."):
+    config = locals()
+    return create(config)
+
+
+def create(config):
+    made = config["seed"], config["rounds"], config["folder"]
+    return made, config["with_amp"]
+# file: examples/cifar/main.py
+def run(seed=1, rounds=2, use_amp=False, folder="."):
+    config = locals()
+    return create(config)
+
+
+def create(config):
+    made = config["seed"], config["rounds"], config["folder"]
+    return made, config["with_amp"]  # error: MP901
+# file: examples/mnist/main.py
+def run(seed=1, rounds=2, with_amp=False, folder="."):
+    config = locals()
+    return config["with_amp"], config["seed"], config["rounds"], config["folder"]
+""",
+    # a text that reaches a `getattr` through a dispatcher
+    """# file: rl/__init__.py
+# before: rl/actor.py
+class Actor:
+    def __init__(self, states):
+        self.trained_steps = states["trained_steps"]
+
+    def get_attr(self, key):
+        return getattr(self, key)
+# file: rl/actor.py
+class Actor:
+    def __init__(self, states):
+        self.global_steps = states["trained_steps"]
+
+    def get_attr(self, key):
+        return getattr(self, key)
+# file: rl/group.py
+class Group:
+    def __init__(self, actors):
+        self.actors = actors
+
+    def run_method(self, method_name, **kwargs):
+        return [getattr(actor, method_name).remote(**kwargs) for actor in self.actors]
+# file: rl/trainer.py
+def resume(group):
+    return group.run_method(method_name="get_attr", key="trained_steps")  # error: MP901
+""",
     # everybody reads the new name, and one of three branches sets the old one
     """# file: rl/__init__.py
 # before: rl/warm.py
@@ -480,6 +677,95 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # an old checkpoint may have the key, and the loader asks first
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    checkpoint["samples_seen"] = samples_seen
+    write(checkpoint)
+# file: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    write(checkpoint)
+# file: rl/loading.py
+def resume(read, path):
+    checkpoint = read(path)
+    seen = checkpoint["samples_seen"] if "samples_seen" in checkpoint else 0
+    return checkpoint["next_shard"], seen
+""",
+    # what was saved under the old name is still read
+    """# file: rl/__init__.py
+# before: rl/options.py
+def add(parser):
+    parser.add_argument("--freezing-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# file: rl/options.py
+def add(parser):
+    parser.add_argument("--frozen-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# before: rl/trainer.py
+def frozen(args):
+    return args.batch_size, getattr(args, "freezing_steps", -1)
+# file: rl/trainer.py
+def frozen(args):
+    return args.batch_size, getattr(args, "frozen_steps", getattr(args, "freezing_steps", -1))
+""",
+    # the option fills the parameter under its new name
+    """# file: rl/__init__.py
+# file: rl/data.py
+class DataModule:
+    def __init__(self, batch_size=8, index_path=None, **kwargs):
+        self.read = batch_size, index_path
+# before: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--index_path")
+    args = parser.parse_args()
+    return DataModule(**vars(args))
+# file: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--train_index_path")
+    args = parser.parse_args()
+    return DataModule(index_path=args.train_index_path, **vars(args))
+""",
+    # a text that only is called like the method: the name of a node
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Worker:
+    def compute_value(self, batch):
+        return batch
+# file: rl/nodes.py
+class Worker:
+    def compute_values(self, batch):
+        return batch
+# file: rl/graph.py
+class Graph:
+    def __init__(self):
+        self.nodes = []
+
+    def add(self, name, function):
+        self.nodes.append((name, function))
+# file: rl/pipeline.py
+from rl.nodes import Worker
+
+
+def pipeline(graph):
+    graph.add("compute_value", function=Worker)
+""",
     """# file: rl/__init__.py
 # before: rl/options.py
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """Tables of a module whose rows are dictionaries, and the keys that their readers look up in any of the rows.
 
-    MODELS = {"small": {"layers": 4, "heads": 2}, "large": {"layers": 32}}
-    row = MODELS[args.model]
-    heads = row["heads"]
+MODELS = {"small": {"layers": 4, "heads": 2}, "large": {"layers": 32}}
+row = MODELS[args.model]
+heads = row["heads"]
 """
 
 from __future__ import annotations

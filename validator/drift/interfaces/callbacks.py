@@ -1,5 +1,5 @@
-"""Functions that are handed on with their arguments: `apply(tensor, self.reduce, op, group=group)` calls
-`self.reduce(tensor, op, group=group)` where `apply(tensor, fn, *args, **kwargs)` calls `fn(tensor, *args, **kwargs)`."""
+"""Functions that are handed on with their arguments: `apply(x, self.reduce, op, group=group)` calls
+`self.reduce(x, op, group=group)` where `apply(x, fn, *args, **kwargs)` calls `fn(x, *args, **kwargs)`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def _taking(side: Side, call: Place, operand: int) -> Iterator[tuple[Unit, int]]
                     yield unit, position
 
 
-def _called_inside(
-    side: Side, unit: Unit, position: int, seen: frozenset[Unit]
-) -> Iterator[tuple[Place, list[Sent]]]:
+def _called_inside(side: Side, unit: Unit, position: int, seen: frozenset[Unit]) -> Iterator[tuple[Place, list[Sent]]]:
     """The calls of a parameter in a unit, and in those that it hands the parameter to, with what they pass."""
     if unit in seen:
         return

@@ -1,6 +1,6 @@
 """Texts that name a member: those that reach the second argument of a `getattr`, through whatever calls.
 
-    group.run("get_attr", key="steps")    # `run` calls `getattr(actor, method)(**kwargs)`, `get_attr` asks for `key`
+group.run("get_attr", key="steps")    # `run` calls `getattr(actor, method)(**kwargs)`, `get_attr` asks for `key`
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def asked_by_name(side: Side, unit: Unit, number: int) -> Asked:
                     objects[given.unit, value.args[1]] = None
                     continue
                 found = list(_entered(side, given, user))
-                known = known and bool(found)
+                known = known and (bool(found) or _is_of_library(given.unit, value))
                 waiting += [each for each in found if each is not None]
     return Asked(tuple(objects), known)
 
@@ -100,7 +100,7 @@ def _entered(side: Side, given: _Given, number: int) -> Iterator[_Given | None]:
 
 def _inside(unit: Unit, name: str, texts: tuple[tuple[str, str], ...]) -> _Given | None:
     """A text that is passed for a parameter of a unit, or goes into its `**kwargs`."""
-    params = {each: kind for each, kind in unit.code.params}
+    params = dict(unit.code.params)
     keyword = "" if params.get(name) in ("pos", "any", "kw") else name
     wanted = next((each for each, kind in params.items() if kind == _SPREAD), "") if keyword else name
     values = unit.code.values
@@ -130,6 +130,12 @@ def _called(side: Side, given: _Given, number: int, texts: dict[str, str]) -> li
     else:
         name = ""
     return [m for m in side.methods.get(name, ()) if m.cls is not None and not is_test(m.path)] if name else []
+
+
+def _is_of_library(unit: Unit, call: Value) -> bool:
+    """Whether a call is of a method that objects of libraries have: `names.append("save")`."""
+    callee = unit.code.values[unit.root(call.args[0])]
+    return callee.op == "attr" and callee.data in of_libraries()
 
 
 def _is_sending(unit: Unit, call: Value) -> bool:

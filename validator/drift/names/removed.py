@@ -17,6 +17,7 @@ from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Modu
 from validator.drift.change import Change, Side
 from validator.drift.names.dispatched import Asked, asked_by_name
 from validator.drift.names.occurrences import Occurrence, link_of
+from validator.drift.names.saved_keys import is_expected
 from validator.drift.statements.drops import Drops
 from validator.facts.model import At
 from validator.flow.program import Unit
@@ -146,7 +147,7 @@ class Names:
                     is_telling(name) and self.renamed(rows[0]) is not None and not row.unit.is_receiver(asked.args[0])
                 )
             return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
-        if not any(each.kind == "key" for each in rows):
+        if not any(each.kind == "key" for each in rows) or self._is_tested_for(row):
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
@@ -196,6 +197,12 @@ class Names:
         """The texts in whose place the change wrote others."""
         drops = (drop for drop in self.change.analysis(Drops).drops if drop.kind == "text")
         return frozenset(drop.text.strip("'\"") for drop in drops)
+
+    def _is_tested_for(self, row: Occurrence) -> bool:
+        """Whether a unit that looks a key up first asks for it alone: a dictionary of before may have it."""
+        assert row.unit is not None
+        rows = self.after.of_file(row.unit.module.source).get(row.name, ())
+        return any(each.unit is row.unit and each.role == "tries" for each in rows) and not is_expected(self.after, row)
 
     def _is_dispatched(self, row: Occurrence) -> bool:
         """Whether a text is passed to a call of the project as the name of what it is to call."""
@@ -446,7 +453,7 @@ def _asked_of(unit: Unit, row: Occurrence) -> int:
 
 
 def _handed_to(row: Occurrence) -> Iterator[At]:
-    """Where the value that is asked for is given the same name elsewhere: an attribute, a keyword, a key, a variable."""
+    """Where the value that is asked for gets the same name elsewhere: an attribute, a keyword, a key, a variable."""
     unit = row.unit
     assert unit is not None
     values = unit.code.values

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.parsers import Options, Parser
-from validator.definitions import ClassDef
 from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import annotated
 from validator.drift.names.occurrences import Occurrence
@@ -127,6 +126,9 @@ def _shown(made: Place) -> Place | None:
 
 def _twin(side: Side, parser: Parser) -> Parser | None:
     """The parser that the same function made before the change."""
-    key = (parser.module.source.absolute, parser.function.qualname)
-    found = (p for p in side.project.analysis(Options).parsers if (p.module.source.absolute, p.function.qualname) == key)
-    return next(found, None)
+    parsers = side.project.analysis(Options).parsers
+    return next((each for each in parsers if _place(each) == _place(parser)), None)
+
+
+def _place(parser: Parser) -> tuple[str, str]:
+    return parser.module.source.absolute, parser.function.qualname

@@ -64,6 +64,5 @@ class Targets:
         kind = "class" if isinstance(symbol, ClassDef) else "function"
         made = [row for row in rows if row.role == "defines" and row.kind == kind]
         outer = symbol.qualname.rpartition(".")[0]
-        return next((row for row in made if row.unit and row.unit.qualname.removesuffix(".<class>") == outer), None) or (
-            made[0] if made else None
-        )
+        own = (row for row in made if row.unit is not None and row.unit.qualname.removesuffix(".<class>") == outer)
+        return next(own, made[0] if made else None)
