@@ -43,7 +43,7 @@ class SavedKeys:
 
     @cached_property
     def dropped(self) -> list[Dropped]:
-        found = []
+        found: list[Dropped] = []
         for pair in self.change.pairs:
             if is_test(pair.new.path) or is_foreign(pair.new.path):
                 continue
