@@ -3,7 +3,11 @@
 What it does
     Compares the project before and after a change. Reports where a function, a method, an attribute, a field, a key,
     an option or a setting is still asked for under a name whose last definition the change took away: in code, in
-    `getattr`, in a text that names a method to a dispatcher, in recipes and scripts.
+    `getattr` (with a default only where the new name is known and not asked for beside it), in a text that leads to
+    something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
+    (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
+    by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
+    reads that dictionary, told by a key beside that nothing else has, still looks it up.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -342,6 +346,37 @@ def create(config):
 def run(seed=1, rounds=2, with_amp=False, folder="."):
     config = locals()
     return config["with_amp"], config["seed"], config["rounds"], config["folder"]
+""",
+    # a member of an enumeration inside of a class; a namesake has the old name
+    """# file: rl/__init__.py
+# before: rl/types.py
+from enum import Enum
+
+
+class Sample:
+    class Status(Enum):
+        DONE = "done"
+        TRUNCATED = "truncated"
+# file: rl/types.py
+from enum import Enum
+
+
+class Sample:
+    class Status(Enum):
+        DONE = "done"
+        CUT_OFF = "truncated"
+# file: rl/other.py
+from enum import Enum
+
+
+class Ending(Enum):
+    TRUNCATED = 1
+# file: rl/rollout.py
+from rl.types import Sample
+
+
+def status(length, most):
+    return Sample.Status.TRUNCATED if length > most else Sample.Status.DONE  # error: MP901
 """,
     # a text that reaches a `getattr` through a dispatcher
     """# file: rl/__init__.py

@@ -48,6 +48,22 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    # the old key of a registry; the new one is a part of it, and no name by itself
+    """# file: rl/__init__.py
+# before: rl/registry.py
+STRATEGIES = {
+    "fsdp-shard-grad-op": 2,
+    "fsdp-full-shard": 3,
+}
+# file: rl/registry.py
+STRATEGIES = {
+    "fsdp-shard-grad": 2,  # error: MP908
+    "fsdp-full-shard": 3,
+}
+# file: rl/presets.py
+class Preset:
+    align_strategy = "fsdp-shard-grad-op"
+""",
     """# before: rl/saving.py
 def save(write, rank, states):
     write(f"optimizer_tp{rank}_zo0.pt", states)

@@ -20,7 +20,7 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP309", "row-without-key", "warning", "0.4.0", solves=True)
+RULE = Rule("MP309", "row-without-key", "warning", "0.3.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:

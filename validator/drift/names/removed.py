@@ -509,8 +509,10 @@ def given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
     is known, unless the change gave the name up for another one."""
     if not cls.is_opaque:
         return False
-    known = name not in of_libraries() and is_telling(name)
-    return not known or not renamed and any(not is_known(base) for base in _bases_of_libraries(cls))
+    bases = _bases_of_libraries(cls)
+    if bases and all(is_known(base) for base in bases):
+        return name in of_libraries()
+    return not is_telling(name) or not renamed and bool(bases)
 
 
 def _bases_of_libraries(cls: ClassDef) -> list[str]:
