@@ -115,9 +115,9 @@ def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, .
         elif _is_partial(unit, value, number):
             yield from _of_partial(side, unit, number, user, name)
         elif value.op == "call" and number in value.args[1:]:
-            reached, sure = _reached(side, unit, _root(unit, number), name)
+            reached, _ = _reached(side, unit, _root(unit, number), name)
             for call in calls_made_with(side, unit, user, number) if reached else ():
-                yield Site(unit, user, call, reached, "call", sure)
+                yield Site(unit, user, call, reached, "call", False)  # it may be one of several that are made there
         elif value.op == "call" and value.args[0] == number:
             if values[number].op == "attr" and values[number].data == "options":
                 yield from _wrapped(side, unit, user, name)

@@ -136,6 +136,8 @@ class Names:
             return self._is_tried_in_vain(row, rows)
         if row.role != "asks" or is_foreign(row.path):
             return False
+        if row.kind == "target" and row.unit is not None:
+            return False  # a text of code may have dots for another reason: `Targets` follows it
         if row.kind == "target":
             return any(each.kind in _CALLABLE and _is_target(row.link, each) for each in rows)
         if row.kind == "attribute":
