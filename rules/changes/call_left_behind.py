@@ -116,6 +116,42 @@ class Model(nn.Module):
             x = checkpoint(layer, x, use_cache, mask)  # error: MP902
         return x
 """,
+    # the base hands its own method on, with the arguments; only one class of the family refuses them
+    """# file: rl/__init__.py
+# file: rl/base.py
+class Model:
+    def apply(self, tensor, fn, *args, **kwargs):
+        return fn(tensor.cpu(), *args, **kwargs)
+
+    def all_reduce(self, tensor, op="SUM", group=None):
+        return self.apply(tensor, self.reduce, op, group=group)  # error: MP902
+
+    def reduce(self, tensor, op="SUM", group=None):
+        raise NotImplementedError
+# file: rl/native.py
+from rl.base import Model
+
+
+class Native(Model):
+    def reduce(self, tensor, op="SUM", group=None):
+        return tensor, op, group
+# before: rl/horovod.py
+from rl.base import Model
+
+
+class Horovod(Model):
+    def reduce(self, tensor, op="SUM", group=None):
+        if group is not None:
+            raise NotImplementedError("groups")
+        return tensor, op
+# file: rl/horovod.py
+from rl.base import Model
+
+
+class Horovod(Model):
+    def reduce(self, tensor, op="SUM"):
+        return tensor, op
+""",
     """# file: rl/__init__.py
 # before: rl/records.py
 from dataclasses import dataclass

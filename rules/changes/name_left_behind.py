@@ -3,7 +3,11 @@
 What it does
     Compares the project before and after a change. Reports where a function, a method, an attribute, a field, a key,
     an option or a setting is still asked for under a name whose last definition the change took away: in code, in
-    `getattr`, in a text that names a method to a dispatcher, in recipes and scripts.
+    `getattr` (with a default only where the new name is known and not asked for beside it), in a text that leads to
+    something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
+    (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
+    by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
+    reads that dictionary, told by a key beside that nothing else has, still looks it up.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -15,10 +19,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from validator.definitions import Method
 from validator.drift.change import Change
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
+from validator.drift.names.saved_keys import Dropped, SavedKeys
+from validator.drift.names.spread import Spread, Unfilled
+from validator.drift.names.targets import Targets
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 
@@ -36,9 +44,16 @@ _KINDS = {
 
 def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
-    for lost in (*names.lost, *names.members, *names.imports):
+    seen = set()
+    for lost in (*names.lost, *names.members, *names.imports, *change.analysis(Targets).lost):
         for place in lost.stale:
-            yield _report(change, lost, place)
+            if (place.path, place.at, lost.name) not in seen:
+                seen.add((place.path, place.at, lost.name))
+                yield _report(change, lost, place)
+    for row in change.analysis(Spread).unfilled:
+        yield _unfilled(row)
+    for dropped in change.analysis(SavedKeys).dropped:
+        yield _dropped(dropped)
     causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
         place = stale.place if stale.lost.renamed else None  # a rename is finished in each place
@@ -80,6 +95,40 @@ def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
         related=related,
         fix=_setting_fix(change, lost, place) if place.unit is None and lost.renamed else None,
         context=f"{place.unit.qualname if place.unit else ''}:{lost.name}>{lost.renamed}",
+    )
+
+
+def _unfilled(row: Unfilled) -> Finding:
+    lost, callee, place = row.lost, row.callee, row.lost.stale[0]
+    assert place.unit is not None
+    new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
+    at = callee.place.facts.name_at if isinstance(callee.place, Method) else callee.place.facts.at
+    return RULE.finding(
+        place.path,
+        place.at,
+        f"`{callee.name}` takes `{lost.name}` from what is handed on here, which has no {_KINDS[lost.kind]} of that "
+        f"name since the change{new}",
+        help=f"pass `{lost.name}=` as well, or let `{callee.name}` take the new name",
+        related=[
+            Related(lost.new.path, lost.new.at[0], f"`{lost.renamed}`, which takes its place")
+            if lost.new is not None
+            else Related(lost.old.path, lost.old.at[0], f"`{lost.name}` was defined here before the change"),
+            Related(callee.place.path, at[0], f"`{callee.name}`"),
+        ],
+        context=f"{place.unit.qualname}:{callee.name}:{lost.name}",
+    )
+
+
+def _dropped(row: Dropped) -> Finding:
+    place, made = row.place, row.made
+    assert place.unit is not None
+    return RULE.finding(
+        place.path,
+        place.at,
+        f"`{made.unit.qualname}` puts no `{row.key}` beside `{row.beside}` since the change; both are looked up here",
+        help=f"put `{row.key}` there again, or do not ask for it",
+        related=[Related(made.unit.path, made.unit.at(made.unit.code.values[made.number].at)[0], "the dictionary")],
+        context=f"{place.unit.qualname}:{row.key}>",
     )
 
 
@@ -144,6 +193,218 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # the key that tells which dictionary is read: nothing else has `next_shard`
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    checkpoint["samples_seen"] = samples_seen
+    write(checkpoint)
+# file: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    write(checkpoint)
+# file: rl/other.py
+def statistics(write, seen):
+    write({"samples_seen": seen})
+# file: rl/loading.py
+def resume(read, path):
+    checkpoint = read(path)
+    if "next_shard" in checkpoint and "samples_seen" in checkpoint:
+        return checkpoint["next_shard"], checkpoint["samples_seen"]  # error: MP901
+    return 0, 0
+""",
+    # read with a default under the old name, and handed on under it
+    """# file: rl/__init__.py
+# before: rl/options.py
+def add(parser):
+    parser.add_argument("--freezing-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# file: rl/options.py
+def add(parser):
+    parser.add_argument("--frozen-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# file: rl/trainer.py
+class Trainer:
+    def __init__(self, args):
+        self.batch_size = args.batch_size
+        self.freezing_steps = getattr(args, "freezing_steps", -1)  # error: MP901
+
+    def is_frozen(self, step):
+        return step < self.freezing_steps
+""",
+    # all options go on as keywords
+    """# file: rl/__init__.py
+# file: rl/data.py
+class DataModule:
+    def __init__(self, batch_size=8, index_path=None, **kwargs):
+        self.read = batch_size, index_path
+# before: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--index_path")
+    args = parser.parse_args()
+    return DataModule(**vars(args))
+# file: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--train_index_path")
+    args = parser.parse_args()
+    return DataModule(**vars(args))  # error: MP901
+""",
+    # the entry-point notation of a method
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Worker:
+    def compute_value(self, batch):
+        return batch
+# file: rl/nodes.py
+class Worker:
+    def compute_values(self, batch):
+        return batch
+# file: rl/pipeline.py
+def pipeline(graph):
+    graph.add("compute_value", function="rl.nodes:Worker.compute_value")  # error: MP901
+""",
+    # a word that only its path tells
+    """# file: rl/__init__.py
+# before: rl/config.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Buffer:
+    enable: bool = False
+    len: int = 512
+
+
+@dataclass
+class Reward:
+    buffer: Buffer = field(default_factory=Buffer)
+
+
+@dataclass
+class Config:
+    reward: Reward = field(default_factory=Reward)
+# file: rl/config.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Buffer:
+    enable: bool = False
+    buffer_len: int = 512
+
+
+@dataclass
+class Reward:
+    buffer: Buffer = field(default_factory=Buffer)
+
+
+@dataclass
+class Config:
+    reward: Reward = field(default_factory=Reward)
+# file: run.sh
+ARGS=(
+    reward.buffer.enable=true
+    reward.buffer.len=4096  # error: MP901
+)
+python -m rl.train "${ARGS[@]}"
+""",
+    # the parameters of a function as the keys of its `locals()`; another program has the old name
+    """# before: examples/cifar/main.py
+def run(seed=1, rounds=2, with_amp=False, folder="."):
+    config = locals()
+    return create(config)
+
+
+def create(config):
+    made = config["seed"], config["rounds"], config["folder"]
+    return made, config["with_amp"]
+# file: examples/cifar/main.py
+def run(seed=1, rounds=2, use_amp=False, folder="."):
+    config = locals()
+    return create(config)
+
+
+def create(config):
+    made = config["seed"], config["rounds"], config["folder"]
+    return made, config["with_amp"]  # error: MP901
+# file: examples/mnist/main.py
+def run(seed=1, rounds=2, with_amp=False, folder="."):
+    config = locals()
+    return config["with_amp"], config["seed"], config["rounds"], config["folder"]
+""",
+    # a member of an enumeration inside of a class; a namesake has the old name
+    """# file: rl/__init__.py
+# before: rl/types.py
+from enum import Enum
+
+
+class Sample:
+    class Status(Enum):
+        DONE = "done"
+        TRUNCATED = "truncated"
+# file: rl/types.py
+from enum import Enum
+
+
+class Sample:
+    class Status(Enum):
+        DONE = "done"
+        CUT_OFF = "truncated"
+# file: rl/other.py
+from enum import Enum
+
+
+class Ending(Enum):
+    TRUNCATED = 1
+# file: rl/rollout.py
+from rl.types import Sample
+
+
+def status(length, most):
+    return Sample.Status.TRUNCATED if length > most else Sample.Status.DONE  # error: MP901
+""",
+    # a text that reaches a `getattr` through a dispatcher
+    """# file: rl/__init__.py
+# before: rl/actor.py
+class Actor:
+    def __init__(self, states):
+        self.trained_steps = states["trained_steps"]
+
+    def get_attr(self, key):
+        return getattr(self, key)
+# file: rl/actor.py
+class Actor:
+    def __init__(self, states):
+        self.global_steps = states["trained_steps"]
+
+    def get_attr(self, key):
+        return getattr(self, key)
+# file: rl/group.py
+class Group:
+    def __init__(self, actors):
+        self.actors = actors
+
+    def run_method(self, method_name, **kwargs):
+        return [getattr(actor, method_name).remote(**kwargs) for actor in self.actors]
+# file: rl/trainer.py
+def resume(group):
+    return group.run_method(method_name="get_attr", key="trained_steps")  # error: MP901
+""",
     # everybody reads the new name, and one of three branches sets the old one
     """# file: rl/__init__.py
 # before: rl/warm.py
@@ -451,6 +712,95 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # an old checkpoint may have the key, and the loader asks first
+    """# file: rl/__init__.py
+# before: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    checkpoint["samples_seen"] = samples_seen
+    write(checkpoint)
+# file: rl/saving.py
+def save(write, model, next_shard, samples_seen):
+    checkpoint = {"model": model, "next_shard": next_shard}
+    write(checkpoint)
+# file: rl/loading.py
+def resume(read, path):
+    checkpoint = read(path)
+    seen = checkpoint["samples_seen"] if "samples_seen" in checkpoint else 0
+    return checkpoint["next_shard"], seen
+""",
+    # what was saved under the old name is still read
+    """# file: rl/__init__.py
+# before: rl/options.py
+def add(parser):
+    parser.add_argument("--freezing-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# file: rl/options.py
+def add(parser):
+    parser.add_argument("--frozen-steps", type=int, default=-1)
+    parser.add_argument("--batch-size", type=int, default=8)
+# before: rl/trainer.py
+def frozen(args):
+    return args.batch_size, getattr(args, "freezing_steps", -1)
+# file: rl/trainer.py
+def frozen(args):
+    return args.batch_size, getattr(args, "frozen_steps", getattr(args, "freezing_steps", -1))
+""",
+    # the option fills the parameter under its new name
+    """# file: rl/__init__.py
+# file: rl/data.py
+class DataModule:
+    def __init__(self, batch_size=8, index_path=None, **kwargs):
+        self.read = batch_size, index_path
+# before: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--index_path")
+    args = parser.parse_args()
+    return DataModule(**vars(args))
+# file: rl/train.py
+import argparse
+
+from rl.data import DataModule
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--train_index_path")
+    args = parser.parse_args()
+    return DataModule(index_path=args.train_index_path, **vars(args))
+""",
+    # a text that only is called like the method: the name of a node
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Worker:
+    def compute_value(self, batch):
+        return batch
+# file: rl/nodes.py
+class Worker:
+    def compute_values(self, batch):
+        return batch
+# file: rl/graph.py
+class Graph:
+    def __init__(self):
+        self.nodes = []
+
+    def add(self, name, function):
+        self.nodes.append((name, function))
+# file: rl/pipeline.py
+from rl.nodes import Worker
+
+
+def pipeline(graph):
+    graph.add("compute_value", function=Worker)
+""",
     """# file: rl/__init__.py
 # before: rl/options.py
 from dataclasses import dataclass, field

@@ -4,7 +4,8 @@ What it does
     Reports a text without spaces (a key, the name of a file, of a variable of the environment or of a registered class)
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
     else; an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
-    option that is given although the change took it away.
+    option that is given although the change took it away; and a key that is looked up behind a test for another one
+    (`if "OLD" in os.environ: os.environ["NEW"]`).
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -48,6 +49,40 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    # asked for under the one name, looked up under the other
+    """# before: rl/hosts.py
+import os
+
+
+def hosts(default):
+    if "CLUSTER_HOSTFILE" in os.environ:
+        return os.environ["CLUSTER_HOSTFILE"]
+    return default
+# file: rl/hosts.py
+import os
+
+
+def hosts(default):
+    if "CLUSTER_HOSTFILE" in os.environ:
+        return os.environ["CLUSTER_HOST_FILE"]  # error: MP908
+    return default
+""",
+    # the old key of a registry; the new one is a part of it, and no name by itself
+    """# file: rl/__init__.py
+# before: rl/registry.py
+STRATEGIES = {
+    "fsdp-shard-grad-op": 2,
+    "fsdp-full-shard": 3,
+}
+# file: rl/registry.py
+STRATEGIES = {
+    "fsdp-shard-grad": 2,  # error: MP908
+    "fsdp-full-shard": 3,
+}
+# file: rl/presets.py
+class Preset:
+    align_strategy = "fsdp-shard-grad-op"
+""",
     """# before: rl/saving.py
 def save(write, rank, states):
     write(f"optimizer_tp{rank}_zo0.pt", states)

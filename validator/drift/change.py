@@ -89,6 +89,8 @@ class Side:
             return ()
         if mention.cls is not None:
             return (mention.cls,)
+        if isinstance(named := self.project.lookup(unit.scope, _owner_path(unit, number)), ClassDef):
+            return (named,)  # `Sample.Status.DONE`
         owner = Place(self.flow, unit, unit.code.values[number].args[0])
         found = self.project.analysis(Objects).held(owner).classes if unit.code.values[number].op == "attr" else ()
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
@@ -107,6 +109,15 @@ class Side:
             if not method.name.startswith("<"):
                 found.setdefault(method.name, []).append(method)
         return found
+
+
+def _owner_path(unit: Unit, number: int) -> str:
+    """What an attribute is read of, where that is a row of names: `package.module.Class`; else empty."""
+    value, names = unit.code.values[number], list[str]()
+    while value.op == "attr":
+        names.append(str(value.data))
+        value = unit.code.values[unit.root(value.args[0])]
+    return ".".join([str(value.data), *reversed(names[1:])]) if value.op == "name" and names[1:] else ""
 
 
 class Pair(NamedTuple):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from validator.analysis.interfaces.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.change import Side
+from validator.drift.interfaces.callbacks import calls_made_with
 from validator.drift.names.occurrences import Occurrence
 from validator.facts.model import Argument, Assign, Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of, origins
@@ -151,6 +152,10 @@ def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, .
             yield from _started(side, unit, number, user, name)
         elif _is_partial(unit, value, number):
             yield from _of_partial(side, unit, number, user, name)
+        elif value.op == "call" and number in value.args[1:]:
+            reached, _ = _reached(side, unit, _root(unit, number), name)
+            for call in calls_made_with(side, unit, user, number) if reached else ():
+                yield Site(unit, user, call, reached, "call", False)  # it may be one of several that are made there
         elif value.op == "call" and value.args[0] == number:
             if values[number].op == "attr" and values[number].data == "options":
                 yield from _wrapped(side, unit, user, name)

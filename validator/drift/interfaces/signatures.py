@@ -225,6 +225,8 @@ class Signatures:
             return False  # what a test makes is of the one class that it is about
         if not isinstance(new, Method) or new.cls is None:
             return False
+        if _is_asked_of_itself(site, new):
+            return True
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
         return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
@@ -305,6 +307,16 @@ def _reaches(site: Site, target: Method | ClassDef) -> bool:
     if isinstance(target, Method):
         return target in site.reached
     return any(isinstance(each, ClassDef) and target in each.mro and _makes(each, target) for each in site.reached)
+
+
+def _is_asked_of_itself(site: Site, new: Method) -> bool:
+    """Whether the method that calls is one that objects of the class of a method inherit, and asks these for it."""
+    unit, values = site.unit, site.unit.code.values
+    assert new.cls is not None
+    if unit.cls is None or unit.cls not in new.cls.mro or new.cls.find(unit.name) is not unit.method:
+        return False
+    operands = (values[number] for number in values[site.number].args)
+    return any(each.op == "attr" and each.data == new.name and unit.is_receiver(each.args[0]) for each in operands)
 
 
 def _makes(cls: ClassDef, base: ClassDef) -> bool:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.commands.programs import Programs
 from validator.definitions import ClassDef, External, Method, Module, Symbol
 from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import annotated, constructor
-from validator.drift.names.occurrences import Occurrence, groups
+from validator.drift.names.occurrences import Occurrence, groups, variables_shown
 from validator.drift.names.removed import Lost, Names, are_like
+from validator.drift.names.sections import Sections
 from validator.facts.model import At
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -68,6 +70,8 @@ class Company:
         self._groups: dict[SourceFile, list[list[Occurrence]]] = {}
         self._known: dict[Module, list[Owner]] = {}
         self._together: dict[frozenset[tuple[str, str]], bool] = {}
+        self._sections = Sections(change.after)
+        self._near: dict[Module, frozenset[str]] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -173,6 +177,8 @@ class Company:
         targets = {row.name for row in group if row.kind == "target"}
         if targets:
             return owner.name in targets
+        if (told := self._is_in_section(group, place, owner)) is not None:
+            return told
         beside = {row.name for row in group if row.kind != "value"} - {place.name}
         own = len(beside & owner.names)
         if owner.kind == "namespace":
@@ -188,9 +194,32 @@ class Company:
         others = [each for each in self._others(place.name) if each.kind in _SETS[place.kind]]
         if owner.kind == "reader":  # which makes an object of a class with what it reads
             others = [each for each in others if each.name not in owner.members]
+        near = self._beside(place)
+        if owner.path in near:  # one of another program cannot be meant
+            others = [each for each in others if each.path in near]
         if place.kind == "flag" and any(self._are_parsed_together(owner, each) for each in others):
             return False
         return all(len(beside & each.names) < own for each in others)
+
+    def _is_in_section(self, group: list[Occurrence], place: Occurrence, owner: Owner) -> bool | None:
+        """Whether the path before a name leads through fields to the class that is its owner; None where it leads to
+        no class. A single link must have another field of the owner below it."""
+        classes, depth = self._sections.below(place.above) if owner.kind == "class" else (frozenset(), 0)
+        if not any((cls.path, cls.qualname) == (owner.path, owner.name) for cls in classes):
+            return None
+        beside = {row.name for row in group if row.above == place.above} & owner.names
+        return (depth > 1 or bool(beside)) and all(place.name not in _of_class(cls) for cls in classes)
+
+    def _beside(self, place: Occurrence) -> frozenset[str]:
+        """The paths of the modules that some program imports together with the one of a place."""
+        if place.unit is None:
+            return frozenset()
+        here = place.unit.module
+        if here not in self._near:
+            programs = self.after.project.analysis(Programs)
+            parts = (programs.modules(entry) for entry in self.after.project.modules.values())
+            self._near[here] = frozenset(module.path for each in parts if here in each for module in each)
+        return self._near[here]
 
     def _is_for(self, place: Occurrence, owner: Owner) -> bool:
         """Whether a keyword may be for an owner: options are set by calls that are there for it."""
@@ -299,7 +328,7 @@ def _of_module(side: Side, module: Module) -> Iterator[Owner]:
         yield Owner("parser", f"the parser in {module.name}", module.path, first.at, frozenset(options))
     for unit in side.units(module).values():
         for number, value in enumerate(unit.code.values):
-            if value.op == "dict" and (keys := _keys(unit, number)):
+            if value.op in ("dict", "call") and (keys := _keys(unit, number)):
                 yield Owner(
                     "dictionary", f"the dictionary in {unit.qualname}", unit.path, unit.at(value.at), keys,
                     within=unit.qualname,
@@ -356,9 +385,11 @@ def _of_class(cls: ClassDef) -> frozenset[str]:
 
 
 def _keys(unit: Unit, number: int) -> frozenset[str]:
-    """The literal keys of a dictionary, those that are set later with them."""
-    code = unit.code
-    keys = [code.values[key] for key in code.values[number].args[::2] if key >= 0]
+    """The literal keys of a dictionary, those that are set later with them; those of what `locals()` makes."""
+    code, made = unit.code, unit.code.values[number]
+    if made.op == "call":
+        return variables_shown(unit, made)
+    keys = [code.values[key] for key in made.args[::2] if key >= 0]
     keys += [
         code.values[value.args[1]]
         for value in code.values

@@ -19,7 +19,7 @@ from validator.source import SourceFile
 
 # role, kind:
 #   defines: function, class, variable, attribute, key, keyword, field, option, parameter, setting
-#   asks:    attribute, key, getattr, target (a dotted text in a file of settings)
+#   asks:    attribute, key, getattr, target (a dotted text that leads to something in a module)
 #   tries:   key, getattr (a default or a test stands by)
 #   spells:  text
 #   is set:  value (a word in a file of settings)
@@ -27,8 +27,9 @@ _KEYED = {"get": "tries", "pop": "tries", "setdefault": "defines"}
 _NAMED = {"getattr": "getattr", "hasattr": "getattr", "setattr": "attribute", "delattr": "attribute"}
 
 
+_LISTING = frozenset({"locals", "vars"})
 _PARAMETERS = frozenset({"params", "init_args"})  # what stands beside the `target` or `class_path` that takes it
-_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*)?")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)?")  # `pkg.mod:Class.method`
 
 
 class Occurrence(NamedTuple):
@@ -42,6 +43,7 @@ class Occurrence(NamedTuple):
     path: str
     at: At
     link: str = ""  # what stands before it: `rollout` of `config.rollout.size`, of `rollout: {size: 1}`
+    above: tuple[str, ...] = ()  # all links before it, where it is set in a file of settings or a script
 
 
 def in_unit(unit: Unit) -> Iterator[Occurrence]:
@@ -62,6 +64,16 @@ def in_unit(unit: Unit) -> Iterator[Occurrence]:
                 yield _row(unit, number, value.data, "spells", "text", value.at)
             elif value.data.startswith("--") and not _is_compared(unit, number):
                 yield _row(unit, number, option_name(value.data), "defines", "option", value.at)
+            elif _DOTTED.fullmatch(value.data):
+                yield _row(unit, number, _last(value.data), "asks", "target", value.at, value.data)
+
+
+def variables_shown(unit: Unit, call: Value) -> frozenset[str]:
+    """The keys of the dictionary that `locals()` or `vars()` makes in a function: its parameters and variables."""
+    callee = unit.code.values[call.args[0]]
+    if unit.code.kind != "function" or callee.op != "name" or callee.data not in _LISTING or len(call.args) > 1:
+        return frozenset()
+    return frozenset(name for name, _ in unit.code.params) | frozenset(unit.code.definitions)
 
 
 def _is_compared(unit: Unit, number: int) -> bool:
@@ -82,19 +94,14 @@ def _row(unit: Unit, number: int, name: str, role: str, kind: str, raw: Any, lin
 def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
     op, data, values = value.op, value.data, unit.code.values
     if op == "attr":
-        yield _row(unit, number, data, "asks", "attribute", value.at, _link(values[value.args[0]]))
+        yield _row(unit, number, data, "asks", "attribute", value.at, link_of(values[value.args[0]]))
     elif op == "store_attr":
         yield _row(unit, number, data, "defines", "attribute", value.at)
     elif op in ("store_global", "store_class"):
-        made = values[value.args[0]]
-        kind = "variable"
-        if made.op == "closure" and (name := str(made.data).removesuffix(".<class>").rpartition(".")[2]) == data:
-            kind = "class" if str(made.data).endswith(".<class>") else "function"
-            del name
-        yield _row(unit, number, data, "defines", kind, value.at)
+        yield _row(unit, number, data, "defines", _kind(values, value), value.at)
     elif op in ("item", "store_item") and (key := _text(values, value.args[1])):
         role = "asks" if op == "item" else "defines"
-        yield _row(unit, value.args[1], key, role, "key", values[value.args[1]].at, _link(values[value.args[0]]))
+        yield _row(unit, value.args[1], key, role, "key", values[value.args[1]].at, link_of(values[value.args[0]]))
     elif op == "dict":
         for place in value.args[::2]:
             if place >= 0 and (key := _text(values, place)):
@@ -105,9 +112,22 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
         yield from _of_call(unit, value)
 
 
+def _kind(values: list[Value], store: Value) -> str:
+    """What a name is given in a module or the body of a class: a function or class that is written there, under
+    whatever decorators, or another value."""
+    made = values[store.args[0]]
+    while made.op == "call" and len(made.args) == 2:
+        made = values[made.args[1]]
+    if made.op != "closure" or str(made.data).removesuffix(".<class>").rpartition(".")[2] != store.data:
+        return "variable"
+    return "class" if str(made.data).endswith(".<class>") else "function"
+
+
 def _of_call(unit: Unit, value: Value) -> Iterator[Occurrence]:
     values = unit.code.values
     callee = values[value.args[0]]
+    for name in variables_shown(unit, value):
+        yield _row(unit, -1, name, "defines", "key", value.at)
     for place, keyword in enumerate(value.data.names):
         if keyword not in (None, "*", "**"):
             yield _row(unit, -1, str(keyword), "defines", "keyword", values[value.args[place + 1]].at)
@@ -130,7 +150,12 @@ def _text(values: list[Value], number: int) -> str:
     return value.data if value.op == "const" and isinstance(value.data, str) and value.data.isidentifier() else ""
 
 
-def _link(owner: Value) -> str:
+def _last(path: str) -> str:
+    """What a dotted text leads to: the last of its names."""
+    return path.replace(":", ".").rpartition(".")[2]
+
+
+def link_of(owner: Value) -> str:
     """The last name before a name."""
     if owner.op in ("attr", "name"):
         return str(owner.data)
@@ -175,9 +200,8 @@ def in_file(source: SourceFile) -> Iterator[Occurrence]:
 def _of_setting(source: SourceFile, each: Setting) -> Iterator[Occurrence]:
     *above, name = each.path
     link = next((part for part in reversed(above) if not part.isdigit()), "")
-    yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link)
+    yield Occurrence(name.replace("-", "_"), "defines", "setting", None, -1, source.path, each.at, link, tuple(above))
     if isinstance(each.value, str) and _DOTTED.fullmatch(each.value):
-        last = each.value.replace(":", ".").rpartition(".")[2]
-        yield Occurrence(last, "asks", "target", None, -1, source.path, each.value_at, each.value)
+        yield Occurrence(_last(each.value), "asks", "target", None, -1, source.path, each.value_at, each.value)
     elif isinstance(each.value, str) and each.value.isidentifier():
         yield Occurrence(each.value, "is set", "value", None, -1, source.path, each.value_at, name)

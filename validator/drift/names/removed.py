@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Module, Unknown
 from validator.drift.change import Change, Side
-from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.dispatched import Asked, asked_by_name
+from validator.drift.names.occurrences import Occurrence, link_of
+from validator.drift.names.saved_keys import is_expected
 from validator.drift.statements.drops import Drops
+from validator.facts.model import At
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_known, is_telling, of_libraries
@@ -26,6 +29,7 @@ _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field"
 _WRITING = frozenset({"setattr", "vars", "__setattr__", "__dict__"})
 _LIKE = 0.6  # of the letters of two names
 _CALLABLE = frozenset({"function", "class"})
+_GIVEN = frozenset({"option", "field", "key", "setting"})  # what users and files give a value
 _SET = frozenset({"setting", "flag", "override", "environment"})
 
 
@@ -103,8 +107,8 @@ class Names:
         if kind == "attribute" and (stores := self._unread(rows, now)):
             renamed = self.renamed(rows[0])
             return Lost(name, kind, rows[0], renamed.name, renamed, tuple(stores)) if renamed else None
-        if any(_defines(row, kind) for row in code if not is_test(row.path)):
-            return None
+        if defining := [row for row in code if _defines(row, kind) and not is_test(row.path)]:
+            return self._handed_on(rows, code, defining) if kind in _GIVEN else None
         if any(row.role == "asks" for row in code) and len(code) < len(now):
             return None  # a file of settings may give it
         defined = any(_defines(row, kind) for row in now)  # by tests, for themselves
@@ -128,8 +132,12 @@ class Names:
         """Whether a place asks for the name that was lost and not for one of a library."""
         if row.role == "spells":
             return rows[0].kind == "function" and self._is_dispatched(row)
+        if row.role == "tries":
+            return self._is_tried_in_vain(row, rows)
         if row.role != "asks" or is_foreign(row.path):
             return False
+        if row.kind == "target" and row.unit is not None:
+            return False  # a text of code may have dots for another reason: `Targets` follows it
         if row.kind == "target":
             return any(each.kind in _CALLABLE and _is_target(row.link, each) for each in rows)
         if row.kind == "attribute":
@@ -141,10 +149,50 @@ class Names:
                     is_telling(name) and self.renamed(rows[0]) is not None and not row.unit.is_receiver(asked.args[0])
                 )
             return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
-        if not any(each.kind == "key" for each in rows):
+        if not any(each.kind == "key" for each in rows) or self._is_tested_for(row):
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
+
+    def _handed_on(self, rows: list[Occurrence], code: list[Occurrence], defining: list[Occurrence]) -> Lost | None:
+        """What users gave a value, where all that bears the old name now is handed on from there under that name:
+        `self.old = args.old`, `Model(old=getattr(args, "old", 3))`."""
+        old = rows[0]
+        renamed = self.renamed(old)
+        if renamed is None or not is_telling(old.name):
+            return None
+        asking = [row for row in code if row.role in ("asks", "tries") and row.unit is not None]
+        fed = {(row.unit, at): row for row in asking for at in _handed_to(row)}
+        if any((row.unit, row.at) not in fed and not _is_of_parameter(row) for row in defining):
+            return None
+        givers = dict.fromkeys(row for row in fed.values() if self._is_of_options(row, renamed))
+        stale = tuple(row for row in givers if row.role == "asks" or self._is_tried_in_vain(row, rows))
+        return Lost(old.name, old.kind, old, renamed.name, renamed, stale) if stale else None
+
+    def _is_of_options(self, row: Occurrence, renamed: Occurrence) -> bool:
+        """Whether a place asks the object that other places of its file ask for what stands beside the new name."""
+        source = self.after.project.files[renamed.path]
+        beside = {name for name, places in self.after.of_file(source).items() if _has(places, renamed.kind)}
+        assert row.unit is not None
+        owner = _asked_of(row.unit, row)
+        if owner < 0 or row.unit.is_receiver(owner):
+            return False
+        link = link_of(row.unit.code.values[owner])
+        here = self.after.of_file(row.unit.module.source)
+        return any(each.link == link != "" for name in beside - {row.name} for each in here.get(name, ()))
+
+    def _is_tried_in_vain(self, row: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether a place that was there before asks, with a default, for what has another name now: it gets the
+        default for ever. One that knows the new name too reads what was saved under the old one."""
+        renamed = self.renamed(rows[0])
+        if renamed is None or rows[0].kind not in _GIVEN or not is_telling(row.name) or is_foreign(row.path):
+            return False
+        assert row.unit is not None
+        before = self.before.twin(row.unit)
+        earlier = before is not None and any(
+            each.unit is before and each.role == "tries" for each in self.before.occurrences(row.name)
+        )
+        return earlier and all(each.unit is not row.unit for each in self.after.occurrences(renamed.name))
 
     @cached_property
     def _replaced(self) -> frozenset[str]:
@@ -152,13 +200,26 @@ class Names:
         drops = (drop for drop in self.change.analysis(Drops).drops if drop.kind == "text")
         return frozenset(drop.text.strip("'\"") for drop in drops)
 
+    def _is_tested_for(self, row: Occurrence) -> bool:
+        """Whether a unit that looks a key up first asks for it alone: a dictionary of before may have it."""
+        assert row.unit is not None
+        rows = self.after.of_file(row.unit.module.source).get(row.name, ())
+        return any(each.unit is row.unit and each.role == "tries" for each in rows) and not is_expected(self.after, row)
+
     def _is_dispatched(self, row: Occurrence) -> bool:
         """Whether a text is passed to a call of the project as the name of what it is to call."""
+        asked = self._asked_by_name(row)
+        return asked is not None and (bool(asked.objects) or not asked.known)
+
+    def _asked_by_name(self, row: Occurrence) -> Asked | None:
+        """The objects that are asked for what a text names which some call is given; None where there is no such call,
+        or the text is a word that may mean anything."""
         unit = row.unit
-        if unit is None or not row.name.count("_"):
-            return False
+        if unit is None or row.role != "spells" or not row.name.count("_"):
+            return None
         users = [unit.code.values[user] for user in unit.users.get(row.number, ())]
-        return any(user.op == "call" and row.number in user.args[1:] for user in users)
+        passed = any(user.op == "call" and row.number in user.args[1:] for user in users)
+        return asked_by_name(self.after, unit, row.number) if passed else None
 
     def _may_mean(self, side: Side, row: Occurrence, rows: list[Occurrence]) -> bool:
         """Whether the object that is asked may be of a class that lost the name."""
@@ -182,7 +243,7 @@ class Names:
         if not kin & owners:
             return False
         told = self.renamed(rows[0]) is not None
-        return not any(_given_by_library(cls, row.name, told) for cls in classes)
+        return not any(given_by_library(cls, row.name, told) for cls in classes)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places of files of settings and scripts that set what no code knows any more."""
@@ -267,7 +328,7 @@ class Names:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
             if (
-                _given_by_library(each, name, renamed)
+                given_by_library(each, name, renamed)
                 or each.is_open
                 and not each.is_opaque
                 or self._writes_itself(each)
@@ -289,6 +350,9 @@ class Names:
         return any(value.op in ("attr", "name") and value.data in _WRITING for value in values)
 
     def _asks_class(self, row: Occurrence, cls: ClassDef) -> bool:
+        if (asked := self._asked_by_name(row)) is not None:
+            owners = [unit.cls if unit.is_receiver(number) else None for unit, number in asked.objects]
+            return bool(owners) and all(owner is not None and owner in cls.relatives for owner in owners)
         if row.role != "asks" or row.kind != "attribute" or row.unit is None or _is_told_missing(row):
             return False
         classes = self.after.classes_of(row.unit, row.number)
@@ -374,6 +438,57 @@ def _owned_by(unit: Unit, rows: list[Occurrence]) -> bool:
     return any(each.path == unit.path and _owner(each) and each.at[0] == unit.at(unit.code.at)[0] for each in made)
 
 
+def _asking(unit: Unit, row: Occurrence) -> int:
+    """The value that a place that asks for a name gets: of an attribute itself, of a text the call or subscript."""
+    if unit.code.values[row.number].op == "attr":
+        return row.number
+    return next((user for user in unit.users.get(row.number, ()) if unit.code.values[user].op in ("call", "item")), -1)
+
+
+def _asked_of(unit: Unit, row: Occurrence) -> int:
+    """The object that is asked for a name."""
+    value = unit.code.values[_asking(unit, row)]
+    if value.op in ("attr", "item"):
+        return value.args[0]
+    callee = unit.code.values[value.args[0]] if value.op == "call" else value
+    return callee.args[0] if callee.op == "attr" else value.args[1] if value.op == "call" else -1
+
+
+def _handed_to(row: Occurrence) -> Iterator[At]:
+    """Where the value that is asked for gets the same name elsewhere: an attribute, a keyword, a key, a variable."""
+    unit = row.unit
+    assert unit is not None
+    values = unit.code.values
+    waiting, seen = [_asking(unit, row)], set[int]()
+    while waiting:
+        number = waiting.pop()
+        for user in unit.users.get(number, ()):
+            value = values[user]
+            if value.op in ("store_attr", "store_global", "store_class") and value.data == row.name:
+                yield unit.at(value.at)
+            elif value.op == "call":
+                shape = zip(value.data.names, value.args[1:], strict=True)
+                yield from (unit.at(values[number].at) for name, held in shape if (name, held) == (row.name, number))
+            elif value.op == "dict":
+                pairs = zip(value.args[::2], value.args[1::2], strict=True)
+                keys = (values[key] for key, held in pairs if held == number and key >= 0)
+                yield from (unit.at(key.at) for key in keys if key.data == row.name)
+            elif value.op == "store_item" and value.args[2] == number and values[value.args[1]].data == row.name:
+                yield unit.at(values[value.args[1]].at)
+            elif value.op == "phi" and user not in seen:
+                seen.add(user)
+                waiting.append(user)
+
+
+def _is_of_parameter(row: Occurrence) -> bool:
+    """Whether an attribute keeps a parameter of its name: whoever calls gave it."""
+    if row.unit is None or row.number < 0 or row.kind != "attribute":
+        return False
+    value = row.unit.code.values[row.number]
+    held = row.unit.code.values[value.args[-1]]
+    return value.op == "store_attr" and held.op == "param" and held.data[1] == row.name
+
+
 def _is_member(row: Occurrence) -> bool:
     """Whether a definition gives a class or its objects a member."""
     assert row.unit is not None
@@ -391,13 +506,15 @@ def _is_own(row: Occurrence) -> bool:
     return unit.is_receiver(owner) or unit.code.values[owner].op == "free"
 
 
-def _given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
+def given_by_library(cls: ClassDef, name: str, renamed: bool = False) -> bool:
     """Whether a base outside of the project may have what the project's classes lack: one of a library of which nothing
     is known, unless the change gave the name up for another one."""
     if not cls.is_opaque:
         return False
-    known = name not in of_libraries() and is_telling(name)
-    return not known or not renamed and any(not is_known(base) for base in _bases_of_libraries(cls))
+    bases = _bases_of_libraries(cls)
+    if bases and all(is_known(base) for base in bases):
+        return name in of_libraries()
+    return not is_telling(name) or not renamed and bool(bases)
 
 
 def _bases_of_libraries(cls: ClassDef) -> list[str]:

@@ -22,14 +22,16 @@ def in_script(source: SourceFile, script: Script) -> Iterator[Occurrence]:
 
 
 def of_commands(source: SourceFile, script: Script) -> Iterator[list[Occurrence]]:
-    """What each command of a script sets."""
-    for command in _commands(script):
-        yield list(_set_by(source, (part for word in command.words for part in parts(word))))
+    """What each command of a script sets, and each list of words out of which one is made: `ARGS=(--lr 1 …)`."""
+    for words in _commands(script):
+        yield list(_set_by(source, (part for word in words for part in parts(word))))
 
 
-def _commands(node: Any) -> Iterator[Command]:
+def _commands(node: Any) -> Iterator[tuple[Word, ...]]:
     if isinstance(node, Command):
-        yield node
+        yield node.words
+    if isinstance(node, Assign) and node.items:
+        yield node.items
     if isinstance(node, tuple):
         for each in node:
             yield from _commands(each)
@@ -47,8 +49,8 @@ def _set_by(source: SourceFile, rows: Iterable[Word | Assign]) -> Iterator[Occur
         if match := _FLAG.match(text):
             *above, name = match[1].replace("-", "_").split(".")
             link = above[-1] if above else ""
-            yield Occurrence(name, "sets", "flag", None, -1, source.path, part.at, link)
+            yield Occurrence(name, "sets", "flag", None, -1, source.path, part.at, link, tuple(above))
         elif match := _OVERRIDE.match(text):
             *above, name = (match[1] or match[2]).split(".")
             link = above[-1] if above else ""
-            yield Occurrence(name, "sets", "override", None, -1, source.path, part.at, link)
+            yield Occurrence(name, "sets", "override", None, -1, source.path, part.at, link, tuple(above))

@@ -88,9 +88,15 @@ class Texts:
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
 
     def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
-        """A key under which a value is kept, while the function itself still looks it up under the old one."""
+        """A key under which a value is kept, while the function itself still looks it up under the old one; a key that
+        is looked up where the function has asked whether the old one is there."""
         rows = self.change.after.of_file(drop.pair.new.module.source)
         at = drop.pair.new.module.source_text.at(drop.new)
+        looked_up = [row for row in rows.get(new, ()) if row.kind == "key" and row.role == "asks" and row.at == at]
+        for row in looked_up:
+            alone = set(_places(self.change.after, new)) <= self._edited
+            if alone and (tested := _tested_around(row, old)):
+                return Replaced(drop.pair.new, at, old, new, tuple((row.path, line) for line in tested))
         kept = any(row.role == "defines" and row.kind == "key" and row.at == at for row in rows.get(new, ()))
         asked = [
             row for row in rows.get(old, ()) if row.kind == "key" and row.role == "asks" and row.unit is drop.pair.new
@@ -271,6 +277,22 @@ def _about(row: Occurrence) -> Iterator[str]:
             yield from _about(row._replace(number=user))
 
 
+def _tested_around(row: Occurrence, key: str) -> list[int]:
+    """The lines of conditions around a look-up which ask the same object for another key, and not for this one."""
+    unit = row.unit
+    assert unit is not None
+    values = unit.code.values
+    item = next((values[user] for user in unit.users.get(row.number, ()) if values[user].op == "item"), None)
+    if item is None:
+        return []
+    owner, found = unit.text(values[item.args[0]].at), dict[object, int]()
+    for branch in unit.control.deciding(item.block):
+        test = values[unit.code.blocks[branch].end[1]]
+        if test.op == "compare" and test.data == "In" and unit.text(values[test.args[1]].at) == owner:
+            found[values[test.args[0]].data] = unit.at(test.at)[0]
+    return [found[key]] if key in found and row.name not in found else []
+
+
 def _last(unit: Unit, number: int) -> str:
     """The last name of what a text is compared with; of a call that of what is called."""
     value = unit.code.values[number]
@@ -282,7 +304,7 @@ def _last(unit: Unit, number: int) -> str:
 def _places(side: Side, text: str) -> list[tuple[str, int]]:
     """Where a text stands between quotes, or in a part of a path between them."""
     data = text.encode()
-    pattern = re.compile(rb"(?<!\w)" + re.escape(data) + rb"(?!\w)")
+    pattern = re.compile(rb"(?<![\w-])" + re.escape(data) + rb"(?![\w-])")  # `full-shard` is no part of `full-shard-2`
     found = []
     for source in side.project.files.values():
         if data in source.data and not is_test(source.path) and not is_foreign(source.path):

@@ -30,7 +30,7 @@ class Dispatched(NamedTuple):
         return str(self.text.root.value.data)
 
 
-class _Sent(NamedTuple):
+class Sent(NamedTuple):
     """An argument of the call that a method gets: as one is written in the source, or a parameter that is handed on."""
 
     keyword: str | None
@@ -48,7 +48,7 @@ def dispatched(queries: Queries) -> Iterator[Dispatched]:
             if (asking, call) in seen:
                 continue
             seen.add((asking, call))
-            yield Dispatched(asking, call, text, _as_call(asking, sent) if sent is not None else None)
+            yield Dispatched(asking, call, text, as_call(asking, sent) if sent is not None else None)
 
 
 def _named_by(asking: Place) -> int:
@@ -60,7 +60,7 @@ def _named_by(asking: Place) -> int:
     return int(named.data[0]) if named.op == "param" and called else -1
 
 
-def _sent(asking: Place) -> list[_Sent] | None:
+def _sent(asking: Place) -> list[Sent] | None:
     """The arguments with which the method is called that was asked for; None where that cannot be seen."""
     callee = asking
     while True:
@@ -74,13 +74,13 @@ def _sent(asking: Place) -> list[_Sent] | None:
             if user.value.data not in _SENDING:
                 return None
         elif callee.value.op != "attr" or callee.value.data != "options":
-            return [_Sent(name, user.operand(i + 1)) for i, name in enumerate(user.value.data.names)]
+            return [Sent(name, user.operand(i + 1)) for i, name in enumerate(user.value.data.names)]
         callee = user
 
 
 def _passing(
-    queries: Queries, unit: Unit, position: int, sent: list[_Sent] | None, seen: set[Unit]
-) -> Iterator[tuple[Place, Place, list[_Sent] | None]]:
+    queries: Queries, unit: Unit, position: int, sent: list[Sent] | None, seen: set[Unit]
+) -> Iterator[tuple[Place, Place, list[Sent] | None]]:
     """The calls that pass a text for a parameter, through however many functions, with what the method then gets."""
     if unit in seen:
         return
@@ -88,7 +88,7 @@ def _passing(
         text = _given(call, unit, position)
         if text is None:
             continue
-        there = _from_outside(sent, call, unit) if sent is not None else None
+        there = from_outside(sent, call, unit) if sent is not None else None
         root = text.root.value
         if root.op == "const" and isinstance(root.data, str):
             yield call, text, there
@@ -102,9 +102,9 @@ def _given(call: Place, unit: Unit, position: int) -> Place | None:
     return call.argument(unit.code.params[position][0], position - implicit(call.unit, call.value, unit))
 
 
-def _from_outside(sent: list[_Sent], call: Place, unit: Unit) -> list[_Sent] | None:
+def from_outside(sent: list[Sent], call: Place, unit: Unit) -> list[Sent] | None:
     """The same arguments as the caller of a unit writes them."""
-    found: list[_Sent] = []
+    found: list[Sent] = []
     for each in sent:
         root = each.argument.root.value
         if root.op != "param" or each.argument.unit is not unit:
@@ -116,23 +116,23 @@ def _from_outside(sent: list[_Sent], call: Place, unit: Unit) -> list[_Sent] | N
             found += _rest(call, unit, kind)
         elif kind not in _SPREADS and each.keyword not in _SPREADS:
             given = _given(call, unit, position)
-            found.append(_Sent(each.keyword, given if given is not None else each.argument))
+            found.append(Sent(each.keyword, given if given is not None else each.argument))
         else:
             return None
     return found
 
 
-def _rest(call: Place, unit: Unit, kind: str) -> list[_Sent]:
+def _rest(call: Place, unit: Unit, kind: str) -> list[Sent]:
     """What of a call goes into `*args` or `**kwargs` of a unit."""
     params = unit.code.params[unit.has_receiver :]
     plain = [name for name, each in params if each in ("pos", "any")]
     named = {name for name, each in params if each in ("any", "kw")}
-    rows = [_Sent(name, call.operand(i + 1)) for i, name in enumerate(call.value.data.names)]
+    rows = [Sent(name, call.operand(i + 1)) for i, name in enumerate(call.value.data.names)]
     if kind == "*":
         return [row for row in rows if row.keyword in (None, "*")][len(plain) :]
     return [row for row in rows if row.keyword not in (None, "*") and row.keyword not in named]
 
 
-def _as_call(asking: Place, sent: list[_Sent]) -> Call:
+def as_call(asking: Place, sent: list[Sent]) -> Call:
     rows = [Argument(each.keyword, "other", each.argument.text, each.argument.at) for each in sent]
     return Call(asking.text, tuple(rows), "", (), asking.at, asking.at)

@@ -1,0 +1,185 @@
+"""Tables of a module whose rows are dictionaries, and the keys that their readers look up in any of the rows.
+
+MODELS = {"small": {"layers": 4, "heads": 2}, "large": {"layers": 32}}
+row = MODELS[args.model]
+heads = row["heads"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.facts.model import At
+from validator.flow.program import Flow, Unit
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.ir.model import Value
+from validator.project import Module, Project
+from validator.project import Value as Variable
+
+_LEAST = 3  # rows of a table
+_WRITING = frozenset({"update", "setdefault"})
+
+
+class Row(NamedTuple):
+    """One dictionary of a table: what it is found by, the keys that it has."""
+
+    name: str
+    keys: frozenset[str]
+    at: At
+
+
+class Table(NamedTuple):
+    """A variable of a module that holds rows; `listed`: without keys of their own."""
+
+    module: Module
+    name: str
+    rows: tuple[Row, ...]
+    listed: bool
+
+
+class Lookup(NamedTuple):
+    """A key that a reader looks up in whichever row of a table it has."""
+
+    table: Table
+    key: str
+    place: Place
+
+
+class Tables:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+
+    @cached_property
+    def all(self) -> dict[tuple[Module, str], Table]:
+        """The tables whose rows are all written out where the variable gets its value."""
+        found = {}
+        for module in self.project.modules.values():
+            if is_test(module.path) or is_foreign(module.path):
+                continue
+            unit = self.flow.units_of(module).get("<module>")
+            for value in unit.code.values if unit is not None else ():
+                if unit is not None and value.op == "store_global" and (rows := _rows(unit, value.args[0])):
+                    listed = unit.code.values[unit.root(value.args[0])].op != "dict"
+                    found[module, str(value.data)] = Table(module, str(value.data), rows, listed)
+        return found
+
+    @cached_property
+    def lookups(self) -> list[Lookup]:
+        """The keys that are looked up with `row[key]`, where nothing is asked of the row before."""
+        names = {name for _, name in self.all}
+        found: list[Lookup] = []
+        for module in self.project.modules.values() if names else ():
+            if is_test(module.path) or not any(name.encode() in module.source.data for name in names):
+                continue
+            units = self.flow.units_of(module).values()
+            rows = [row for unit in units for row in self._in_unit(unit)]
+            written = {key for unit in units for key in _written(unit)}
+            found += [row for row in rows if row.key not in written]
+        return found
+
+    def _in_unit(self, unit: Unit) -> Iterator[Lookup]:
+        values = unit.code.values
+        tried = {values[v.args[0]].data for v in values if v.op == "compare" and v.data in ("In", "NotIn")}
+        for number, value in enumerate(values):
+            key = values[value.args[1]].data if value.op == "item" and values[value.args[1]].op == "const" else None
+            if not isinstance(key, str) or key in tried:
+                continue
+            place = Place(self.flow, unit, number)
+            tables = set(self._tables_of_row(unit, value.args[0], frozenset()))
+            if not tables or place.catches("KeyError", "Exception") or place.asked_about(place.operand(0)):
+                continue
+            yield from (Lookup(table, key, place) for table in sorted(tables, key=lambda each: each.name))
+
+    def _tables_of_row(self, unit: Unit, number: int, seen: frozenset[int]) -> Iterator[Table]:
+        """The tables of which a value may be any row."""
+        number = unit.root(number)
+        value = unit.code.values[number]
+        if number in seen:
+            return
+        seen |= {number}
+        if value.op == "phi":
+            for each in value.args:
+                yield from self._tables_of_row(unit, each, seen)
+        elif value.op == "item" and unit.code.values[value.args[1]].op != "const":
+            yield from self._tables(unit, value.args[0], seen)
+        elif value.op == "call" and len(value.args) > 1 and unit.code.values[value.args[1]].op != "const":
+            callee = unit.code.values[value.args[0]]
+            if callee.op == "attr" and callee.data == "get":
+                yield from self._tables(unit, callee.args[0], seen)
+        elif value.op == "next":
+            yield from self._rounds(unit, value.args[0], "values", seen)
+        elif value.op == "unpack" and value.data[0] == 1:
+            inner = unit.code.values[unit.root(value.args[0])]
+            if inner.op == "next":
+                yield from self._rounds(unit, inner.args[0], "items", seen)
+
+    def _rounds(self, unit: Unit, iterator: int, method: str, seen: frozenset[int]) -> Iterator[Table]:
+        """The tables through whose rows a loop goes: `for row in T`, `in T.values()`, `for name, row in T.items()`."""
+        values = unit.code.values
+        iterated = values[unit.root(values[unit.root(iterator)].args[0])] if values[unit.root(iterator)].args else None
+        if iterated is None:
+            return
+        callee = values[iterated.args[0]] if iterated.op == "call" else iterated
+        if iterated.op == "call" and callee.op == "attr" and callee.data == method:
+            yield from (table for table in self._tables(unit, callee.args[0], seen) if not table.listed)
+        elif iterated.op in ("name", "import", "attr", "phi") and method == "values":
+            found = self._tables(unit, values[unit.root(iterator)].args[0], seen)
+            yield from (table for table in found if table.listed)
+
+    def _tables(self, unit: Unit, number: int, seen: frozenset[int]) -> Iterator[Table]:
+        """The tables that a value may be."""
+        number = unit.root(number)
+        value = unit.code.values[number]
+        if value.op == "phi" and number not in seen:
+            for each in value.args:
+                yield from self._tables(unit, each, seen | {number})
+        elif (table := self._named(unit, value)) is not None:
+            yield table
+
+    def _named(self, unit: Unit, value: Value) -> Table | None:
+        symbol = self.flow.symbol(unit, value) if value.op in ("name", "import") else None
+        if value.op == "attr":
+            owner = unit.code.values[unit.root(value.args[0])]
+            module = self.flow.symbol(unit, owner) if owner.op in ("name", "import") else None
+            symbol = module.member(value.data) if isinstance(module, Module) else None
+        return self.all.get((symbol.module, symbol.name)) if isinstance(symbol, Variable) else None
+
+
+def _rows(unit: Unit, number: int) -> tuple[Row, ...]:
+    """The rows of a literal whose elements are all dictionaries with literal keys; none where it is anything else."""
+    values = unit.code.values
+    made = values[unit.root(number)]
+    if made.op == "dict":
+        pairs = list(zip(made.args[::2], made.args[1::2], strict=True))
+        if any(key < 0 for key, _ in pairs):
+            return ()
+        named = [(unit.text(values[key].at), held) for key, held in pairs]
+    elif made.op in ("list", "tuple") and not made.data:
+        named = [(str(index), held) for index, held in enumerate(made.args)]
+    else:
+        return ()
+    found = []
+    for name, held in named:
+        row = values[unit.root(held)]
+        keys = [values[key] for key in row.args[::2] if key >= 0] if row.op == "dict" else []
+        if not keys or 2 * len(keys) != len(row.args) or any(key.op != "const" for key in keys):
+            return ()
+        found.append(Row(name, frozenset(key.data for key in keys if isinstance(key.data, str)), unit.at(row.at)))
+    return tuple(found) if len(found) >= _LEAST else ()
+
+
+def _written(unit: Unit) -> Iterator[str]:
+    """The keys that a unit stores in whatever dictionary: a row may get them there."""
+    values = unit.code.values
+    for value in values:
+        if value.op == "store_item" and isinstance(values[value.args[1]].data, str):
+            yield values[value.args[1]].data
+        elif value.op == "call" and values[value.args[0]].op == "attr" and values[value.args[0]].data in _WRITING:
+            yield from (str(name) for name in value.data.names if name)
+            yield from (v.data for n in value.args[1:] if isinstance((v := values[n]).data, str) and v.op == "const")
