@@ -420,6 +420,29 @@ class Buckets:
 """,
 )
 CORRECT = (
+    """# before: rl/state.py
+import torch
+
+
+class Trainer:
+    def __init__(self, model, mixed):
+        self.model = model
+        self.scaler = torch.amp.GradScaler("cuda", enabled=mixed)
+
+    def set_state(self, weights):
+        self.model.load_state_dict(weights["model"])
+        self.scaler.load_state_dict(weights["scaler"])
+# file: rl/state.py
+import torch
+
+
+class Trainer:
+    def __init__(self, model, mixed):
+        self.model = model
+
+    def set_state(self, weights):
+        self.model.load_state_dict(weights["model"])
+""",
     """# before: rl/loading.py
 import torch.distributed.checkpoint as dcp
 

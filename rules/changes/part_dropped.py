@@ -273,6 +273,59 @@ def agree(seed):
 """,
 )
 CORRECT = (
+    """# before: rl/printing.py
+import torch.distributed as dist
+
+
+def show(text, force=False, ranks=None):
+    if not force or ranks is None:
+        return
+    if dist.get_rank() not in ranks:
+        return
+    print(text)
+# file: rl/printing.py
+import torch.distributed as dist
+
+
+def show(text, force=False, ranks=None):
+    if not force:
+        return
+    if ranks is not None and dist.get_rank() not in ranks:
+        return
+    print(text)
+""",
+    """# before: rl/flops.py
+def dense(tokens, vocabulary, hidden, layers):
+    head = vocabulary * hidden * 2
+    return tokens * (head + layers * hidden**2)
+
+
+def sparse(tokens, vocabulary, hidden, layers, experts):
+    head = vocabulary * hidden * 2
+    return tokens * (head + layers * experts * hidden**2)
+
+
+def linear(tokens, vocabulary, hidden):
+    head = vocabulary * hidden * 2
+    return tokens * head
+# file: rl/flops.py
+def dense(tokens, vocabulary, hidden, layers):
+    head = vocabulary * hidden
+    return tokens * (head + layers * hidden**2)
+
+
+def sparse(tokens, vocabulary, hidden, layers, experts):
+    head = vocabulary * hidden
+    return tokens * (head + layers * experts * hidden**2)
+
+
+def linear(tokens, vocabulary, hidden, every=1):
+    attention = hidden**2 // every
+    embedding = vocabulary * hidden
+    total = embedding + attention
+    rows = [total, total * 2]
+    return tokens * sum(rows)
+""",
     """# before: rl/sizes.py
 def workers(deployment, servers, tp):
     total = deployment.nodes * servers * tp

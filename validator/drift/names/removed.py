@@ -144,7 +144,15 @@ class Names:
         if not any(each.kind == "key" for each in rows):
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
+        if not told and self._is_tested(row):
+            return False
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
+
+    def _is_tested(self, row: Occurrence) -> bool:
+        """Whether a function asks whether there is a key before it takes its value: then it may be missing."""
+        source = row.unit.module.source if row.unit is not None else None
+        rows = self.after.of_file(source).get(row.name, ()) if source is not None else ()
+        return any(each.role == "tries" and each.unit is row.unit for each in rows)
 
     @cached_property
     def _replaced(self) -> frozenset[str]:

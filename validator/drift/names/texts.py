@@ -129,7 +129,8 @@ class Texts:
         about = {name for row in self.change.after.occurrences(new) for name in _about(row)} - {""}
         if about:  # a word has many meanings: only where it is said of the same
             found = [row for row in found if not about.isdisjoint(_about(row))]
-        return [(row.path, row.at[0]) for row in found]
+        # where the change itself writes the old word it knows of it: an alias, say
+        return [(row.path, row.at[0]) for row in found if not self.change.wrote(row.path, row.at[0])]
 
     @cached_property
     def _pairs(self) -> Counter[tuple[object, object]]:

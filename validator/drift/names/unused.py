@@ -78,7 +78,7 @@ class Unused:
                 or _is_kept_only(old, last.node)
                 or name.startswith("_")
                 or name not in params
-                and _is_only_filled(old, name)
+                and (_is_only_filled(old, name) or _is_unpacked(changed, name))
             ):
                 continue
             node = params.get(name) or stored[name]
@@ -91,6 +91,14 @@ def _last_reader(changed: list[Edit], name: str) -> Statement | None:
     """The last statement that read a name and that the change took away or changed."""
     found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
     return found[-1] if found else None
+
+
+def _is_unpacked(changed: list[Edit], name: str) -> bool:
+    """Whether the change wrote a statement that unpacks several values, of which this one must have some name."""
+    nodes = [edit.new.node for edit in changed if edit.new is not None]
+    targets = [each for node in nodes if isinstance(node, ast.Assign) for each in node.targets]
+    several = [each for each in targets if isinstance(each, ast.Tuple | ast.List)]
+    return any(isinstance(n, ast.Name) and n.id == name for each in several for n in ast.walk(each))
 
 
 def _is_kept_only(node: ast.AST, last: ast.stmt) -> bool:

@@ -49,16 +49,26 @@ class Drops:
         self.change = change
 
     @cached_property
-    def edited(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
-        """The functions that were edited and not written anew, with their statements before and after."""
+    def _compared(self) -> list[tuple[Pair, list[Statement], list[Statement], bool]]:
+        """The changed functions with their statements before and after, and whether they are still the same ones."""
         found = []
         for pair in self.change.pairs:
-            if is_test(pair.new.path):
-                continue
-            old, new = statements(pair.old), statements(pair.new)
-            if similarity(old, new) >= _SAME or len(old) < 4 and old and new:
-                found.append((pair, old, new, edits(old, new)))
+            if not is_test(pair.new.path):
+                old, new = statements(pair.old), statements(pair.new)
+                same = similarity(old, new) >= _SAME or len(old) < 4 and bool(old and new)
+                found.append((pair, old, new, same))
         return found
+
+    @cached_property
+    def edited(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
+        """The functions that were edited and not written anew, with their statements before and after."""
+        return [(pair, old, new, edits(old, new)) for pair, old, new, same in self._compared if same]
+
+    @cached_property
+    def rewritten(self) -> list[frozenset[str]]:
+        """Of each function that was written anew the statements that it has no longer."""
+        rows = [(old, new) for _, old, new, same in self._compared if not same]
+        return [frozenset(each.text for each in old) - {each.text for each in new} for old, new in rows]
 
     @cached_property
     def small(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:

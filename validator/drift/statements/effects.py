@@ -224,10 +224,22 @@ class Effects:
             if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
                 continue  # with its case, or in favour of another call of its kind
             call = called(edit.old.node)
+            if call is not None and self._is_of_gone(call, pair):
+                continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
             if name and not self._turns_up(name, pair):
                 yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
+
+    def _is_of_gone(self, call: ast.Call, pair: Pair) -> bool:
+        """Whether a call was one of an object that the change took away: nothing in the file makes it any more."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(owner, ast.Attribute):
+            return False
+        rows = (side.of_file(unit.module.source).get(owner.attr, ())
+                for side, unit in zip((self.change.before, self.change.after), pair, strict=True))  # fmt: skip
+        was, now = (any(row.role == "defines" and row.kind == "attribute" for row in each) for each in rows)
+        return was and not now
 
     def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
         node = statement.node

@@ -151,12 +151,16 @@ class Weakened:
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
     def _is_asked(self, drop: Drop) -> bool:
-        """Whether the change asks for a condition by a statement of its own."""
-        test = ast.dump(drop.part)
-        for each, _, _, edits in self.change.analysis(Drops).edited:
-            added = [edit.new.node for edit in edits if edit.old is None and edit.new] if each is drop.pair else []
-            tests = [node.test for node in added if isinstance(node, ast.If | ast.While)]
-            if any(ast.dump(node) == test for test_now in tests for node in ast.walk(test_now)):
+        """Whether the change asks for a condition, or for its opposite, in another statement that it adds or alters."""
+        text = _either_way(drop.part)
+        for edit in self._edits(drop):
+            if edit is drop.edit:
+                continue
+            before, after = (
+                statement is not None and any(_either_way(node) == text for node in in_head(statement.node))
+                for statement in (edit.old, edit.new)
+            )
+            if after and not before:
                 return True
         return False
 
@@ -202,10 +206,12 @@ class Weakened:
         return is_parallel(part)
 
     def _times(self, drop: Drop) -> int:
-        """In how many statements the same part went: what goes everywhere goes on purpose."""
-        drops = self.change.analysis(Drops).drops
-        edits = {id(each.edit) for each in drops if each.kind == drop.kind and each.text == drop.text}
-        return len(edits)
+        """In how many statements the same part went, those of functions that were written anew counted: what goes
+        everywhere goes on purpose."""
+        drops: Drops = self.change.analysis(Drops)
+        edits = {id(each.edit) for each in drops.drops if each.kind == drop.kind and each.text == drop.text}
+        text = drop.edit.old.text if drop.edit.old is not None else ""
+        return len(edits) + sum(text in gone for gone in drops.rewritten)
 
     def _is_alone(self, drop: Drop) -> bool:
         """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
@@ -257,6 +263,19 @@ class Weakened:
         rows += [params for params in made.values() if params is not None]
         found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
         return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
+
+
+_OPPOSITES = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
+
+
+def _either_way(test: ast.AST) -> str:
+    """A condition as text, the same for its opposite."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        kind = _OPPOSITES.get(type(test.ops[0]), type(test.ops[0]))
+        return f"{ast.dump(test.left)} {kind.__name__} {ast.dump(test.comparators[0])}"
+    return ast.dump(test)
 
 
 def _is_of_device(drop: Drop) -> bool:
