@@ -65,10 +65,10 @@ class Drops:
         return [(pair, old, new, edits(old, new)) for pair, old, new, same in self._compared if same]
 
     @cached_property
-    def rewritten(self) -> list[frozenset[str]]:
-        """Of each function that was written anew the statements that it has no longer."""
-        rows = [(old, new) for _, old, new, same in self._compared if not same]
-        return [frozenset(each.text for each in old) - {each.text for each in new} for old, new in rows]
+    def rewritten(self) -> list[tuple[Pair, frozenset[str]]]:
+        """The functions that were written anew, with the statements that they have no longer."""
+        rows = [(pair, old, new) for pair, old, new, same in self._compared if not same]
+        return [(pair, frozenset(s.text for s in old) - {s.text for s in new}) for pair, old, new in rows]
 
     @cached_property
     def small(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
@@ -77,6 +77,8 @@ class Drops:
         count = Counter[str]()
         for pair, _, _, changed in self.edited:
             count[pair.new.path] += len(changed)
+        for pair, gone in self.rewritten:
+            count[pair.new.path] += len(gone)
         for old, new in self.change.modules:
             if old is not None and new is not None:
                 keys = self.change.before.units(old).keys() ^ self.change.after.units(new).keys()

@@ -211,7 +211,7 @@ class Weakened:
         drops: Drops = self.change.analysis(Drops)
         edits = {id(each.edit) for each in drops.drops if each.kind == drop.kind and each.text == drop.text}
         text = drop.edit.old.text if drop.edit.old is not None else ""
-        return len(edits) + sum(text in gone for gone in drops.rewritten)
+        return len(edits) + sum(text in gone for _, gone in drops.rewritten)
 
     def _is_alone(self, drop: Drop) -> bool:
         """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
