@@ -4,7 +4,7 @@ What it does
     Compares each function before and after a change. Reports a call whose result nobody takes, a context, or a check of
     sizes that went while all the rest of the function stayed as it was, or that only runs under a new condition now:
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Silent
-    where the change makes the call elsewhere.
+    where the change makes the call elsewhere, or takes away the object whose method it is.
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,

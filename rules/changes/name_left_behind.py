@@ -3,7 +3,8 @@
 What it does
     Compares the project before and after a change. Reports where a function, a method, an attribute, a field, a key,
     an option or a setting is still asked for under a name whose last definition the change took away: in code, in
-    `getattr`, in a text that names a method to a dispatcher, in recipes and scripts.
+    `getattr`, in a text that names a method to a dispatcher, in recipes and scripts. Silent where a function asks
+    whether there is a key before it takes its value.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.

@@ -5,7 +5,8 @@ What it does
     of a product or quotient; a keyword about groups, ranks and sizes that the function still takes; an operand of `and`
     or `or` about them; one of several values handled alike that is used on; a call around or on a value; the `await`
     of a coroutine that an asynchronous function gives back.
-    Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another.
+    Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another. Silent
+    where a condition moved to another statement, and where the same went in several places.
 
 Why is this bad
     A batch that is no longer divided by the data-parallel size, a reduction over the default group, a sampler that

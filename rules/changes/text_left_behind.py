@@ -4,7 +4,8 @@ What it does
     Reports a text without spaces (a key, the name of a file, of a variable of the environment or of a registered class)
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
     else; an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
-    option that is given although the change took it away.
+    option that is given although the change took it away. Silent where the change itself writes the old text too, as
+    an alias.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not

@@ -107,7 +107,7 @@ def findings(history: History, commit: str) -> list[Finding] | None:
         return None
     history.lay_out(new)
     config = Config(root=str(history.folder))
-    sides = [history.side(files, config) for files in (old, new)]
+    sides = (history.side(old, config), history.side(new, config))
     history.sides = {key: side for key, side in history.sides.items() if side is sides[0]}
     change = Change(*sides, [str(history.folder / path) for path in changed])
     rules = [each for each in load_rules() if each.check_change is not None]
