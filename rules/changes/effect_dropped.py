@@ -420,29 +420,6 @@ class Buckets:
 """,
 )
 CORRECT = (
-    """# before: rl/state.py
-import torch
-
-
-class Trainer:
-    def __init__(self, model, mixed):
-        self.model = model
-        self.scaler = torch.amp.GradScaler("cuda", enabled=mixed)
-
-    def set_state(self, weights):
-        self.model.load_state_dict(weights["model"])
-        self.scaler.load_state_dict(weights["scaler"])
-# file: rl/state.py
-import torch
-
-
-class Trainer:
-    def __init__(self, model, mixed):
-        self.model = model
-
-    def set_state(self, weights):
-        self.model.load_state_dict(weights["model"])
-""",
     """# before: rl/loading.py
 import torch.distributed.checkpoint as dcp
 
@@ -609,5 +586,28 @@ def stop(flag, world_size):
     if flag is not None and dist.is_initialized():
         dist.all_reduce(flag)
     return flag
+""",
+    """# before: rl/state.py
+import torch
+
+
+class Trainer:
+    def __init__(self, model, mixed):
+        self.model = model
+        self.scaler = torch.amp.GradScaler("cuda", enabled=mixed)
+
+    def set_state(self, weights):
+        self.model.load_state_dict(weights["model"])
+        self.scaler.load_state_dict(weights["scaler"])
+# file: rl/state.py
+import torch
+
+
+class Trainer:
+    def __init__(self, model, mixed):
+        self.model = model
+
+    def set_state(self, weights):
+        self.model.load_state_dict(weights["model"])
 """,
 )

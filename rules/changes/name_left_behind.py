@@ -452,16 +452,6 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
-    """# before: rl/volleyball.py
-def step(info, rewards):
-    info["battle_won"] = sum(rewards) > 0
-    return info
-# file: rl/observer.py
-def result(info):
-    if "battle_won" in info:
-        return info["battle_won"]
-    return None
-""",
     """# file: rl/__init__.py
 # before: rl/options.py
 from dataclasses import dataclass, field
@@ -624,5 +614,15 @@ class Wrapped:
 class Wrapped:
     def load_weights(self, state):
         return self.module.load_state_dict(state)
+""",
+    """# before: rl/volleyball.py
+def step(info, rewards):
+    info["battle_won"] = sum(rewards) > 0
+    return info
+# file: rl/observer.py
+def result(info):
+    if "battle_won" in info:
+        return info["battle_won"]
+    return None
 """,
 )

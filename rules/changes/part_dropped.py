@@ -274,6 +274,56 @@ def agree(seed):
 """,
 )
 CORRECT = (
+    """# before: rl/sizes.py
+def workers(deployment, servers, tp):
+    total = deployment.nodes * servers * tp
+    return total
+# file: rl/sizes.py
+def workers(deployment, servers, tp):
+    total = deployment.nodes * deployment.gpus
+    return total
+""",
+    """# before: rl/sizes.py
+def samples(steps, micro_batch, dp_size):
+    return steps * micro_batch * dp_size
+# file: rl/sizes.py
+def samples(steps, micro_batch, dp_size):
+    return steps * micro_batch * dp_size + 1
+""",
+    """# before: rl/loss.py
+def reduce(loss, group=None):
+    return loss, group
+
+
+def mean(loss, group):
+    return reduce(loss, group=group)
+# file: rl/loss.py
+def reduce(loss):
+    return loss
+
+
+def mean(loss, group):
+    return reduce(loss)
+""",
+    """# before: rl/place.py
+import torch
+import torch.distributed as dist
+
+
+def place(model):
+    rank = dist.get_rank()
+    torch.cuda.set_device(rank)
+    return model.to(f"cuda:{rank}")
+# file: rl/place.py
+import torch
+import torch.distributed as dist
+
+
+def place(model):
+    rank = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(rank)
+    return model.to(f"cuda:{rank}")
+""",
     """# before: rl/printing.py
 import torch.distributed as dist
 
@@ -326,55 +376,5 @@ def linear(tokens, vocabulary, hidden, every=1):
     total = embedding + attention
     rows = [total, total * 2]
     return tokens * sum(rows)
-""",
-    """# before: rl/sizes.py
-def workers(deployment, servers, tp):
-    total = deployment.nodes * servers * tp
-    return total
-# file: rl/sizes.py
-def workers(deployment, servers, tp):
-    total = deployment.nodes * deployment.gpus
-    return total
-""",
-    """# before: rl/sizes.py
-def samples(steps, micro_batch, dp_size):
-    return steps * micro_batch * dp_size
-# file: rl/sizes.py
-def samples(steps, micro_batch, dp_size):
-    return steps * micro_batch * dp_size + 1
-""",
-    """# before: rl/loss.py
-def reduce(loss, group=None):
-    return loss, group
-
-
-def mean(loss, group):
-    return reduce(loss, group=group)
-# file: rl/loss.py
-def reduce(loss):
-    return loss
-
-
-def mean(loss, group):
-    return reduce(loss)
-""",
-    """# before: rl/place.py
-import torch
-import torch.distributed as dist
-
-
-def place(model):
-    rank = dist.get_rank()
-    torch.cuda.set_device(rank)
-    return model.to(f"cuda:{rank}")
-# file: rl/place.py
-import torch
-import torch.distributed as dist
-
-
-def place(model):
-    rank = dist.get_rank() % torch.cuda.device_count()
-    torch.cuda.set_device(rank)
-    return model.to(f"cuda:{rank}")
 """,
 )

@@ -144,27 +144,6 @@ def masked(config, loss):
 """,
 )
 CORRECT = (
-    """# before: rl/schedule.py
-class Agent:
-    def __init__(self, config):
-        self.schedule = config.get("schedule", "legacy")
-        self.rate = config.get("rate", 1.0)
-
-    def step(self, kl):
-        if self.schedule == "legacy":
-            self.rate *= kl
-# file: rl/schedule.py
-class Agent:
-    def __init__(self, config):
-        self.schedule = config.get("schedule", "per_batch")
-        if self.schedule == "legacy":
-            self.schedule = "per_batch"
-        self.rate = config.get("rate", 1.0)
-
-    def step(self, kl):
-        if self.schedule == "per_batch":
-            self.rate *= kl
-""",
     """# before: rl/report.py
 def report(metrics, step):
     metrics.record("perf/tokens_per_step", step)
@@ -202,5 +181,26 @@ def report(log, loss):
 # file: rl/other.py
 def report(log, loss):
     log("the loss of this step", loss)
+""",
+    """# before: rl/schedule.py
+class Agent:
+    def __init__(self, config):
+        self.schedule = config.get("schedule", "legacy")
+        self.rate = config.get("rate", 1.0)
+
+    def step(self, kl):
+        if self.schedule == "legacy":
+            self.rate *= kl
+# file: rl/schedule.py
+class Agent:
+    def __init__(self, config):
+        self.schedule = config.get("schedule", "per_batch")
+        if self.schedule == "legacy":
+            self.schedule = "per_batch"
+        self.rate = config.get("rate", 1.0)
+
+    def step(self, kl):
+        if self.schedule == "per_batch":
+            self.rate *= kl
 """,
 )

@@ -68,23 +68,6 @@ def data_rank(mesh, rank):
 """,
 )
 CORRECT = (
-    """# before: rl/walker.py
-def step(env, actions):
-    seen, reward, done, info = env.step(actions)
-    seen = seen[::2]
-    reward = reward * 2
-    print(reward)
-    print(seen)
-    return seen, reward, done, info
-# file: rl/walker.py
-def step(env, actions):
-    seen, reward, done, late, info = env.step(actions)
-    seen = seen[::2]
-    reward = reward * 2
-    print(reward)
-    print(seen)
-    return seen, reward, done, {"late": late}
-""",
     """# before: rl/models.py
 class First:
     def forward(self, ids, attention_mask, scale):
@@ -134,5 +117,22 @@ def lengths(batch, mask):
 # file: rl/data.py
 def lengths(batch, mask):
     raise NotImplementedError
+""",
+    """# before: rl/walker.py
+def step(env, actions):
+    seen, reward, done, info = env.step(actions)
+    seen = seen[::2]
+    reward = reward * 2
+    print(reward)
+    print(seen)
+    return seen, reward, done, info
+# file: rl/walker.py
+def step(env, actions):
+    seen, reward, done, late, info = env.step(actions)
+    seen = seen[::2]
+    reward = reward * 2
+    print(reward)
+    print(seen)
+    return seen, reward, done, {"late": late}
 """,
 )
