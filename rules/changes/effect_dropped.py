@@ -610,4 +610,32 @@ class Trainer:
     def set_state(self, weights):
         self.model.load_state_dict(weights["model"])
 """,
+    """# before: rl/distillation.py
+import torch
+
+
+class Pair(torch.nn.Module):
+    def __init__(self, teacher, student):
+        super().__init__()
+        self.teacher = teacher
+        self.teacher.eval()
+        self.student = student
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.teacher.eval()
+# file: rl/distillation.py
+import torch
+
+
+class Pair(torch.nn.Module):
+    def __init__(self, teacher, student):
+        super().__init__()
+        self.teacher = teacher
+        self.student = student
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.teacher.eval()
+""",
 )

@@ -135,4 +135,25 @@ def step(env, actions):
     print(seen)
     return seen, reward, done, {"late": late}
 """,
+    """# before: rl/sampling.py
+def sample(model, rows, scale):
+    earlier = None
+    cache = {}
+    for row in rows:
+        if scale != 1:
+            earlier = cache.copy()
+        logits = model(row, cache, earlier)
+        rows = rows + logits
+    print(rows)
+    return rows
+# file: rl/sampling.py
+def sample(model, rows, scale):
+    earlier = None
+    cache = {}
+    for row in rows:
+        logits = model.scaled(row, cache, scale)
+        rows = rows + logits
+    print(rows)
+    return rows
+""",
 )

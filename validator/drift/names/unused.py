@@ -78,7 +78,7 @@ class Unused:
                 or _is_kept_only(old, last.node)
                 or name.startswith("_")
                 or name not in params
-                and (_is_only_filled(old, name) or _is_unpacked(changed, name))
+                and (_is_only_filled(old, name) or _is_unpacked(changed, name) or _is_nothing(new, name))
             ):
                 continue
             node = params.get(name) or stored[name]
@@ -99,6 +99,13 @@ def _is_unpacked(changed: list[Edit], name: str) -> bool:
     targets = [each for node in nodes if isinstance(node, ast.Assign) for each in node.targets]
     several = [each for each in targets if isinstance(each, ast.Tuple | ast.List)]
     return any(isinstance(n, ast.Name) and n.id == name for each in several for n in ast.walk(each))
+
+
+def _is_nothing(node: ast.AST, name: str) -> bool:
+    """Whether all that a variable is given is None: nothing is computed."""
+    stores = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(node))
+    nones = [n for n in ast.walk(node) if isinstance(n, ast.Assign) and ast.unparse(n.value) == "None"]
+    return stores == sum(isinstance(t, ast.Name) and t.id == name for each in nones for t in each.targets)
 
 
 def _is_kept_only(node: ast.AST, last: ast.stmt) -> bool:

@@ -224,7 +224,7 @@ class Effects:
             if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
                 continue  # with its case, or in favour of another call of its kind
             call = called(edit.old.node)
-            if call is not None and self._is_of_gone(call, pair):
+            if call is not None and (self._is_of_gone(call, pair) or self._is_made_later(call, pair)):
                 continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -240,6 +240,15 @@ class Effects:
                 for side, unit in zip((self.change.before, self.change.after), pair, strict=True))  # fmt: skip
         was, now = (any(row.role == "defines" and row.kind == "attribute" for row in each) for each in rows)
         return was and not now
+
+    def _is_made_later(self, call: ast.Call, pair: Pair) -> bool:
+        """Whether a constructor made a call on a part of the object that another method of the class makes too."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if pair.new.name != "__init__" or not isinstance(owner, ast.Attribute) or pair.new.cls is None:
+            return False
+        others = [unit for unit in self.change.after.units(pair.new.module).values() if unit.cls is pair.new.cls]
+        calls = (called(each.node) for unit in others if unit is not pair.new for each in statements(unit))
+        return any(each is not None and ast.dump(each) == ast.dump(call) for each in calls)
 
     def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
         node = statement.node
