@@ -638,4 +638,27 @@ class Pair(torch.nn.Module):
         super().train(mode)
         self.teacher.eval()
 """,
+    """# before: rl/arguments.py
+class Arguments:
+    def complete(self):
+        if self.report_to in (None, "all"):
+            self.report_to = self.available()
+        elif self.report_to == "none":
+            self.report_to = []
+        elif not isinstance(self.report_to, list):
+            self.report_to = [self.report_to]
+
+    def reports(self):
+        return len(self.report_to)
+# file: rl/arguments.py
+class Arguments:
+    def complete(self):
+        if self.report_to in (None, "all"):
+            self.report_to = self.available()
+        elif not isinstance(self.report_to, list):
+            self.report_to = [self.report_to]
+
+    def reports(self):
+        return len(self.report_to)
+""",
 )

@@ -25,13 +25,15 @@ _WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals"})
 
 class Unread(NamedTuple):
     """A name of a function that was read before the change and is not now. `kind`: `parameter` or `variable`; `last`
-    is what read it."""
+    is what read it; `sure`: that still stands there without it, or was all that went. With other statements a value is
+    mostly left over."""
 
     unit: Unit
     name: str
     kind: str
     at: At
     last: Statement
+    sure: bool
 
 
 class Unused:
@@ -71,8 +73,12 @@ class Unused:
         if similarity(before, after) < _SAME:
             return
         changed = edits(before, after)
+        given = not params.keys().isdisjoint(rows) and self._is_handed_on(pair.new)
         for name in rows:
-            last = _last_reader(changed, name)
+            if given and name in params:
+                continue  # who calls the function says what it takes
+            readers = [edit for edit in changed if edit.old is not None and name in _read(edit.old.node)]
+            last = readers[-1].old if readers else None
             if (
                 last is None
                 or _is_kept_only(old, last.node)
@@ -84,13 +90,17 @@ class Unused:
             node = params.get(name) or stored[name]
             kind = "parameter" if name in params else "variable"
             at = pair.new.module.source_text.at(node)
-            yield Unread(pair.new, name, kind, at, last)
+            sure = kind == "parameter" or len(changed) == 1 or any(edit.new is not None for edit in readers)
+            yield Unread(pair.new, name, kind, at, last, sure)
 
-
-def _last_reader(changed: list[Edit], name: str) -> Statement | None:
-    """The last statement that read a name and that the change took away or changed."""
-    found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
-    return found[-1] if found else None
+    def _is_handed_on(self, unit: Unit) -> bool:
+        """Whether a function is given to a call as a value: a hook, which must take what its caller passes."""
+        for other in self.change.after.units(unit.module).values():
+            named = set(other.named.get(unit.name, ()))
+            for value in other.code.values if named else ():
+                if value.op == "call" and any(other.root(number) in named for number in value.args[1:]):
+                    return True
+        return False
 
 
 def _is_unpacked(changed: list[Edit], name: str) -> bool:

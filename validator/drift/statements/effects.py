@@ -216,11 +216,14 @@ class Effects:
     ) -> Iterator[Lost]:
         added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
         fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
+        gone = _gone(edits)
         for edit in plain:
             assert edit.old is not None
             kind, name = self._effect(edit.old, pair)
-            if kind == "store" and pair.new.name == "__init__":
-                continue  # an object that begins otherwise now
+            if kind == "store" and (
+                pair.new.name == "__init__" or edit.old.inside[-1:] and edit.old.inside[-1] in gone
+            ):
+                continue  # an object that begins otherwise now, or a case that there is no more
             if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
                 continue  # with its case, or in favour of another call of its kind
             call = called(edit.old.node)
