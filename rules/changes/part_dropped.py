@@ -377,4 +377,22 @@ def linear(tokens, vocabulary, hidden, every=1):
     rows = [total, total * 2]
     return tokens * sum(rows)
 """,
+    """# before: rl/positions.py
+from megatron.core import parallel_state
+
+
+def positions(model, emb, part_of):
+    if parallel_state.get_context_parallel_world_size() > 1 and not model.is_packed:
+        emb = part_of(emb, parallel_state.get_context_parallel_group())
+    return emb
+# file: rl/positions.py
+from megatron.core import parallel_state
+
+
+def positions(model, emb, part_of, cp_group=None):
+    cp_group = cp_group or parallel_state.get_context_parallel_group()
+    if cp_group.size() > 1 and not model.is_packed:
+        emb = part_of(emb, cp_group)
+    return emb
+""",
 )

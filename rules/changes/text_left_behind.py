@@ -203,4 +203,27 @@ class Agent:
         if self.schedule == "per_batch":
             self.rate *= kl
 """,
+    """# before: rl/vision.py
+from megatron.core import parallel_state as mpu
+
+
+def get_context_parallel_group(mesh):
+    return mesh["cp"]
+
+
+def share(model, size):
+    group = mpu.get_context_parallel_group()
+    return model(size, group)
+# file: rl/vision.py
+from megatron.core import parallel_state as mpu
+
+
+def get_context_parallel_group(mesh):
+    return mesh["cp"]
+
+
+def share(model, size):
+    group = mpu.get_tensor_and_context_parallel_group()
+    return model(size, group)
+""",
 )

@@ -180,6 +180,8 @@ class Texts:
             return None  # it was asked for before: something that is not here has it
         if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):
             return None
+        if any(row.unit is not None and self.change.after.mention(row.unit, row.number) is None for row in rows):
+            return None  # a library's module or object has it
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
 
 

@@ -61,7 +61,7 @@ class Weakened:
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
             return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
         if kind in ("operand", "guard"):
-            return is_parallel(part) and not self._is_asked(drop)
+            return is_parallel(part) and not self._is_asked(drop) and not _asks_the_same(drop)
         if kind == "element":
             if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
                 return False
@@ -276,6 +276,29 @@ def _either_way(test: ast.AST) -> str:
         kind = _OPPOSITES.get(type(test.ops[0]), type(test.ops[0]))
         return f"{ast.dump(test.left)} {kind.__name__} {ast.dump(test.comparators[0])}"
     return ast.dump(test)
+
+
+def _asks_the_same(drop: Drop) -> bool:
+    """Whether another operand asks the same of the same axes in place of the one that went: `cp_group.size() > 1`."""
+    if not isinstance(drop.old, ast.BoolOp) or not isinstance(drop.new, ast.BoolOp):
+        return False
+    known = {ast.dump(each) for each in drop.old.values}
+    came = [each for each in drop.new.values if ast.dump(each) not in known]
+    old, new = drop.part, came[0] if len(came) == 1 else None
+    if not isinstance(old, ast.Compare) or not isinstance(new, ast.Compare):
+        return False
+    if [type(op) for op in old.ops] != [type(op) for op in new.ops]:
+        return False
+    if list(map(ast.dump, old.comparators)) != list(map(ast.dump, new.comparators)):
+        return False
+    before, after = (_axes_named(each.left) for each in (old, new))
+    return bool(before) and before == after
+
+
+def _axes_named(node: ast.expr) -> frozenset[str]:
+    """The axes of parallelism of which the names in an expression speak."""
+    names = (last_name(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
+    return frozenset(axis for name in names for axis in of_parallelism(name))
 
 
 def _is_of_device(drop: Drop) -> bool:
