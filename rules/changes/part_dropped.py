@@ -395,4 +395,20 @@ def positions(model, emb, part_of, cp_group=None):
         emb = part_of(emb, cp_group)
     return emb
 """,
+    """# before: rl/decoder.py
+class Decoder:
+    def __init__(self, ones, weights):
+        self.scaling_factor = ones
+        self.weights = weights
+
+    def decode(self, features):
+        return self.weights @ (features * self.scaling_factor)
+# file: rl/decoder.py
+class Decoder:
+    def __init__(self, ones, weights):
+        self.weights = weights
+
+    def decode(self, features):
+        return self.weights @ features
+""",
 )

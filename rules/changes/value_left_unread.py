@@ -184,4 +184,19 @@ class Shards:
         for module in modules:
             module.register_load_state_dict_pre_hook(before_loading)
 """,
+    """# before: rl/logging.py
+def logged(optimizer, loss, tokens, layer):
+    rate = optimizer.param_groups[0]["lr"]
+    mean = loss.mean()
+    name = f"loss/{layer}"
+    print(name)
+    return {name: mean.item(), "rate": rate, "tokens": tokens}
+# file: rl/logging.py
+def logged(optimizer, loss, tokens, layer):
+    rate = optimizer.param_groups[0]["lr"]
+    mean = loss.mean()
+    name = f"loss/{layer}"
+    print(name)
+    return {name: mean.item()}
+""",
 )

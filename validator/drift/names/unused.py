@@ -50,8 +50,13 @@ class Unused:
                 found += self._of_pair(pair)
         often = Counter((each.kind, each.name) for each in found)
         params = Counter(each.unit for each in found if each.kind == "parameter")
+        beside = Counter(id(each.last.node) for each in found)  # one statement that read several of them
         # what goes in several places, or along with others, is meant
-        return [each for each in found if often[each.kind, each.name] == 1 and params[each.unit] < 2]
+        return [
+            each
+            for each in found
+            if often[each.kind, each.name] == 1 and params[each.unit] < 2 and beside[id(each.last.node)] == 1
+        ]
 
     def _of_pair(self, pair: Pair) -> Iterator[Unread]:
         old, new = node_of(pair.old), node_of(pair.new)

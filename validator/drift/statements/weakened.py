@@ -56,7 +56,7 @@ class Weakened:
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
         if kind == "factor":
-            return self._is_size(drop) and not self._is_used_elsewhere(drop)
+            return self._is_size(drop) and not self._is_used_elsewhere(drop) and not self._is_gone(drop)
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
             return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
@@ -104,6 +104,14 @@ class Weakened:
             if after and not before:
                 return True
         return False
+
+    def _is_gone(self, drop: Drop) -> bool:
+        """Whether the change took away the attribute that went: nothing in the file gives it a value any more."""
+        if not isinstance(drop.part, ast.Attribute):
+            return False
+        path = drop.pair.new.module.source.absolute
+        sides = (self.change.before, self.change.after)
+        return [_stores(side, side.by_absolute.get(path), drop.part.attr) for side in sides] == [True, False]
 
     def _edits(self, drop: Drop) -> list[Edit]:
         """All edits of the function in which something went."""
