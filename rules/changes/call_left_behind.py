@@ -447,4 +447,70 @@ class Writer:
 def both(writer: Writer):
     writer.save("out")
 """,
+    """# file: rl/__init__.py
+# before: rl/updates.py
+def update(params, rate):
+    return [each * rate for each in params]
+# file: rl/updates.py
+def update(params, rate, cautious=False):
+    return [each * rate if cautious else each for each in params]
+# before: rl/muon.py
+from rl.updates import update
+
+
+class Muon:
+    def step(self, groups):
+        for group in groups:
+            update(params=group["params"], rate=group["lr"])
+# file: rl/muon.py
+from rl.updates import update
+
+
+class Muon:
+    def step(self, groups):
+        for group in groups:
+            update(params=group["params"], rate=group["lr"], cautious=group["cautious"])
+# file: rl/lion.py
+from rl.updates import update
+
+
+class Lion:
+    def step(self, groups):
+        for group in groups:
+            update(params=group["params"], rate=group["lr"])
+""",
+    """# before: rl/groups.py
+class Group:
+    def wait_for_weights(self, hooked=False):
+        self.ready = True
+        if hooked:
+            self.register_weight_hook()
+
+    def register_weight_hook(self):
+        self.hooked = True
+
+    def before_forward(self):
+        self.wait_for_weights(hooked=True)
+
+
+class Handle:
+    def wait(self, group: Group):
+        group.wait_for_weights()
+# file: rl/groups.py
+class Group:
+    def wait_for_weights(self):
+        self.ready = True
+
+    def register_weight_hook(self):
+        self.hooked = True
+
+    def before_forward(self):
+        self.wait_for_weights()
+        self.register_weight_hook()
+
+
+class Handle:
+    def wait(self, group: Group):
+        group.wait_for_weights()
+""",
 )

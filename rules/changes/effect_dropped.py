@@ -4,7 +4,7 @@ What it does
     Compares each function before and after a change. Reports a call whose result nobody takes, a context, or a check of
     sizes that went while all the rest of the function stayed as it was, or that only runs under a new condition now:
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Silent
-    where the change makes the call elsewhere.
+    where the change makes the call elsewhere, or takes away the object whose method it is.
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -586,5 +586,79 @@ def stop(flag, world_size):
     if flag is not None and dist.is_initialized():
         dist.all_reduce(flag)
     return flag
+""",
+    """# before: rl/state.py
+import torch
+
+
+class Trainer:
+    def __init__(self, model, mixed):
+        self.model = model
+        self.scaler = torch.amp.GradScaler("cuda", enabled=mixed)
+
+    def set_state(self, weights):
+        self.model.load_state_dict(weights["model"])
+        self.scaler.load_state_dict(weights["scaler"])
+# file: rl/state.py
+import torch
+
+
+class Trainer:
+    def __init__(self, model, mixed):
+        self.model = model
+
+    def set_state(self, weights):
+        self.model.load_state_dict(weights["model"])
+""",
+    """# before: rl/distillation.py
+import torch
+
+
+class Pair(torch.nn.Module):
+    def __init__(self, teacher, student):
+        super().__init__()
+        self.teacher = teacher
+        self.teacher.eval()
+        self.student = student
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.teacher.eval()
+# file: rl/distillation.py
+import torch
+
+
+class Pair(torch.nn.Module):
+    def __init__(self, teacher, student):
+        super().__init__()
+        self.teacher = teacher
+        self.student = student
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.teacher.eval()
+""",
+    """# before: rl/arguments.py
+class Arguments:
+    def complete(self):
+        if self.report_to in (None, "all"):
+            self.report_to = self.available()
+        elif self.report_to == "none":
+            self.report_to = []
+        elif not isinstance(self.report_to, list):
+            self.report_to = [self.report_to]
+
+    def reports(self):
+        return len(self.report_to)
+# file: rl/arguments.py
+class Arguments:
+    def complete(self):
+        if self.report_to in (None, "all"):
+            self.report_to = self.available()
+        elif not isinstance(self.report_to, list):
+            self.report_to = [self.report_to]
+
+    def reports(self):
+        return len(self.report_to)
 """,
 )

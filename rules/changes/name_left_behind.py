@@ -7,7 +7,8 @@ What it does
     something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
     by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
-    reads that dictionary, told by a key beside that nothing else has, still looks it up.
+    reads that dictionary, told by a key beside that nothing else has, still looks it up. Silent where a function asks
+    whether there is a key before it takes its value.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -963,5 +964,15 @@ class Wrapped:
 class Wrapped:
     def load_weights(self, state):
         return self.module.load_state_dict(state)
+""",
+    """# before: rl/volleyball.py
+def step(info, rewards):
+    info["battle_won"] = sum(rewards) > 0
+    return info
+# file: rl/observer.py
+def result(info):
+    if "battle_won" in info:
+        return info["battle_won"]
+    return None
 """,
 )

@@ -5,7 +5,8 @@ What it does
     of a product or quotient; a keyword about groups, ranks and sizes that the function still takes; an operand of `and`
     or `or` about them; one of several values handled alike that is used on; a call around or on a value; the `await`
     of a coroutine that an asynchronous function gives back.
-    Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another.
+    Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another. Silent
+    where a condition moved to another statement, and where the same went in several places.
 
 Why is this bad
     A batch that is no longer divided by the data-parallel size, a reduction over the default group, a sampler that
@@ -370,5 +371,92 @@ def place(model):
     rank = dist.get_rank() % torch.cuda.device_count()
     torch.cuda.set_device(rank)
     return model.to(f"cuda:{rank}")
+""",
+    """# before: rl/printing.py
+import torch.distributed as dist
+
+
+def show(text, force=False, ranks=None):
+    if not force or ranks is None:
+        return
+    if dist.get_rank() not in ranks:
+        return
+    print(text)
+# file: rl/printing.py
+import torch.distributed as dist
+
+
+def show(text, force=False, ranks=None):
+    if not force:
+        return
+    if ranks is not None and dist.get_rank() not in ranks:
+        return
+    print(text)
+""",
+    """# before: rl/flops.py
+def dense(tokens, vocabulary, hidden, layers):
+    head = vocabulary * hidden * 2
+    return tokens * (head + layers * hidden**2)
+
+
+def sparse(tokens, vocabulary, hidden, layers, experts):
+    head = vocabulary * hidden * 2
+    return tokens * (head + layers * experts * hidden**2)
+
+
+def linear(tokens, vocabulary, hidden):
+    head = vocabulary * hidden * 2
+    return tokens * head
+# file: rl/flops.py
+def dense(tokens, vocabulary, hidden, layers):
+    head = vocabulary * hidden
+    return tokens * (head + layers * hidden**2)
+
+
+def sparse(tokens, vocabulary, hidden, layers, experts):
+    head = vocabulary * hidden
+    return tokens * (head + layers * experts * hidden**2)
+
+
+def linear(tokens, vocabulary, hidden, every=1):
+    attention = hidden**2 // every
+    embedding = vocabulary * hidden
+    total = embedding + attention
+    rows = [total, total * 2]
+    return tokens * sum(rows)
+""",
+    """# before: rl/positions.py
+from megatron.core import parallel_state
+
+
+def positions(model, emb, part_of):
+    if parallel_state.get_context_parallel_world_size() > 1 and not model.is_packed:
+        emb = part_of(emb, parallel_state.get_context_parallel_group())
+    return emb
+# file: rl/positions.py
+from megatron.core import parallel_state
+
+
+def positions(model, emb, part_of, cp_group=None):
+    cp_group = cp_group or parallel_state.get_context_parallel_group()
+    if cp_group.size() > 1 and not model.is_packed:
+        emb = part_of(emb, cp_group)
+    return emb
+""",
+    """# before: rl/decoder.py
+class Decoder:
+    def __init__(self, ones, weights):
+        self.scaling_factor = ones
+        self.weights = weights
+
+    def decode(self, features):
+        return self.weights @ (features * self.scaling_factor)
+# file: rl/decoder.py
+class Decoder:
+    def __init__(self, ones, weights):
+        self.weights = weights
+
+    def decode(self, features):
+        return self.weights @ features
 """,
 )

@@ -315,4 +315,44 @@ def batches(source, indices):
 def longest(source):
     return max(source.frame_length(index) for index in range(len(source.rows)))
 """,
+    """# before: rl/groups.py
+class Group:
+    def wait_for_weights(self):
+        self.ready = True
+
+    def before_forward(self, args, kwargs):
+        self.wait_for_weights()
+        return args, kwargs
+
+
+class Several(Group):
+    def wait_for_weights(self):
+        for group in self.groups:
+            group.wait_for_weights()
+
+    def before_forward(self, args, kwargs):
+        for group in self.groups:
+            args, kwargs = group.before_forward(args, kwargs)
+        return args, kwargs
+# file: rl/groups.py
+class Group:
+    def wait_for_weights(self, args=(), kwargs=None):
+        self.ready = True
+        return args, kwargs
+
+    def before_forward(self, args, kwargs):
+        args, kwargs = self.wait_for_weights(args=args, kwargs=kwargs)
+        return args, kwargs
+
+
+class Several(Group):
+    def wait_for_weights(self):
+        for group in self.groups:
+            group.wait_for_weights()
+
+    def before_forward(self, args, kwargs):
+        for group in self.groups:
+            args, kwargs = group.before_forward(args, kwargs)
+        return args, kwargs
+""",
 )

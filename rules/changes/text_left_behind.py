@@ -5,7 +5,8 @@ What it does
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
     else; an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
     option that is given although the change took it away; and a key that is looked up behind a test for another one
-    (`if "OLD" in os.environ: os.environ["NEW"]`).
+    (`if "OLD" in os.environ: os.environ["NEW"]`). Silent where the change itself
+    writes the old text too, as an alias.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -215,5 +216,49 @@ def report(log, loss):
 # file: rl/other.py
 def report(log, loss):
     log("the loss of this step", loss)
+""",
+    """# before: rl/schedule.py
+class Agent:
+    def __init__(self, config):
+        self.schedule = config.get("schedule", "legacy")
+        self.rate = config.get("rate", 1.0)
+
+    def step(self, kl):
+        if self.schedule == "legacy":
+            self.rate *= kl
+# file: rl/schedule.py
+class Agent:
+    def __init__(self, config):
+        self.schedule = config.get("schedule", "per_batch")
+        if self.schedule == "legacy":
+            self.schedule = "per_batch"
+        self.rate = config.get("rate", 1.0)
+
+    def step(self, kl):
+        if self.schedule == "per_batch":
+            self.rate *= kl
+""",
+    """# before: rl/vision.py
+from megatron.core import parallel_state as mpu
+
+
+def get_context_parallel_group(mesh):
+    return mesh["cp"]
+
+
+def share(model, size):
+    group = mpu.get_context_parallel_group()
+    return model(size, group)
+# file: rl/vision.py
+from megatron.core import parallel_state as mpu
+
+
+def get_context_parallel_group(mesh):
+    return mesh["cp"]
+
+
+def share(model, size):
+    group = mpu.get_tensor_and_context_parallel_group()
+    return model(size, group)
 """,
 )

@@ -259,4 +259,41 @@ def load(path):
     print("reading", path)
     return open(path).read()
 """,
+    """# before: rl/policies.py
+class Memory:
+    def reset(self, dones=None, states=None):
+        self.states = states if dones is None else None
+
+
+class Student:
+    def __init__(self):
+        self.memory = Memory()
+
+    def reset(self, dones=None, states=None):
+        self.memory.reset(dones, states)
+# file: rl/policies.py
+class Memory:
+    def reset(self, dones=None, state=None):
+        self.state = state if dones is None else None
+
+
+class Student:
+    def __init__(self):
+        self.memory = Memory()
+
+    def reset(self, dones=None, states=None):
+        self.memory.reset(dones, states)
+# file: rl/algorithm.py
+from rl.policies import Student
+
+
+class Algorithm:
+    policy: Student
+
+    def __init__(self, policy: Student):
+        self.policy = policy
+
+    def update(self, last):
+        self.policy.reset(states=last)
+""",
 )

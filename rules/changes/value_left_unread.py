@@ -2,7 +2,9 @@
 
 What it does
     Compares each function before and after a change. Reports a parameter that callers still pass, and a variable that
-    is still computed, whose only readers the change took away while the rest of the function stayed as it was.
+    is still computed, whose only readers the change took away while the rest of the function stayed as it was. A note
+    where a variable lost its readers together with other statements: then it is mostly left over. Silent about
+    functions that are handed on, whose parameters are their caller's.
 
 Why is this bad
     A factor, a mask, a group or a length that is computed and not used is mostly one that somebody dropped by mistake:
@@ -35,6 +37,7 @@ def _report(row: Unread) -> Finding:
         help=f"use it again, or take it out; before, `{_short(row.last.text)}` read it",
         related=[Related(row.unit.path, row.unit.code.at[0], f"`{row.unit.qualname}`")],
         context=f"{row.unit.qualname}:{row.name}",
+        severity="warning" if row.sure else "note",
     )
 
 
@@ -117,5 +120,83 @@ def lengths(batch, mask):
 # file: rl/data.py
 def lengths(batch, mask):
     raise NotImplementedError
+""",
+    """# before: rl/walker.py
+def step(env, actions):
+    seen, reward, done, info = env.step(actions)
+    seen = seen[::2]
+    reward = reward * 2
+    print(reward)
+    print(seen)
+    return seen, reward, done, info
+# file: rl/walker.py
+def step(env, actions):
+    seen, reward, done, late, info = env.step(actions)
+    seen = seen[::2]
+    reward = reward * 2
+    print(reward)
+    print(seen)
+    return seen, reward, done, {"late": late}
+""",
+    """# before: rl/sampling.py
+def sample(model, rows, scale):
+    earlier = None
+    cache = {}
+    for row in rows:
+        if scale != 1:
+            earlier = cache.copy()
+        logits = model(row, cache, earlier)
+        rows = rows + logits
+    print(rows)
+    return rows
+# file: rl/sampling.py
+def sample(model, rows, scale):
+    earlier = None
+    cache = {}
+    for row in rows:
+        logits = model.scaled(row, cache, scale)
+        rows = rows + logits
+    print(rows)
+    return rows
+""",
+    """# before: rl/hooks.py
+class Shards:
+    def register(self, modules):
+        def before_loading(module, state, prefix, metadata):
+            if self.full:
+                raise ValueError("not for full states")
+            if state.pop("version", None) != "2":
+                raise ValueError("another version")
+            self.shard()
+
+        for module in modules:
+            module.register_load_state_dict_pre_hook(before_loading)
+# file: rl/hooks.py
+class Shards:
+    def register(self, modules):
+        def before_loading(module, state, prefix, metadata):
+            if self.full:
+                raise ValueError("not for full states")
+            if metadata.get("version") != 2:
+                raise ValueError("another version")
+            self.shard()
+
+        for module in modules:
+            module.register_load_state_dict_pre_hook(before_loading)
+""",
+    """# before: rl/logging.py
+def logged(optimizer, loss, tokens, layer):
+    rate = optimizer.param_groups[0]["lr"]
+    mean = loss.mean()
+    name = f"loss/{layer}"
+    print(name)
+    return {name: mean.item(), "rate": rate, "tokens": tokens}
+# file: rl/logging.py
+def logged(optimizer, loss, tokens, layer):
+    rate = optimizer.param_groups[0]["lr"]
+    mean = loss.mean()
+    name = f"loss/{layer}"
+    print(name)
+    return {name: mean.item()}
 """,
 )

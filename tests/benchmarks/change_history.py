@@ -1,10 +1,11 @@
 """What the rules about changes say of real history: the last commits of a project, each against its parent.
 
-    python tests/benchmarks/change_history.py CLONE [--commits 200] [--draw 60] [--out FILE]
+    python tests/benchmarks/change_history.py CLONE [--commits 200] [--seconds S] [--draw 60] [--out FILE]
 
 CLONE is a git repository (a bare one will do). Commits with changes of Python files are taken along the first parents,
 merges and those of more than 150 files left out. Every finding is written as a line of JSON; `--draw` prints some of
-them, drawn at random by a fixed seed, to be judged by reading. Only the family `changes` is asked.
+them, drawn at random by a fixed seed, to be judged by reading. After `--seconds` no further commit is begun. Only the
+family `changes` is asked.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def findings(history: History, commit: str) -> list[Finding] | None:
         return None
     history.lay_out(new)
     config = Config(root=str(history.folder))
-    sides = [history.side(files, config) for files in (old, new)]
+    sides = (history.side(old, config), history.side(new, config))
     history.sides = {key: side for key, side in history.sides.items() if side is sides[0]}
     change = Change(*sides, [str(history.folder / path) for path in changed])
     rules = [each for each in load_rules() if each.check_change is not None]
@@ -130,6 +131,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("clone", type=Path)
     parser.add_argument("--commits", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--draw", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -143,6 +145,8 @@ def main() -> int:
             lines.append({**line, "message": each.message})
             if out is not None:  # at once: a history takes its time
                 print(json.dumps(lines[-1]), file=out, flush=True)
+        if time.monotonic() - began > options.seconds:
+            break
     drawn = random.Random(0).sample(lines, min(options.draw, len(lines)))
     for line in drawn:
         print(json.dumps(line))

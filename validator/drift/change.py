@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef, Method, Module
 from validator.drift.names.occurrences import Occurrence, in_file, in_unit
+from validator.drift.statements.differences import matcher
 from validator.facts.model import PROPERTY_DECORATORS
 from validator.flow.callgraph.callers import Mention
 from validator.flow.objects import Objects
@@ -141,6 +142,7 @@ class Change:
         self.compared = compared
         self.changed = tuple(sorted(path for path in changed if self._is_read(path)))  # absolute paths
         self._analyses: dict[Any, Any] = {}
+        self._kept: dict[str, set[int]] = {}  # lines that are as they were
 
     def _is_read(self, path: str) -> bool:
         """Whether a file could be read in both revisions: of one that could not nothing is known to have gone."""
@@ -189,6 +191,19 @@ class Change:
     def is_changed(self, path: str) -> bool:
         """Whether the file that is reported under a path changed."""
         return path in self._changed_paths
+
+    def wrote(self, path: str, line: int) -> bool:
+        """Whether the change wrote a line of a file, or moved it."""
+        source = self.after.project.files.get(path)
+        if source is None or not self.is_changed(path):
+            return False
+        known = self._kept.get(path)
+        if known is None:
+            earlier = self.before.by_absolute.get(source.absolute)
+            rows = [[text.strip() for text in each.lines] if each is not None else [] for each in (earlier, source)]
+            blocks = matcher(*rows).get_matching_blocks()
+            known = self._kept[path] = {start + n for _, start, size in blocks for n in range(1, size + 1)}
+        return line not in known
 
     @cached_property
     def _changed_paths(self) -> frozenset[str]:

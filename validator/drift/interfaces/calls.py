@@ -263,7 +263,8 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if isinstance(mention.symbol, Method):
         return (mention.symbol,), True
     if mention.cls is not None:
-        found = [m for m in mention.cls.find_below(name).values() if m is not None and _may_serve(unit, m)]
+        below = mention.cls.find_below(name)
+        found = [m for cls, m in below.items() if m is not None and _may_serve(unit, m) and _runs(cls, unit, value)]
         return tuple(dict.fromkeys(found)), bool(found)
     named = side.project.lookup(unit.scope, path) if (path := _path(unit, number)) else None
     if isinstance(named, ClassDef) or isinstance(named, Method) and named.cls is None:
@@ -275,6 +276,18 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if name in of_libraries() or _is_wrapped(unit, number, name):
         return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
+
+
+def _runs(cls: ClassDef, unit: Unit, asked: Value) -> bool:
+    """Whether the object of a class may be the one in whose method it is asked for something: not where the class has
+    a method of its own in place of that one, and calls no method of the name above it."""
+    method = unit.method
+    if method is None or not unit.is_receiver(asked.args[0]) or cls.find(unit.name) is method:
+        return True
+    names = f".{unit.name}"
+    calls = (call.target for each in cls.mro for own in each.methods.values() for call in own.facts.calls)
+    above = {f"{each.name}{names}" for each in cls.mro}
+    return any(target in above or target.startswith("super") and target.endswith(names) for target in calls)
 
 
 def handed(side: Side, unit: Unit, callee: int) -> list[Method]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -9,8 +10,9 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites, unnamed
+from validator.drift.statements.differences import in_head, statements
 from validator.drift.statements.named_effects import named
-from validator.drift.statements.surroundings import called_names, reports
+from validator.drift.statements.surroundings import called_names, last_name, names_asked, reports
 from validator.drift.statements.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of
@@ -18,7 +20,6 @@ from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.models.members import is_telling
 from validator.source import SourceFile
-
 
 _RUN_UNNAMED = ("forward", "__call__")  # by calling the object
 
@@ -164,7 +165,7 @@ class Signatures:
                 continue
             gone = called_names(pair.old, "attr") - called_names(pair.new, "attr")
             for name in sorted(each for each in gone if each != pair.new.name and self._is_work(each)):
-                found += self._relying(*methods, name)
+                found += self._relying(*methods, name) if _is_for_all(pair.old, name) else ()
         return [each for each in found if (each.site.unit.path, each.site.call.at) not in told]
 
     def _is_work(self, name: str) -> bool:
@@ -232,6 +233,16 @@ class Signatures:
         return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
 
 
+def _is_for_all(unit: Unit, name: str) -> bool:
+    """Whether a function makes some call by a name whatever its parameters are: for all of its callers."""
+    params = {param for param, _ in unit.code.params[unit.has_receiver :]}
+    return any(
+        name in {last_name(n.func) for n in in_head(each.node) if isinstance(n, ast.Call)}
+        and params.isdisjoint(names_asked(each))
+        for each in statements(unit)
+    )
+
+
 def _asks_otherwise(old: Method, new: Method) -> bool:
     """Whether the parameters or the annotations of a function are others; an annotation that allows more is none."""
     if outline(old.facts.params) != outline(new.facts.params):
@@ -256,26 +267,30 @@ def _calls(unit: Unit, name: str) -> dict[str, int]:
 
 def _is_forgotten(site: Site, adapted: Site, earlier: Call) -> bool:
     """Whether a call could be adapted as another one was: what that one passes now is at hand here too. A constant that
-    one call passes in addition is a choice of its own."""
+    one call passes in addition is a choice of its own. Of what takes the place of another argument the keys are at hand
+    with that."""
     before = {(a.keyword, a.value) for a in earlier.args}
     now = {(a.keyword, a.value) for a in adapted.call.args}
     shape = adapted.unit.code.values[adapted.number]
     added = [
-        number
+        (number, argument.keyword not in {each.keyword for each in earlier.args})
         for number, argument in zip(shape.args[1:], adapted.call.args, strict=False)
         if (argument.keyword, argument.value) not in before
     ]
-    needs = {need for number in added for need in _needs(adapted.unit, number)}
+    needs = {need for number, fresh in added for need in _needs(adapted.unit, number) if fresh or need[0] != "["}
     at_hand = site.unit is adapted.unit or all(_has(site.unit, need, adapted.unit) for need in needs)
     return at_hand and (bool(needs) or not before <= now)
 
 
 def _needs(unit: Unit, number: int) -> Iterator[str]:
-    """The variables, and the attributes of the object itself, out of which an argument comes."""
+    """The variables, the attributes of the object itself, and the keys, out of which an argument comes."""
     number = unit.root(number)
     value, last = unit.code.values[number], ""
     while value.op in ("attr", "item"):
         last = str(value.data) if value.op == "attr" else last
+        key = unit.code.values[value.args[1]] if value.op == "item" else value
+        if key.op == "const" and isinstance(key.data, str):
+            yield f"[{key.data}]"
         number = unit.root(value.args[0])
         value = unit.code.values[number]
     if value.op == "param":
@@ -290,7 +305,9 @@ def _needs(unit: Unit, number: int) -> Iterator[str]:
 
 
 def _has(unit: Unit, need: str, other: Unit) -> bool:
-    """Whether what one unit passes is there in another one as well."""
+    """Whether what one unit passes is there in another one as well; a key, where its file knows of it."""
+    if need.startswith("["):
+        return need[1:-1].encode() in unit.module.source.data
     if need.startswith("self."):
         return unit.cls is not None and other.cls is not None and bool(_kin(unit.cls) & _kin(other.cls))
     names = {name for name, _ in unit.code.params}

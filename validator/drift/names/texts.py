@@ -135,7 +135,8 @@ class Texts:
         about = {name for row in self.change.after.occurrences(new) for name in _about(row)} - {""}
         if about:  # a word has many meanings: only where it is said of the same
             found = [row for row in found if not about.isdisjoint(_about(row))]
-        return [(row.path, row.at[0]) for row in found]
+        # where the change itself writes the old word it knows of it: an alias, say
+        return [(row.path, row.at[0]) for row in found if not self.change.wrote(row.path, row.at[0])]
 
     @cached_property
     def _pairs(self) -> Counter[tuple[object, object]]:
@@ -185,6 +186,8 @@ class Texts:
             return None  # it was asked for before: something that is not here has it
         if not any(row.role == "defines" for row in self.change.after.occurrences(old.attr)):
             return None
+        if any(row.unit is not None and self.change.after.mention(row.unit, row.number) is None for row in rows):
+            return None  # a library's module or object has it
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
 
 

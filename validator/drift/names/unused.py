@@ -25,13 +25,15 @@ _WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals"})
 
 class Unread(NamedTuple):
     """A name of a function that was read before the change and is not now. `kind`: `parameter` or `variable`; `last`
-    is what read it."""
+    is what read it; `sure`: that still stands there without it, or was all that went. With other statements a value is
+    mostly left over."""
 
     unit: Unit
     name: str
     kind: str
     at: At
     last: Statement
+    sure: bool
 
 
 class Unused:
@@ -48,8 +50,13 @@ class Unused:
                 found += self._of_pair(pair)
         often = Counter((each.kind, each.name) for each in found)
         params = Counter(each.unit for each in found if each.kind == "parameter")
+        beside = Counter(id(each.last.node) for each in found)  # one statement that read several of them
         # what goes in several places, or along with others, is meant
-        return [each for each in found if often[each.kind, each.name] == 1 and params[each.unit] < 2]
+        return [
+            each
+            for each in found
+            if often[each.kind, each.name] == 1 and params[each.unit] < 2 and beside[id(each.last.node)] == 1
+        ]
 
     def _of_pair(self, pair: Pair) -> Iterator[Unread]:
         old, new = node_of(pair.old), node_of(pair.new)
@@ -71,26 +78,49 @@ class Unused:
         if similarity(before, after) < _SAME:
             return
         changed = edits(before, after)
+        given = not params.keys().isdisjoint(rows) and self._is_handed_on(pair.new)
         for name in rows:
-            last = _last_reader(changed, name)
+            if given and name in params:
+                continue  # who calls the function says what it takes
+            readers = [edit for edit in changed if edit.old is not None and name in _read(edit.old.node)]
+            last = readers[-1].old if readers else None
             if (
                 last is None
                 or _is_kept_only(old, last.node)
                 or name.startswith("_")
                 or name not in params
-                and _is_only_filled(old, name)
+                and (_is_only_filled(old, name) or _is_unpacked(changed, name) or _is_nothing(new, name))
             ):
                 continue
             node = params.get(name) or stored[name]
             kind = "parameter" if name in params else "variable"
             at = pair.new.module.source_text.at(node)
-            yield Unread(pair.new, name, kind, at, last)
+            sure = kind == "parameter" or len(changed) == 1 or any(edit.new is not None for edit in readers)
+            yield Unread(pair.new, name, kind, at, last, sure)
+
+    def _is_handed_on(self, unit: Unit) -> bool:
+        """Whether a function is given to a call as a value: a hook, which must take what its caller passes."""
+        for other in self.change.after.units(unit.module).values():
+            named = set(other.named.get(unit.name, ()))
+            for value in other.code.values if named else ():
+                if value.op == "call" and any(other.root(number) in named for number in value.args[1:]):
+                    return True
+        return False
 
 
-def _last_reader(changed: list[Edit], name: str) -> Statement | None:
-    """The last statement that read a name and that the change took away or changed."""
-    found = [edit.old for edit in changed if edit.old is not None and name in _read(edit.old.node)]
-    return found[-1] if found else None
+def _is_unpacked(changed: list[Edit], name: str) -> bool:
+    """Whether the change wrote a statement that unpacks several values, of which this one must have some name."""
+    nodes = [edit.new.node for edit in changed if edit.new is not None]
+    targets = [each for node in nodes if isinstance(node, ast.Assign) for each in node.targets]
+    several = [each for each in targets if isinstance(each, ast.Tuple | ast.List)]
+    return any(isinstance(n, ast.Name) and n.id == name for each in several for n in ast.walk(each))
+
+
+def _is_nothing(node: ast.AST, name: str) -> bool:
+    """Whether all that a variable is given is None: nothing is computed."""
+    stores = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(node))
+    nones = [n for n in ast.walk(node) if isinstance(n, ast.Assign) and ast.unparse(n.value) == "None"]
+    return stores == sum(isinstance(t, ast.Name) and t.id == name for each in nones for t in each.targets)
 
 
 def _is_kept_only(node: ast.AST, last: ast.stmt) -> bool:

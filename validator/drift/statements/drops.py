@@ -49,16 +49,26 @@ class Drops:
         self.change = change
 
     @cached_property
-    def edited(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
-        """The functions that were edited and not written anew, with their statements before and after."""
+    def _compared(self) -> list[tuple[Pair, list[Statement], list[Statement], bool]]:
+        """The changed functions with their statements before and after, and whether they are still the same ones."""
         found = []
         for pair in self.change.pairs:
-            if is_test(pair.new.path):
-                continue
-            old, new = statements(pair.old), statements(pair.new)
-            if similarity(old, new) >= _SAME or len(old) < 4 and old and new:
-                found.append((pair, old, new, edits(old, new)))
+            if not is_test(pair.new.path):
+                old, new = statements(pair.old), statements(pair.new)
+                same = similarity(old, new) >= _SAME or len(old) < 4 and bool(old and new)
+                found.append((pair, old, new, same))
         return found
+
+    @cached_property
+    def edited(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
+        """The functions that were edited and not written anew, with their statements before and after."""
+        return [(pair, old, new, edits(old, new)) for pair, old, new, same in self._compared if same]
+
+    @cached_property
+    def rewritten(self) -> list[tuple[Pair, frozenset[str]]]:
+        """The functions that were written anew, with the statements that they have no longer."""
+        rows = [(pair, old, new) for pair, old, new, same in self._compared if not same]
+        return [(pair, frozenset(s.text for s in old) - {s.text for s in new}) for pair, old, new in rows]
 
     @cached_property
     def small(self) -> list[tuple[Pair, list[Statement], list[Statement], list[Edit]]]:
@@ -67,6 +77,8 @@ class Drops:
         count = Counter[str]()
         for pair, _, _, changed in self.edited:
             count[pair.new.path] += len(changed)
+        for pair, gone in self.rewritten:
+            count[pair.new.path] += len(gone)
         for old, new in self.change.modules:
             if old is not None and new is not None:
                 keys = self.change.before.units(old).keys() ^ self.change.after.units(new).keys()

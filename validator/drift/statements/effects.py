@@ -216,18 +216,42 @@ class Effects:
     ) -> Iterator[Lost]:
         added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
         fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
+        gone = _gone(edits)
         for edit in plain:
             assert edit.old is not None
             kind, name = self._effect(edit.old, pair)
-            if kind == "store" and pair.new.name == "__init__":
-                continue  # an object that begins otherwise now
+            if kind == "store" and (
+                pair.new.name == "__init__" or edit.old.inside[-1:] and edit.old.inside[-1] in gone
+            ):
+                continue  # an object that begins otherwise now, or a case that there is no more
             if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
                 continue  # with its case, or in favour of another call of its kind
             call = called(edit.old.node)
+            if call is not None and (self._is_of_gone(call, pair) or self._is_made_later(call, pair)):
+                continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
             if name and not self._turns_up(name, pair):
                 yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
+
+    def _is_of_gone(self, call: ast.Call, pair: Pair) -> bool:
+        """Whether a call was one of an object that the change took away: nothing in the file makes it any more."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(owner, ast.Attribute):
+            return False
+        rows = (side.of_file(unit.module.source).get(owner.attr, ())
+                for side, unit in zip((self.change.before, self.change.after), pair, strict=True))  # fmt: skip
+        was, now = (any(row.role == "defines" and row.kind == "attribute" for row in each) for each in rows)
+        return was and not now
+
+    def _is_made_later(self, call: ast.Call, pair: Pair) -> bool:
+        """Whether a constructor made a call on a part of the object that another method of the class makes too."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if pair.new.name != "__init__" or not isinstance(owner, ast.Attribute) or pair.new.cls is None:
+            return False
+        others = [unit for unit in self.change.after.units(pair.new.module).values() if unit.cls is pair.new.cls]
+        calls = (called(each.node) for unit in others if unit is not pair.new for each in statements(unit))
+        return any(each is not None and ast.dump(each) == ast.dump(call) for each in calls)
 
     def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
         node = statement.node

@@ -101,6 +101,16 @@ def conditions(statement: Statement) -> frozenset[str]:
     return frozenset(found)
 
 
+def names_asked(statement: Statement) -> set[str]:
+    """The variables that the conditions around a statement ask."""
+    found: set[str] = set()
+    for head in statement.inside:
+        if head.startswith(("if ", "orelse of if ")):
+            test = ast.parse(head.partition("if ")[2], mode="eval")
+            found.update(node.id for node in ast.walk(test) if isinstance(node, ast.Name))
+    return found
+
+
 def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
     """The parts of a test all of which must hold."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):

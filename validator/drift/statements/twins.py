@@ -179,20 +179,29 @@ def _are_chosen(side: Side, keyword: str, method: Method, other: Method) -> bool
         if row.kind != "keyword" or row.unit is None or is_test(row.path):
             continue
         for number, value in enumerate(row.unit.code.values):
-            if value.op == "call" and keyword in value.data.names and _may_choose(row.unit, number, method, other):
+            if (
+                value.op == "call"
+                and keyword in value.data.names
+                and _may_choose(side, row.unit, number, method, other)
+            ):
                 return True
     return False
 
 
-def _may_choose(unit: Unit, number: int, method: Method, other: Method) -> bool:
+def _may_choose(side: Side, unit: Unit, number: int, method: Method, other: Method) -> bool:
     """Whether a call may be one of a method: through a value that is only known when it runs, or by its name on an
     object that may be of its class, with arguments that fit."""
-    callee = unit.code.values[unit.code.values[number].args[0]]
+    place = unit.code.values[number].args[0]
+    callee = unit.code.values[place]
     if callee.op == "attr":
         own = unit.is_receiver(callee.args[0])
         if callee.data != method.name or callee.data == "__init__":
             return False
         if own and (unit.cls is None or not {method.cls, other.cls} <= set(unit.cls.relatives)):
+            return False
+        classes = () if own else side.classes_of(unit, place)
+        kin = {each for cls in classes for each in cls.relatives}
+        if classes and not {method.cls, other.cls} <= kin:
             return False
     elif callee.op not in ("param", "free", "phi", "call"):
         return False

@@ -56,12 +56,12 @@ class Weakened:
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
         if kind == "factor":
-            return self._is_size(drop) and not self._is_used_elsewhere(drop)
+            return self._is_size(drop) and not self._is_used_elsewhere(drop) and not self._is_gone(drop)
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
             return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
         if kind in ("operand", "guard"):
-            return is_parallel(part) and not self._is_asked(drop)
+            return is_parallel(part) and not self._is_asked(drop) and not _asks_the_same(drop)
         if kind == "element":
             if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
                 return False
@@ -104,6 +104,14 @@ class Weakened:
             if after and not before:
                 return True
         return False
+
+    def _is_gone(self, drop: Drop) -> bool:
+        """Whether the change took away the attribute that went: nothing in the file gives it a value any more."""
+        if not isinstance(drop.part, ast.Attribute):
+            return False
+        path = drop.pair.new.module.source.absolute
+        sides = (self.change.before, self.change.after)
+        return [_stores(side, side.by_absolute.get(path), drop.part.attr) for side in sides] == [True, False]
 
     def _edits(self, drop: Drop) -> list[Edit]:
         """All edits of the function in which something went."""
@@ -151,12 +159,16 @@ class Weakened:
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
     def _is_asked(self, drop: Drop) -> bool:
-        """Whether the change asks for a condition by a statement of its own."""
-        test = ast.dump(drop.part)
-        for each, _, _, edits in self.change.analysis(Drops).edited:
-            added = [edit.new.node for edit in edits if edit.old is None and edit.new] if each is drop.pair else []
-            tests = [node.test for node in added if isinstance(node, ast.If | ast.While)]
-            if any(ast.dump(node) == test for test_now in tests for node in ast.walk(test_now)):
+        """Whether the change asks for a condition, or for its opposite, in another statement that it adds or alters."""
+        text = _either_way(drop.part)
+        for edit in self._edits(drop):
+            if edit is drop.edit:
+                continue
+            before, after = (
+                statement is not None and any(_either_way(node) == text for node in in_head(statement.node))
+                for statement in (edit.old, edit.new)
+            )
+            if after and not before:
                 return True
         return False
 
@@ -202,10 +214,12 @@ class Weakened:
         return is_parallel(part)
 
     def _times(self, drop: Drop) -> int:
-        """In how many statements the same part went: what goes everywhere goes on purpose."""
-        drops = self.change.analysis(Drops).drops
-        edits = {id(each.edit) for each in drops if each.kind == drop.kind and each.text == drop.text}
-        return len(edits)
+        """In how many statements the same part went, those of functions that were written anew counted: what goes
+        everywhere goes on purpose."""
+        drops: Drops = self.change.analysis(Drops)
+        edits = {id(each.edit) for each in drops.drops if each.kind == drop.kind and each.text == drop.text}
+        text = drop.edit.old.text if drop.edit.old is not None else ""
+        return len(edits) + sum(text in gone for _, gone in drops.rewritten)
 
     def _is_alone(self, drop: Drop) -> bool:
         """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
@@ -257,6 +271,42 @@ class Weakened:
         rows += [params for params in made.values() if params is not None]
         found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
         return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
+
+
+_OPPOSITES = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
+
+
+def _either_way(test: ast.AST) -> str:
+    """A condition as text, the same for its opposite."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        kind = _OPPOSITES.get(type(test.ops[0]), type(test.ops[0]))
+        return f"{ast.dump(test.left)} {kind.__name__} {ast.dump(test.comparators[0])}"
+    return ast.dump(test)
+
+
+def _asks_the_same(drop: Drop) -> bool:
+    """Whether another operand asks the same of the same axes in place of the one that went: `cp_group.size() > 1`."""
+    if not isinstance(drop.old, ast.BoolOp) or not isinstance(drop.new, ast.BoolOp):
+        return False
+    known = {ast.dump(each) for each in drop.old.values}
+    came = [each for each in drop.new.values if ast.dump(each) not in known]
+    old, new = drop.part, came[0] if len(came) == 1 else None
+    if not isinstance(old, ast.Compare) or not isinstance(new, ast.Compare):
+        return False
+    if [type(op) for op in old.ops] != [type(op) for op in new.ops]:
+        return False
+    if list(map(ast.dump, old.comparators)) != list(map(ast.dump, new.comparators)):
+        return False
+    before, after = (_axes_named(each.left) for each in (old, new))
+    return bool(before) and before == after
+
+
+def _axes_named(node: ast.expr) -> frozenset[str]:
+    """The axes of parallelism of which the names in an expression speak."""
+    names = (last_name(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
+    return frozenset(axis for name in names for axis in of_parallelism(name))
 
 
 def _is_of_device(drop: Drop) -> bool:
