@@ -26,7 +26,8 @@ def job_of(recipe: str, gpus: int | None, named: str | None) -> Job:
     if not path.is_file() and " " not in recipe.strip():
         raise Problem(f"--recipe {recipe}: no such file, and no command")
     try:
-        read = command.read(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe)
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe
+        read = command.read(text, frameworks.starts)
         return frameworks.job(read, _models(read, _named(named)), gpus)
     except (OSError, ValueError, ModelError) as error:
         raise Problem(f"--recipe {shown}: {getattr(error, 'strerror', None) or error}") from None
@@ -65,7 +66,9 @@ def _on_disk(said: str) -> ModelFacts | None:
 
 def as_text(job: Job, gpu_memory: float) -> str:
     """Models, moments, and whether it fits."""
-    return "\n".join([*_models_text(job), "", *_moments_text(job, gpu_memory), "", *verdict(job, gpu_memory)])
+    notes = [f"note: {note}" for note in job.notes]
+    lines = [*_models_text(job), "", *_moments_text(job, gpu_memory), "", *notes, *verdict(job, gpu_memory)]
+    return "\n".join(lines)
 
 
 def verdict(job: Job, gpu_memory: float) -> list[str]:
@@ -115,10 +118,11 @@ def _moments_text(job: Job, gpu_memory: float) -> list[str]:
 
 
 def as_data(job: Job, gpu_memory: float) -> dict[str, Any]:
-    """Plain values in bytes: `{"version": 1, "framework", "parts", "engine", "moments", "problems"}`."""
+    """Plain values in bytes: `{"version": 1, "framework", "parts", "engine", "moments", "problems", "notes"}`."""
     engine = job.engine
     return {
         "version": 1, "framework": job.framework, "gpu_memory": gpu_memory, "problems": problems(job, gpu_memory),
+        "notes": list(job.notes),
         "parts": [
             {"role": p.role, "model": p.facts.name, "gpus": p.gpus, "weights": p.weights, "optimizer": p.optimizer}
             for p in job.parts
