@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench import cli
 from bench.commands import run as run_command
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse, presets
+from bench.launch import local
 from bench.process import supervise
 from bench.process.progress import Progress
 from bench.process.supervise import classify
@@ -144,6 +146,27 @@ def test_a_rank_that_stays_away_is_a_hang_and_leaves_no_process(tmp_path: Path) 
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def paths_of_a_rank(environment: dict[str, str]) -> list[str]:
+    program = "import sys; print('\\n'.join(sys.path))"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_pythonpath_wins_in_ranks_and_the_order_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    own = paths_of_a_rank(dict(os.environ))
+    assert own[0] == str(tmp_path)
+    installed = Path(sysconfig.get_path("purelib"))
+    assert own.index(str(installed)) > own.index(sysconfig.get_path("stdlib"))
+    monkeypatch.setattr(local, "ROOT", installed)
+    assert paths_of_a_rank(local.environment(1)) == own
+    monkeypatch.setattr(local, "ROOT", tmp_path / "checkout")  # which `python -m` has first, too
+    assert paths_of_a_rank(local.environment(1)) == [str(tmp_path / "checkout"), *own]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(tmp_path / "checkout")]))
+    assert paths_of_a_rank(local.environment(1)) == [str(tmp_path), str(tmp_path / "checkout"), *own[1:]]
 
 
 def test_under_torchrun_the_process_is_one_rank(tmp_path: Path) -> None:
