@@ -44,11 +44,6 @@ def search_path() -> str:
     """
     inherited = os.environ.get("PYTHONPATH", "")
     given = inherited.split(os.pathsep) if inherited else []
-    known = [
-        *given,
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-        *map(sysconfig.get_path, ("purelib", "platlib")),
-    ]
-    installed = any(os.path.realpath(entry) == os.path.realpath(ROOT) for entry in known)
+    libraries = [*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("purelib")]
+    installed = any(os.path.realpath(entry) == os.path.realpath(ROOT) for entry in (*given, *libraries))
     return os.pathsep.join(given if installed else [str(ROOT), *given])

@@ -333,7 +333,7 @@ def test_a_suite_that_is_stopped_in_its_first_moments_says_how_to_go_on(number: 
         assert process.poll() is None
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    assert process.returncode == 128 + number, errors
     assert "the same command goes on" in output + errors
     assert "Traceback" not in errors
 
