@@ -1,8 +1,8 @@
 """Where a row is measured, and what becomes its result: only a newer measurement replaces a measurement.
 
 A row that is measured already is measured again in a folder beside its own, `<row>.attempt`, whose files move over once
-there is a result. What fails there stays there, with its verdict in `attempt.json`. A measurement that is interrupted leaves
-its whole processes, with the environment that they depend on; the same command goes on after them.
+there is a result. What fails there stays there, with its verdict in `attempt.json`. A measurement that is interrupted
+leaves its whole processes, with the environment that they depend on; the same command goes on after them.
 """
 
 from __future__ import annotations
