@@ -280,6 +280,24 @@ def test_what_cannot_be_planned_is_one_line(
     assert error.count("\n") == 1
 
 
+def test_models_of_several_flags_all_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "python -m openrlhf.cli.train_ppo --pretrain /my/model --reward_pretrain /my/other --vllm_num_engines 0"
+    flags = ("--gpus", "8", "--model", "actor=qwen2.5-7b", "--model", "reward=llama-3.1-8b,critic=qwen2.5-0.5b")
+    found = data(text, tmp_path, capsys, *flags, "--model", "qwen2.5-1.5b")
+    models = {part["role"]: part["model"] for part in found["parts"]}  # type: ignore[attr-defined]
+    assert [models[role].lower().rpartition("/")[2] for role in ("actor", "critic", "reference", "reward")] == [
+        "qwen2.5-7b", "qwen2.5-0.5b", "qwen2.5-1.5b", "llama-3.1-8b",
+    ]  # fmt: skip
+    for more, told in (
+        ("critik=llama-3.1-8b", "no role 'critik'; did you mean critic?"),
+        ("actor=llama-3.1-8b", "--model gives actor two models, qwen2.5-7b and llama-3.1-8b"),
+    ):
+        assert plan(text, tmp_path, *flags, "--model", more)[0] == 2
+        assert told in capsys.readouterr().err
+    found = data(VERL, tmp_path, capsys, "--model", "critic=llama-3.1-8b")
+    assert "--model critic: this job has no such model" in found["notes"]  # type: ignore[operator]
+
+
 def test_trl_takes_the_stage_of_accelerates_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "zero3.yaml").write_text("deepspeed_config:\n  zero_stage: 3\n")
     text = (
