@@ -182,7 +182,9 @@ def test_a_reader_that_goes_is_no_error(folder: Path) -> None:
     assert process.wait(60) == 141
 
 
-@pytest.mark.parametrize("arguments", [["absent"], ["empty"], ["full", "--output", "taken/x.html"]])
+@pytest.mark.parametrize(
+    "arguments", [["absent"], ["empty"], ["full", "--output", "taken/x.html"], ["full", "--output", "x.pdf"]]
+)
 def test_bad_paths_are_one_line(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +196,7 @@ def test_bad_paths_are_one_line(
     error = capsys.readouterr().err
     assert error.startswith("bench report: ")
     assert error.count("\n") == 1
+    assert not (tmp_path / "x.pdf").exists()
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from bench import cli
+from bench.commands import plan as plan_command
 from bench.commands import run as run_command
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse, presets
 from bench.launch import local
+from bench.predict import planning, sizes
 from bench.process import supervise
 from bench.process.progress import Progress
 from bench.process.supervise import classify
@@ -146,6 +148,22 @@ def test_a_rank_that_stays_away_is_a_hang_and_leaves_no_process(tmp_path: Path) 
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_hints_and_defaults_are_of_flags_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = refusal(parse({"backend": "fsdp2", "num_gpus": 3, "tp": 2, "device": "cpu", "dtype": "fp32"}), 0)
+    assert refused is not None
+    assert refused[1] == "take --num-gpus 2"
+    flags = {flag for action in run_command.parser()._actions for flag in action.option_strings}
+    assert set(sizes.FLAGS.values()) <= flags
+    plan_flags = {flag for action in plan_command.parser()._actions for flag in action.option_strings}
+    assert set(planning.FLAGS.values()) <= plan_flags
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    help_ = " ".join(capsys.readouterr().out.split())
+    assert "all of its own; default 4, without GPUs the model’s own" in help_
 
 
 def paths_of_a_rank(environment: dict[str, str]) -> list[str]:

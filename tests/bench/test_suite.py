@@ -338,6 +338,19 @@ def test_a_suite_that_is_stopped_in_its_first_moments_says_how_to_go_on(number: 
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("value", ["-3", "nan", "inf", "much"])
+def test_a_threshold_that_is_none_is_refused_at_once(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench.cli import main as bench
+
+    with pytest.raises(SystemExit) as ended:
+        bench(["suite", f"--threshold={value}", "--output-dir", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    assert "is no share: write 0.05 or 5%" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_backend_that_does_not_exist_is_told_before_anything_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

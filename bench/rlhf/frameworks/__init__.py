@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from bench import registry
+from bench.predict.sizes import advice
 from bench.problems import Problem
 from bench.rlhf.command import Command
 from bench.rlhf.job import Job
@@ -54,10 +55,10 @@ def job(command: Command, models: Models, gpus: int | None) -> Job:
     found = [*_violations(command, framework, made)]
     refused = [each for each in found if each.constraint.severity == "error"]
     if refused:
-        raise Problem("; ".join(_line(each) for each in refused))
+        raise Problem("; ".join(_line(each, command, framework) for each in refused))
     if gpus not in (None, made.gpus):
         raise Problem(f"--gpus {gpus}: the command itself says how many each model has, {made.gpus} together")
-    return replace(made, notes=(*made.notes, *strange, *(_line(each) for each in found)))
+    return replace(made, notes=(*made.notes, *strange, *(_line(each, command, framework) for each in found)))
 
 
 def _strange(command: Command, framework: Any) -> list[str]:
@@ -95,5 +96,12 @@ def _violations(command: Command, framework: Any, made: Job) -> Iterator[Violati
     return (explain(each, known) for each in check(known, propose=False).violations)
 
 
-def _line(found: Violation) -> str:
-    return f"[{found.constraint.id}] {found.message}{'; ' * bool(found.help())}{found.help()}"
+def _line(found: Violation, command: Command, framework: Any) -> str:
+    """A violation with what would mend it, in options of the command."""
+    options = {each.quantity: framework.TABLE.options(each.quantity) for each in found.proposals}
+    flags = {
+        quantity: _shown(command, next((name for name in names if command.given(name) is not None), names[0]))
+        for quantity, names in options.items() if names
+    }  # fmt: skip
+    help_ = advice(found, flags)
+    return f"[{found.constraint.id}] {found.message}{'; ' * bool(help_)}{help_}"
