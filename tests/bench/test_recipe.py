@@ -166,6 +166,14 @@ def test_what_cannot_run_is_refused(
     assert (said.out, said.err.count("\n")) == ("", 1)
 
 
+def test_gpus_that_win_over_the_script_are_those_that_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(VERL, tmp_path, "--gpus", "12")[0] == 2
+    assert "generation with tp 8 does not divide the 12 GPUs" in capsys.readouterr().err
+    assert plan(VERL, tmp_path, "--gpus", "16")[0] in (0, 1)
+
+
 def test_what_the_plan_does_not_count_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan(VERL.rstrip() + " actor_rollout_ref.model.lora_rank=32 trainer.logger=console +data.new_thing=1\n", tmp_path)
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: option")]

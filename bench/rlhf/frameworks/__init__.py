@@ -52,7 +52,7 @@ def job(command: Command, models: Models, gpus: int | None) -> Job:
     framework = of(command)
     made: Job = framework.job(command, models, gpus)
     strange = _strange(command, framework)
-    found = [*_violations(command, framework, made)]
+    found = [*_violations(command, framework, made, gpus)]
     refused = [each for each in found if each.constraint.severity == "error"]
     if refused:
         raise Problem("; ".join(_line(each, command, framework) for each in refused))
@@ -78,9 +78,9 @@ def _shown(command: Command, name: str) -> str:
     return name if command.settings and name not in command.flags else f"--{name}"
 
 
-def _violations(command: Command, framework: Any, made: Job) -> Iterator[Violation]:
-    """What the table of constraints says against the command, as the validator reads it, with the models as they are
-    known here."""
+def _violations(command: Command, framework: Any, made: Job, gpus: int | None) -> Iterator[Violation]:
+    """What the table of constraints says against the command, as the validator reads it, with the models and the GPUs
+    as they are known here."""
     from rules.launch._reading.quantities import configurations
     from validator.project import Project
     from validator.run.config import Config
@@ -89,6 +89,8 @@ def _violations(command: Command, framework: Any, made: Job) -> Iterator[Violati
     text = shlex.join(["python3", "-m", framework.PROGRAM, *command.options()] if framework.PROGRAM else command.words)
     read = configurations(Project([SourceFile("job.sh", "/job.sh", text.encode())], Config(root="/")))
     known = next((each.quantities() for each in read), Quantities.of())
+    if gpus is not None and len(made.groups) == 1:
+        known = known.replace(world_size=gpus)
     if made.engine is not None:
         known = known.replace(engine_tp=made.engine.tp, engine_share=made.engine.share)
     actor = next((part.facts for part in made.parts if part.role == "actor"), None)
