@@ -65,7 +65,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command. Exit status 0 done, 1 a failed row, 2 wrong usage, 130 interrupted."""
+    """Run one command. Exit status 0 done, 1 a failed row, 2 wrong usage, 130 interrupted, 143 by SIGTERM."""
     arguments = _without_local_rank(arguments)
     name, *rest = arguments or [DEFAULT]
     if name in ("-h", "--help") and not rest:
@@ -83,7 +83,8 @@ def main(arguments: Sequence[str]) -> int:
     if name in STOPPABLE and "RANK" not in os.environ:
         interrupts.listen()
     with printable():
-        return _run(name, rest)
+        status = _run(name, rest)
+    return interrupts.status() if status == INTERRUPTED else status
 
 
 def _interrupted(name: str) -> int:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.launch.local import search_path
 from bench.problems import Problem
 
-ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 600
 
 
@@ -41,5 +41,4 @@ def findings(paths: Sequence[str], folder: Path, *flags: str) -> list[dict[str, 
 
 def _environment() -> dict[str, str]:
     """A module of the tree with the name of one of ours must not be imported: the working folder is no path."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+    return {**os.environ, "PYTHONPATH": search_path(), "PYTHONSAFEPATH": "1"}

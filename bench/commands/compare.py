@@ -7,7 +7,6 @@ the first.
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from operator import attrgetter
@@ -15,25 +14,14 @@ from pathlib import Path
 
 from bench.cli import FAILED, OK, UNDECIDED
 from bench.compare import logprobs
-from bench.compare.pairs import Limits, Pair, compare
+from bench.compare.pairs import NOT_COMPARABLE, Limits, Pair, compare
 from bench.compare.plot import check_target, save
 from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
 from bench.compare.series import Run
 from bench.compare.sources import read
 from bench.problems import InputError, in_one_line
-from bench.terminal.parsing import Parser
+from bench.terminal.parsing import Parser, share
 from bench.terminal.text import valid_json
-
-
-def share(text: str) -> float:
-    """A relative difference such as 0.05, or 5%. Raises argparse.ArgumentTypeError."""
-    try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 0.05 or 5%")
-    return value
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,7 +57,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
     p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
     p.add_argument("--logprobs", action="store_true",
-                   help="log-probabilities of the same tokens, in two files: trainer, rollout engine")  # fmt: skip
+                   help="log-probabilities of the same tokens, in two files: trainer, rollout engine. Each is JSON "
+                   f"lines, an object per sequence, or a dictionary of tensors (sequences, positions); keys are "
+                   f"{', '.join(logprobs.NAMES)}; what {', '.join(logprobs.MASKS)} has 0 for, such as padding, is left "
+                   "out, and without a mask every number is a token's")  # fmt: skip
     p.add_argument("--kl-threshold", type=share, default=0.01, help="of --logprobs: allowed divergence; default 0.01")
     p.add_argument("--format", choices=("text", "markdown", "json"), default="text")
     return p
@@ -77,8 +68,8 @@ def parser() -> argparse.ArgumentParser:
 
 @in_one_line
 def main(arguments: Sequence[str]) -> int:
-    """Exit status 0 alike, 1 beyond a limit, 3 undecided: only more processes can tell; 2 for paths or flags that
-    cannot be used, with one line on stderr."""
+    """Exit status 0 alike, 1 beyond a limit or for two models, 3 undecided: only more processes can tell; 2 for paths
+    or flags that cannot be used, with one line on stderr."""
     options = parser().parse_args(arguments)
     if options.logprobs:
         return _logprobs(options)
@@ -91,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         save(pairs, options.plot, options.threshold)
     print(_shown(pairs, unmatched, options.format))
     statuses = {pair.status for pair in pairs}
-    return FAILED if "FAIL" in statuses else UNDECIDED if "undecided" in statuses else OK
+    return FAILED if statuses & {"FAIL", NOT_COMPARABLE} else UNDECIDED if "undecided" in statuses else OK
 
 
 def _logprobs(options: argparse.Namespace) -> int:

@@ -39,7 +39,10 @@ class _Parser(Parser):
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options = super().parse_args(args, namespace)
         of_roles = [said["model"] for _, said in options.role or () if "model" in said]
-        options.model = options.model or next(iter(of_roles), None)
+        if options.recipe is None:
+            if len(options.model or ()) > 1:
+                self.error(f"--model is given {len(options.model)} times: one model is planned, or a whole --recipe")
+            options.model = next(iter(options.model or of_roles), None)
         lacking = [flag for flag, value in (("--model", options.model), ("--gpus", options.num_gpus)) if value is None]
         if lacking and options.recipe is None:
             self.error(f"the following arguments are required: {', '.join(lacking)}; or give --recipe")
@@ -49,7 +52,8 @@ class _Parser(Parser):
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench plan`."""
     p = _Parser(prog="bench plan", description=__doc__)
-    p.add_argument("--model", help="a known name, a config.json, a checkpoint directory; of a recipe ROLE=NAME,…")
+    p.add_argument("--model", action="append", metavar="NAME", help="a known name, a config.json, a checkpoint "
+                   "directory; of a recipe ROLE=NAME,…, also once for each role")  # fmt: skip
     p.add_argument("--recipe", metavar="SCRIPT", help="a whole RLHF job: a launch script of OpenRLHF, verl or TRL, "
                    "or its command as one text")  # fmt: skip
     p.add_argument("--role", type=roles.role, action="append", metavar="ROLE[:KEY=VALUE,…]", help=roles.HELP)
@@ -226,7 +230,7 @@ def _whole_job(options: argparse.Namespace) -> int:
     if options.role:
         job = roles.job(options.role, _request(options), _facts)
     else:
-        job = show.job_of(options.recipe, options.num_gpus, options.model)
+        job = show.job_of(options.recipe, options.num_gpus, options.model or ())
     if options.format == "json":
         print(json.dumps(show.as_data(job, options.gpu_memory), indent=2))
     else:

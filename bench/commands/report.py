@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cli import OK
-from bench.problems import in_one_line
+from bench.problems import Problem, in_one_line
 from bench.report import sections
 from bench.report.bmf import as_bmf
 from bench.report.columns import as_csv, as_json
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0; 2 for paths that cannot be read or written, with one line on stderr."""
     options = parser().parse_args(arguments)
-    form = options.format or (SUFFIXES.get(options.output.suffix.lower(), "text") if options.output else "text")
+    form = options.format or _format_of(options.output)
     found = collect(options.paths)
     if options.plots:
         _save_plots(found, options.plots)
@@ -54,6 +54,16 @@ def main(arguments: Sequence[str]) -> int:
     for note in found.passed_over:
         print(f"bench report: passed over: {note}", file=sys.stderr)
     return OK
+
+
+def _format_of(output: Path | None) -> str:
+    """The format that a file's name asks for. Raises `Problem` for one that is not written."""
+    suffix = output.suffix.lower() if output is not None else ""
+    if not suffix:
+        return "text"
+    if suffix not in SUFFIXES:
+        raise Problem(f"--output {output}: {suffix} is not written; there are {', '.join(SUFFIXES)}, or give --format")
+    return SUFFIXES[suffix]
 
 
 def _save_plots(found: Collection, folder: Path) -> None:

@@ -16,7 +16,7 @@ from bench.suite.criteria import judge
 from bench.suite.flags import add_training, given
 from bench.suite.settings import REORDERED, Settings, cells, from_environment, settle
 from bench.suite.show import as_json, render
-from bench.terminal.parsing import Parser, listed, whole
+from bench.terminal.parsing import Parser, listed, share, whole
 
 THRESHOLD = 0.05
 
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "--reorder", action="store_true", default=None,
         help="run deepspeed twice, with sums in another order: the noise that no backend can be below",
     )  # fmt: skip
-    runs.add_argument("--threshold", type=float, default=THRESHOLD, help="relative, per step; default 0.05")
+    runs.add_argument("--threshold", type=share, default=THRESHOLD, help="relative, per step; default 0.05")
     add_training(p)
     return p
 

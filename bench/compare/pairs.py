@@ -16,6 +16,10 @@ from bench.settings import WORK
 
 DECISIVE = (*(name for name in deciding(WORK) if name not in ("num_gpus", "dtype", "backward")), "packing")
 """Settings that change what is trained on what: runs that differ in them need not have equal losses."""
+MODEL = ("model", "num_layers")
+"""Settings that say what the model is: neither losses nor times of two models say anything of each other."""
+OTHER_MODEL = "other-model"
+NOT_COMPARABLE = "not comparable"
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class Pair:
 
     @property
     def status(self) -> str:
-        """ "pass", "FAIL", or "undecided" where only more processes could tell."""
+        """ "pass", "FAIL", "undecided" where only more processes could tell, or "not comparable" for two models."""
+        if any(finding.kind == OTHER_MODEL for finding in self.findings):
+            return NOT_COMPARABLE
         if any(finding.fails for finding in self.findings):
             return "FAIL"
         return "undecided" if any(finding.undecided for finding in self.findings) else "pass"
@@ -108,6 +114,9 @@ def _settings(pair: Pair) -> bool:
     if other:
         text = f"{pair.second.name} was set up otherwise than {pair.first.name}: {', '.join(other)}"
         pair.findings.append(Finding("settings", text, fails=False))
+    if any(a.get(key) != b.get(key) for key in MODEL):
+        text = f"{pair.second.name} and {pair.first.name} are not the same model: nothing follows from their numbers"
+        pair.findings.append(Finding(OTHER_MODEL, text, fails=False))
     return not other
 
 

@@ -32,6 +32,8 @@ class Change:
     low: float | None
     high: float | None
     deciding: int | None = None
+    apart: str = ""
+    """Why the times of the two prove no order even where they differ, such as when they were measured."""
 
     @property
     def significant(self) -> bool | None:
@@ -44,7 +46,7 @@ class Change:
     def doubt(self) -> str:
         """Why the order of the two is not decided, and what would decide it; "" where it is."""
         if self.significant:
-            return ""
+            return f"undecided: {self.apart}" if self.apart else ""
         if self.low is None or self.high is None:
             return "undecided: one process proves no order"
         enough = (

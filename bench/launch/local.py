@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import site
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,9 +29,21 @@ def environment(processes: int) -> dict[str, str]:
     """
     left_out = ("RANK", "LOCAL_RANK", "WORLD_SIZE", VARIABLE)
     inherited = {k: v for k, v in os.environ.items() if k not in left_out}
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = max((os.cpu_count() or 1) // processes, 1)
     return {
         "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", **inherited,
-        "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": search_path(), "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1",
     }  # fmt: skip
+
+
+def search_path() -> str:
+    """PYTHONPATH of processes that import this package: as it is, and a checkout before it, as `python -m` has it.
+
+    Where the package is installed, Python finds it by itself: its folder holds other packages, too, which would come
+    before those that PYTHONPATH names, and before the standard library.
+    """
+    inherited = os.environ.get("PYTHONPATH", "")
+    given = inherited.split(os.pathsep) if inherited else []
+    libraries = [*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("purelib")]
+    installed = any(os.path.realpath(entry) == os.path.realpath(ROOT) for entry in (*given, *libraries))
+    return os.pathsep.join(given if installed else [str(ROOT), *given])

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench.configuration import Configuration
-from bench.process import supervise
+from bench.process import interrupts, supervise
 from bench.sweep.sweep import Interrupted, Sweep
 
 POLL = 0.2
@@ -84,7 +84,7 @@ class LanedSweep(Sweep):
                 self._stop.set()
                 return
             except Stopped:
-                self._finish(configuration, status="interrupted", message="stopped by Ctrl-C")
+                self._finish(configuration, status="interrupted", message=f"stopped by {interrupts.words()}")
                 return
             self._tell(configuration)
 

@@ -77,6 +77,14 @@ class Refusal:
     help: str
 
 
+FLAGS = {
+    **{quantity: flag for quantity, flag in sizes.FLAGS.items() if quantity not in ("device", "optimizer")},
+    "world_size": "--gpus", "offload_optimizer": "--offload-optimizer", "offload_param": "--offload-param",
+    "gpus_per_node": "--gpus-per-node", "ring_impl": "--ring-impl",
+}  # fmt: skip
+"""The flag of `bench plan` that sets a quantity."""
+
+
 def variant_name(backend: str, zero_stage: int | None) -> str:
     """`deepspeed` at stage 3 is `zero-3`; other backends have no stage."""
     return f"zero-{zero_stage}" if backends.find(backend).stages else backend
@@ -134,7 +142,7 @@ def _refusal(one: Request, first: Violation, helps: dict[tuple[str, int, int], s
     key = (first.constraint.id, one.tp, one.ring)
     explained = one.num_gpus > DENSE_SEARCH and any(known == first.constraint.id for known, _, _ in helps)
     if key not in helps and not explained:
-        helps[key] = explain(first, _quantities(one)).help()
+        helps[key] = sizes.advice(explain(first, _quantities(one)), FLAGS)
     stage = one.zero_stage if backends.find(one.backend).stages else None
     return Refusal(one.backend, stage, one.tp, one.ring, first.constraint.id, first.message, helps.get(key, ""))
 

@@ -3,14 +3,22 @@ constraints. No torch needed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import backends
-from bench.configuration import Configuration
+from bench.configuration import SETTINGS, Configuration
 from bench.predict.layout import Layout
 from bench.results import environment
-from rules.constraints import NAMES, Quantities, check
+from rules.constraints import NAMES, Quantities, Violation, check
+
+OTHER_NAMES = {"world_size": "num_gpus", "offload_optimizer": "cpu_offload"}
+"""Quantities whose setting is called otherwise."""
+FLAGS = {
+    quantity: f"--{OTHER_NAMES.get(quantity, quantity).replace('_', '-')}"
+    for quantity in NAMES if OTHER_NAMES.get(quantity, quantity) in SETTINGS
+}  # fmt: skip
+"""The flag of `bench run` that sets a quantity."""
 
 
 def layout(c: Configuration, positions: float | None = None) -> Layout:
@@ -55,5 +63,17 @@ def quantities(
 def refusal(c: Configuration, device: str, model: Mapping[str, Any] | None = None) -> tuple[str, str, str] | None:
     """The id, the message and the help of the first constraint that a configuration breaks, or None."""
     for violation in check(quantities(c, device, model)).errors:
-        return violation.constraint.id, violation.message, violation.help()
+        return violation.constraint.id, violation.message, advice(violation)
     return None
+
+
+def advice(violation: Violation, flags: Mapping[str, str] = FLAGS) -> str:
+    """The changes that would satisfy a constraint, as flags: `--tp 2 or 4, or --num-gpus 6`; those without one are left
+    out."""
+    found = [_flag(flags[each.quantity], each.values) for each in violation.proposals if each.quantity in flags]
+    return f"take {', or '.join(found)}" if found else ""
+
+
+def _flag(flag: str, values: Sequence[Any]) -> str:
+    words = ["on" if value is True else "off" if value is False else str(value) for value in values]
+    return f"{flag} {' or '.join(words)}"

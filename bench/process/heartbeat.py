@@ -105,8 +105,8 @@ def reported(heartbeat: Heartbeat) -> Iterator[None]:
 
 
 def write_run(folder: Path, number: int, result: dict[str, Any]) -> None:
-    """Leave a process's result for the supervisor."""
-    files.write(folder / f"run.{number}.json", json.dumps(result))
+    """Leave a process's result for the supervisor, with the moment at which it ended, in seconds since 1970."""
+    files.write(folder / f"run.{number}.json", json.dumps({**result, "ended": time.time()}))
 
 
 def read_all(folder: Path, kind: str) -> list[dict[str, Any]]:

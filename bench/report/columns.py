@@ -42,7 +42,8 @@ def table(
     shown = [column for column in first() if any(column.value(row) is not None for row in rows)]
     cells = [[column.text(row) for column in shown] for row in rows]
     order = [heading(column, rows) for column in sorted(shown, key=lambda column: column.rank)]
-    return screen(cells, [heading(column, rows) for column in shown], order, wide, style)
+    telling = [heading(column, rows) for column in SETTINGS]
+    return screen(cells, [heading(column, rows) for column in shown], order, wide, style, telling)
 
 
 def heading(column: Column, rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.compare.significance import Change, change
@@ -116,8 +116,23 @@ def _speeds(work: Workload) -> None:
     work.fastest = timed[0]
     if len(timed) > 1:
         work.next = timed[1]
-        work.lead = change("time", "second", timed[0].per_token, timed[1].per_token)
+        lead = change("time", "second", timed[0].per_token, timed[1].per_token)
+        work.lead = replace(lead, apart=not_interleaved(timed[0], timed[1]))
         work.of_slowest = (timed[0].tokens or 0.0) / (timed[-1].tokens or 1.0)
+
+
+def not_interleaved(one: Row, other: Row) -> str:
+    """Why the times of two rows may differ by when they were measured; "" for processes that took turns in one run, in
+    which what drifts on the machine touches both. Results that do not say when are judged by their commands."""
+    if one.ended and other.ended:
+        first, second = sorted((one.ended, other.ended), key=min)
+        gap = min(second) - max(first)
+        if gap < 0:
+            return ""
+        minutes = f"{gap / 60:.0f} minutes" if gap >= 90 else f"{gap:.0f} seconds"
+        return f"measured one after the other, {minutes} apart; one command with --force measures both in turn"
+    commands = {row.environment.get("command") for row in (one, other)}
+    return "measured by different commands; one command with --force measures both in turn" if len(commands) > 1 else ""
 
 
 def _memories(work: Workload) -> None:

@@ -57,6 +57,8 @@ class Row:
     summary: dict[str, Any] = field(default_factory=dict)
     """What the result keeps under this name; empty where nothing was measured."""
     processes: int = 0
+    ended: list[float] = field(default_factory=list)
+    """When each process ended, in seconds since 1970; empty where the result does not say."""
     memory: float | None = None
     parameters: int | None = None
     positions: float | None = None
@@ -315,7 +317,7 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         row,
         summary=dict(summary), means=process_means(runs), per_token=seconds_per_token(c.num_gpus, runs),
         spread={name: spread([step[name] for step in steps]) for name in steps[0]},
-        processes=int(summary["processes"]),
+        processes=int(summary["processes"]), ended=[float(run["ended"]) for run in runs if "ended" in run],
         memory=peak - left if peak > left else None, parameters=int(summary["parameters"]),
         positions=float(first.get("memory_positions") or first["tokens"]["positions"] / batches),
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),

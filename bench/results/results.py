@@ -111,7 +111,10 @@ def write_suite(path: Path, result: dict[str, Any]) -> None:
         for phase in PHASES
     ]  # fmt: skip
     peaks: Processes = [([float(max(run["memory"]["allocated"].values()))], []) for run in runs]
-    write_pyperf(path, [*benchmarks, (_metadata(result, "peak_memory", "byte"), peaks)])
+    # Without a duration pyperf adds up the values, as if bytes were seconds; the peak is that of one step.
+    step = [runs[0]["times"][-1][phase] for phase in PHASES if phase in runs[0]["times"][-1]]
+    memory = {**_metadata(result, "peak_memory", "byte"), "duration": math.fsum(step)}
+    write_pyperf(path, [*benchmarks, (memory, peaks)])
 
 
 def stack_metadata(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ OVERHEAD = 2e9
 """Bytes within an engine's share that are neither weights nor cache: activations and captured graphs."""
 CACHE_ITEM = 2
 """Bytes of an element of the cache of keys and values, 16-bit by default."""
+ACCUMULATION = 2
+"""Micro-batches of a step where no batch is given: from the second on gradients are there while others are made."""
 GENERATE = "generate"
 """The moment in which the engine works."""
 SCORES_LOGITS = ("actor", "reference")
@@ -156,6 +158,11 @@ class Moment:
     @property
     def needed(self) -> float:
         return self.working + self.resident + self.engine + self.overhead
+
+
+def worst_case(length: int) -> str:
+    """The note of a job whose micro-batches have a number of samples and not of tokens."""
+    return f"every sample is counted at its full length, {length:,} tokens: this is the worst case"
 
 
 def moments(job: Job, gpu_memory: float) -> list[Moment]:

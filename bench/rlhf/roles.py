@@ -15,7 +15,7 @@ from bench import backends
 from bench.configuration import SETTINGS
 from bench.predict.planning import Request, layout, refusal
 from bench.problems import Problem
-from bench.rlhf.job import Engine, Job, Part
+from bench.rlhf.job import ACCUMULATION, Engine, Job, Part
 from bench.terminal.parsing import choice, nearest, switch, whole
 from rules.models import ModelFacts
 
@@ -23,8 +23,6 @@ ROLLOUT = "rollout"
 ROLES = ("actor", "critic", "reference", "reward", ROLLOUT)
 TRAINS = ("actor", "critic")
 OFFLOADS = ("none", "optimizer", "all")
-ACCUMULATION = 2
-"""Micro-batches of a step where no batch is given: from the second on gradients are there while others are made."""
 
 
 def _share(text: str) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from bench.predict.planning import variant_name
 from bench.problems import Problem
 from bench.rlhf import command, frameworks
 from bench.rlhf.job import GENERATE, Job, moments, problems
+from bench.terminal.parsing import nearest
 from bench.terminal.text import grid
 from rules.models import ModelError, ModelFacts, find, resolve
 
@@ -18,23 +19,39 @@ ERROR = 0.08
 """Relative error of predicted peaks (`reports/h200/memory.md`)."""
 
 
-def job_of(recipe: str, gpus: int | None, named: str | None) -> Job:
-    """The job of a script, or of a command given as one text. `named` says which model a role has, as `ROLE=NAME`
+def job_of(recipe: str, gpus: int | None, named: Sequence[str] = ()) -> Job:
+    """The job of a script, or of a command given as one text. `named` say which model a role has, as `ROLE=NAME`
     with commas between, or `NAME` for all whose own is not known. Raises `Problem`, one line."""
     path = Path(recipe)
     shown = recipe if len(recipe) < 60 else f"{recipe[:57]}…"
     if not path.is_file() and " " not in recipe.strip():
         raise Problem(f"--recipe {recipe}: no such file, and no command")
     try:
-        read = command.read(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe)
-        return frameworks.job(read, _models(read, _named(named)), gpus)
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe
+        read = command.read(text, frameworks.starts)
+        said = _named(named, frameworks.of(read).MODELS)
+        made = frameworks.job(read, _models(read, said), gpus)
     except (OSError, ValueError, ModelError) as error:
         raise Problem(f"--recipe {shown}: {getattr(error, 'strerror', None) or error}") from None
+    unused = [role for role in said if role and role not in {part.role for part in made.parts}]
+    return replace(made, notes=(*made.notes, *(f"--model {role}: this job has no such model" for role in unused)))
 
 
-def _named(text: str | None) -> dict[str, str]:
-    pairs = [part.rpartition("=") for part in (text or "").split(",") if part]
-    return {role: name for role, _, name in pairs}
+def _named(given: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
+    """Models by role, "" for all whose own is not known. Raises `Problem` for a role that there is not, or twice."""
+    found: dict[str, str] = {}
+    for part in (part for text in given for part in text.split(",") if part):
+        role, equals, name = part.partition("=")
+        if not equals or Path(part).exists():
+            role, name = "", part
+        elif role not in roles:
+            raise Problem(
+                f"--model {part}: no role {role!r}{nearest(role, roles) or '; there are ' + ', '.join(roles)}"
+            )
+        if found.get(role, name) != name:
+            raise Problem(f"--model gives {role or 'all roles'} two models, {found[role]} and {name}")
+        found[role] = name
+    return found
 
 
 def _models(read: command.Command, named: Mapping[str, str]) -> dict[str, ModelFacts]:
@@ -65,7 +82,9 @@ def _on_disk(said: str) -> ModelFacts | None:
 
 def as_text(job: Job, gpu_memory: float) -> str:
     """Models, moments, and whether it fits."""
-    return "\n".join([*_models_text(job), "", *_moments_text(job, gpu_memory), "", *verdict(job, gpu_memory)])
+    notes = [f"note: {note}" for note in job.notes]
+    lines = [*_models_text(job), "", *_moments_text(job, gpu_memory), "", *notes, *verdict(job, gpu_memory)]
+    return "\n".join(lines)
 
 
 def verdict(job: Job, gpu_memory: float) -> list[str]:
@@ -115,10 +134,11 @@ def _moments_text(job: Job, gpu_memory: float) -> list[str]:
 
 
 def as_data(job: Job, gpu_memory: float) -> dict[str, Any]:
-    """Plain values in bytes: `{"version": 1, "framework", "parts", "engine", "moments", "problems"}`."""
+    """Plain values in bytes: `{"version": 1, "framework", "parts", "engine", "moments", "problems", "notes"}`."""
     engine = job.engine
     return {
         "version": 1, "framework": job.framework, "gpu_memory": gpu_memory, "problems": problems(job, gpu_memory),
+        "notes": list(job.notes),
         "parts": [
             {"role": p.role, "model": p.facts.name, "gpus": p.gpus, "weights": p.weights, "optimizer": p.optimizer}
             for p in job.parts

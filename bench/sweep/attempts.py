@@ -1,7 +1,8 @@
 """Where a row is measured, and what becomes its result: only a newer measurement replaces a measurement.
 
 A row that is measured already is measured again in a folder beside its own, `<row>.attempt`, whose files move over once
-there is a result. What fails there stays there, with its verdict in `attempt.json`.
+there is a result. What fails there stays there, with its verdict in `attempt.json`. A measurement that is interrupted
+leaves its whole processes, with the environment that they depend on; the same command goes on after them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 from bench.configuration import Configuration
+from bench.process import files
 from bench.results import environment, results
 
 SUFFIX = ".attempt"
 VERDICT = "attempt.json"
+IDENTITY = "environment.json"
+"""What the processes of a measurement that goes on depend on."""
 TRACE = "MESHPROOF_TRACE"
 """Environment variable by which ranks are told to write a profiler trace: 1."""
 TRACES = "traces"
@@ -34,12 +39,40 @@ def weight(result: Mapping[str, Any] | None) -> int:
     return int(found_out or result.get("status") not in NOT_RUN)
 
 
-def begin(directory: Path) -> Path:
-    """An empty folder to measure in: the row's own, or the one beside it where the row has a result that counts."""
-    folder = beside(directory) if weight(results.read_result(directory, any_schema=True)) else directory
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def begin(directory: Path, whole: int = 0) -> Path:
+    """A folder to measure in, with nothing but its first `whole` processes: see `_place`."""
+    folder = _place(directory)
+    stay = {name for number in range(whole) for name in (f"run.{number}.json", f"log.{number}.txt")}
+    _clear(folder, stay | ({TRACES} if whole else set()))
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _place(directory: Path) -> Path:
+    """Where a row is measured: in its own folder, or in the one beside it where it has a result that counts."""
+    return beside(directory) if weight(results.read_result(directory, any_schema=True)) else directory
+
+
+def _clear(folder: Path, stay: set[str]) -> None:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in stay:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def identify(folder: Path, described: Mapping[str, Any]) -> None:
+    """Note what the processes in `folder` depend on, for whoever goes on there."""
+    results.write_json(folder / IDENTITY, described)
+
+
+def left_whole(directory: Path) -> tuple[int, dict[str, Any]]:
+    """How many processes, from the first on, an interrupted measurement of the row has left whole, and the environment
+    that they depend on; 0 where that is not known, or where the measurement came to an end."""
+    folder = _place(directory)
+    described = files.read_json(folder / IDENTITY)
+    if not isinstance(described, dict) or (folder / VERDICT).exists():
+        return 0, {}
+    whole = takewhile(lambda number: files.read_json(folder / f"run.{number}.json") is not None, count())
+    return sum(1 for _ in whole), described
 
 
 def add_to(directory: Path) -> Path:
@@ -63,6 +96,8 @@ def failed(directory: Path) -> dict[str, Any] | None:
 def conclude(directory: Path, folder: Path, result: dict[str, Any]) -> bool:
     """Keep a result that came about in `folder`; whether it is the row's now. Where it is not, the row keeps what it
     has, and `result["kept"]` says since when."""
+    if result["status"] != "interrupted":  # nobody goes on here
+        (folder / IDENTITY).unlink(missing_ok=True)
     old = results.read_result(directory, any_schema=True)
     if old is not None and weight(result) < weight(old):
         result["kept"] = str(dict(old.get("environment") or {}).get("time") or "earlier")
@@ -92,7 +127,8 @@ def keep(configuration: Configuration, folder: Path, **verdict: str) -> dict[str
 
 def _leave(folder: Path, result: dict[str, Any]) -> None:
     if result["status"] == "interrupted":
-        shutil.rmtree(folder, ignore_errors=True)
+        if not ((folder / IDENTITY).exists() and (folder / "run.0.json").exists()):
+            shutil.rmtree(folder, ignore_errors=True)
         result["log"] = ""
     elif folder.is_dir():
         results.write_json(folder / VERDICT, result)
@@ -106,9 +142,7 @@ def _extends(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 def _move(folder: Path, directory: Path, keep: int) -> None:
     """Files of an attempt to the row, over its own; logs of the first `keep` processes stay."""
     stay = {f"log.{number}.txt" for number in range(keep)} | ({TRACES} if keep else set())
-    for path in directory.iterdir():
-        if path.name != results.FILE and path.name not in stay:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _clear(directory, {results.FILE, *stay})
     for path in folder.iterdir():
         path.replace(directory / path.name)
     folder.rmdir()

@@ -15,14 +15,17 @@ def told(
     standing: Sequence[Mapping[str, Any]],
     stale: Mapping[str, Sequence[str]],
     added: int,
+    whole: int = 0,
 ) -> list[str]:
     """Lines on a sweep of `rows`, of which `standing` were there; `stale` has the labels of those measured again, with
-    the reasons, `added` counts those that got more processes. Nothing for a sweep that found nothing."""
-    if not (standing or stale or added):
+    the reasons, `added` counts those that got more processes, `whole` processes that an interrupted sweep had measured.
+    Nothing for a sweep that found nothing."""
+    if not (standing or stale or added or whole):
         return []
     run = len(rows) - len(standing) - sum(row["status"] == "unsupported" and not row["log"] for row in rows)
     words = [f"kept {_rows(len(standing))}{_whence(standing)}"] * bool(standing)
     words.append(f"ran {_rows(run)}" + f", {added} of them to add processes" * bool(added))
+    words += [f"kept {whole} process{'es' * (whole != 1)} of rows that were interrupted"] * bool(whole)
     lines = ["; ".join(words)]
     for label, reasons in stale.items():
         lines.append(f"stale, run again: {label}: {', '.join(reasons)}")

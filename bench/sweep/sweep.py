@@ -15,7 +15,7 @@ from bench.launch.engine import Launcher
 from bench.predict import sizes
 from bench.predict.capacity import impossible
 from bench.predict.oom_pruning import dominates
-from bench.process import gpu_memory, supervise
+from bench.process import gpu_memory, interrupts, supervise
 from bench.process.locks import Locks
 from bench.process.progress import Progress
 from bench.process.verdict import BADLY, HINTS
@@ -113,6 +113,8 @@ class Sweep:
         self._folders: dict[str, Path] = {}
         self._there: dict[str, int] = {}
         """By hash: the processes that a row to which more are added has already."""
+        self._whole: dict[str, int] = {}
+        """By hash: the processes that an interrupted measurement of a row has left whole."""
 
     def run(self) -> list[dict[str, Any]]:
         """All rows in order. Process n of every configuration runs before process n + 1 of any: what drifts on
@@ -187,7 +189,8 @@ class Sweep:
 
     def resumed(self) -> list[str]:
         """Lines on what was there and what was done about it; none where nothing was there."""
-        return resuming.told(self._ordered(), self.standing, self.stale, len(self._there))
+        whole = sum(self._whole.values())
+        return resuming.told(self._ordered(), self.standing, self.stale, len(self._there), whole)
 
     def outstanding(self) -> list[Configuration]:
         """Those without a row that counts, for somebody else to run; the others' rows are there afterwards."""
@@ -213,6 +216,9 @@ class Sweep:
         if refused is not None:
             self._finish(configuration, status="unsupported", message=refused[0], hint=refused[1])
             return True
+        if self._first(configuration) >= self.processes:  # all were whole, and nobody was left to make the row of them
+            self._finish(configuration, status="ok", log=str(self._folder(configuration) / "log.0.txt"))
+            return True
         return False
 
     def _refusal(self, configuration: Configuration) -> tuple[str, str] | None:
@@ -229,12 +235,15 @@ class Sweep:
         stale = self.stale.get(self.label(configuration))
         more = self.processes - self._first(configuration)
         if more < self.processes:
-            return f"would run, {more} more process{'es' * (more > 1)}"
+            return f"would run, {more} more process{'es' * (more > 1)}" if more > 0 else "would be concluded"
         return f"would run, is stale: {', '.join(stale)}" if stale else "would run"
 
     def _standing(self, configuration: Configuration) -> dict[str, Any] | None:
         """The row that is there already, where it counts; notes what is stale and what lacks processes."""
         directory = configuration.directory(self.output)
+        whole, then = attempts.left_whole(directory)
+        if whole and not self._differences(configuration, then):
+            self._whole[configuration.content_hash()] = whole
         old = results.read_result(directory)
         if old is None:
             return None
@@ -256,10 +265,11 @@ class Sweep:
 
     def _changed(self, configuration: Configuration, old: Mapping[str, Any]) -> list[str]:
         """What a row depends on that is otherwise now; nothing for rows that no process has run for."""
-        if attempts.weight(old) == 0:
-            return []
+        return self._differences(configuration, old.get("environment") or {}) if attempts.weight(old) else []
+
+    def _differences(self, configuration: Configuration, then: Mapping[str, Any]) -> list[str]:
         now = {**self._stack, "sources": identity.sources(configuration)}
-        return identity.differences(configuration, old.get("environment") or {}, now)
+        return identity.differences(configuration, then, now)
 
     @cached_property
     def _stack(self) -> dict[str, Any]:
@@ -278,7 +288,8 @@ class Sweep:
 
     def _first(self, configuration: Configuration) -> int:
         """The number of the first process that the row lacks."""
-        return self._there.get(configuration.content_hash(), 0)
+        digest = configuration.content_hash()
+        return max(self._there.get(digest, 0), self._whole.get(digest, 0))
 
     def _folder(self, configuration: Configuration) -> Path:
         """Where the row is being measured: made when its first process starts, not before."""
@@ -290,8 +301,12 @@ class Sweep:
     def _prepare(self, configuration: Configuration) -> Path:
         """A folder for the row's processes, with what the ranks read."""
         directory = configuration.directory(self.output)
-        folder = attempts.add_to(directory) if self._first(configuration) else attempts.begin(directory)
+        digest = configuration.content_hash()
+        whole, there = self._whole.get(digest, 0), self._there.get(digest, 0)
+        folder = attempts.add_to(directory) if there > whole else attempts.begin(directory, whole)
         store(configuration, folder)
+        if not self.force:
+            attempts.identify(folder, environment.describe(configuration))
         return folder
 
     def _show(self, phase: str, done: int, total: int) -> None:
@@ -312,7 +327,7 @@ class Sweep:
                 folder, number, configuration.num_gpus, self._show, self.deadlines, self._job(configuration)
             )
         except KeyboardInterrupt:
-            self._finish(configuration, status="interrupted", message="stopped by Ctrl-C", log=log)
+            self._finish(configuration, status="interrupted", message=f"stopped by {interrupts.words()}", log=log)
             raise
         if verdict.status != "ok":
             self._finish(

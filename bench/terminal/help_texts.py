@@ -9,6 +9,8 @@ from typing import Any
 from bench import backends
 from bench.configuration import SETTINGS
 
+OWN = "the model’s own"
+
 
 def describe(parser: argparse.ArgumentParser, gpus: Mapping[str, Any], cpu: Mapping[str, Any]) -> None:
     """Give flags without help the text of the setting of their name, and all their default: `gpus` and `cpu` hold what
@@ -42,9 +44,9 @@ def _default(action: argparse.Action, said: str, gpus: Mapping[str, Any], cpu: M
     if "default" in said or switch:
         return ""
     here, there = (_shown(values.get(action.dest, action.default)) for values in (gpus, cpu))
-    if here == there or not there:
+    if here == there:
         return f"default {here}" if here else ""
-    return f"default {here or 'the model’s own'}, without GPUs {there}"
+    return f"default {here or OWN}, without GPUs {there or OWN}"
 
 
 def _shown(value: Any) -> str:

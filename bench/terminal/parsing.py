@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
@@ -19,6 +20,17 @@ def nearest(name: str, names: Iterable[str]) -> str:
     known = {each.lower(): each for each in names}
     near = difflib.get_close_matches(name.lower(), known, n=1)
     return f"; did you mean {known[near[0]]}?" if near else ""
+
+
+def share(text: str) -> float:
+    """A relative difference such as 0.05, or 5%. Raises argparse.ArgumentTypeError."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 0.05 or 5%")
+    return value
 
 
 class Parser(argparse.ArgumentParser):

@@ -92,6 +92,7 @@ class Quantities:
     reward_gpus: int | None = None
     engines: int | None = None
     engine_tp: int | None = None
+    engine_share: float | None = None
     colocate_all: bool | None = None
     colocate_actor_ref: bool | None = None
     colocate_critic_reward: bool | None = None
@@ -242,6 +243,7 @@ WORDS = {
     "ring_impl": "ring attention kernel",
     "engine_tp": "tensor-parallel size of the generation engines",
     "procs_per_node": "processes per node",
+    "engine_share": "share of a GPU's memory that a generation engine takes",
     "engine_dtype": "type that the generation engines compute in",
     "engine_returns_logprobs": "log-probabilities from the engines",
 }

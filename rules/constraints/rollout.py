@@ -128,6 +128,17 @@ TABLE: tuple[Constraint, ...] = (
         sources=("vLLM vllm/model_executor/layers/linear.py QKVParallelLinear",),
     ),
     Constraint(
+        id="engine-share",
+        rule="0 < engine_share <= 1",
+        given=("engine_share",),
+        needs=("engine_share",),
+        holds=lambda q: 0 < (q.engine_share or 0) <= 1,
+        message="generation engines cannot take {engine_share} of a GPU's memory: the share is above 0 and at most 1",
+        adjust=("engine_share",),
+        candidates={"engine_share": (0.5,)},
+        sources=("vLLM vllm/config/cache.py CacheConfig.gpu_memory_utilization",),
+    ),
+    Constraint(
         id="packing-needs-engines",
         rule="engines >= 1 when packing in PPO",
         needs=("engines",),

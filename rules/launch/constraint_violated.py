@@ -160,6 +160,11 @@ openrlhf.cli.train_sft \\
 EOF
 deepspeed --num_gpus 8 --module $training_commands
 """,
+    """# file: rollout.sh
+python3 -m verl.trainer.main_ppo \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B \\
+    actor_rollout_ref.rollout.gpu_memory_utilization=85  # error: MP705
+""",
     """# file: train.sh
 TP_SIZE=${TP_SIZE:-3}
 torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \\

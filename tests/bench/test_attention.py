@@ -60,6 +60,12 @@ def test_a_kernel_that_looks_past_its_document_is_told(monkeypatch: pytest.Monke
     assert worker.error("sdpa", Shape(2, 32, HEADS), CPU, torch.float32) > 0.1
 
 
+def test_nothing_measured_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--lengths", "32", "--heads", "2x1x8", "--device", "cpu", "--output", str(tmp_path)]
+    assert bench(["attention", "--kernels", "flash_attention_4", *flags]) == 1
+    assert " unsupported " in capsys.readouterr().out
+
+
 def test_the_command_writes_rows_and_a_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = bench([
         "attention", "--kernels", "sdpa,sdpa_flash,flex", "--lengths", "32,2x16", "--heads", "2x1x8", "--device", "cpu",

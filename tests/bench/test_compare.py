@@ -266,9 +266,27 @@ def test_result_directories_and_pyperf_files(tmp_path: Path, capsys: pytest.Capt
     assert (metrics["step"]["significant"], metrics["step"]["processes"]) == (True, [3, 3])
     assert [finding["kind"] for finding in found["findings"] if finding["fails"]] == ["slower"]
     suites = [str(folder / "benchmarks.json") for folder in (a, b)]
-    assert pyperf.BenchmarkSuite.load(suites[0]).get_benchmark_names()
+    suite = pyperf.BenchmarkSuite.load(suites[0])
+    assert suite.get_benchmark_names()
+    assert suite.get_total_duration() < 10  # bytes are no seconds
     assert bench(["compare", *suites, "--max-slowdown", "10%"]) == 1
     assert bench(["compare", *suites, "--max-slowdown", "0.5"]) == 0
+
+
+def test_rows_of_two_models_are_not_comparable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two = measured(tmp_path / "two", [0.1, 0.1], [3.0, 2.0], backend="ddp")
+    four = tmp_path / "four"
+    result = build_result(
+        Configuration(backend="ddp", num_layers=4, device="cpu"), [process(0.1, [3.0, 2.0], 1)], status="ok"
+    )
+    write_json(four / "result.json", result)
+    assert bench(["compare", str(two), str(four)]) == 1
+    told = capsys.readouterr().out
+    assert "are not the same model: nothing follows from their numbers" in told
+    assert told.splitlines()[-1].startswith("not comparable  ")
+    assert bench(["compare", str(two), str(four), "--format", "json"]) == 1
+    (pair,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert (pair["status"], pair["passed"]) == ("not comparable", False)
 
 
 def test_a_slowdown_that_noise_could_be_is_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,22 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_narrow_table_keeps_the_columns_that_tell_rows_apart() -> None:
+    headers = ["backend", "status", "attention", "length", "tokens/s", "step", "forward", "backward", "memory"]
+    rows = [
+        ["fsdp2", "ok", "sdpa packed", "4096", "12345.6", "0.123 s", "0.041 s", "0.082 s", "12.3 GB"],
+        ["fsdp2", "ok", "fa2 packed", "4096", "13345.6", "0.113 s", "0.031 s", "0.072 s", "12.1 GB"],
+        ["ddp", "ok", "fa2 packed", "8192", "11345.6", "0.143 s", "0.051 s", "0.092 s", "22.1 GB"],
+    ]
+    order = ["backend", "status", "tokens/s", "step", "memory", "forward", "backward", "attention", "length"]
+    assert "attention" not in fitted(rows, headers, order, 40).splitlines()[0]
+    shown = fitted(rows, headers, order, 40, telling=("backend", "attention", "length")).splitlines()
+    assert shown[0].split() == ["backend", "attention", "tokens/s", "step"]  # the length tells nothing more
+    assert all(len(line) <= 40 for line in shown)
+    least = fitted(rows, headers, order, 32, telling=("backend", "attention", "length")).splitlines()
+    assert least[0].split()[:2] == ["backend", "tokens/s"]  # rows without a value say nothing
+
+
 def test_modules_of_the_working_directory_stand_in_for_nothing(hostile: Path) -> None:
     done = run(["-m", "bench", "plan", "--model", "llama-tiny", "--gpus", "2"], hostile)
     assert (done.returncode, done.stderr) == (0, "")

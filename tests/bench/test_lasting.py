@@ -79,6 +79,75 @@ def test_force_replaces_nothing_before_the_new_measurement_is_there(tmp_path: Pa
     )
 
 
+def runs_of(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("run.*.json")}
+
+
+def interrupted(output: Path, processes: int, after: int, **options: Any) -> None:
+    """A sweep of one row that is stopped once so many processes have run."""
+    started = iter(range(processes))
+
+    def stop(_: Configuration) -> str:
+        if next(started) == after:
+            raise KeyboardInterrupt
+        return ""
+
+    with pytest.raises(Interrupted):
+        sweep(output, cells=CELLS[:1], processes=processes, choose=stop, **options).run()
+
+
+def test_the_same_command_keeps_the_whole_processes_of_an_interrupted_row(tmp_path: Path) -> None:
+    interrupted(tmp_path, 3, after=2)
+    folder = CELLS[0].directory(tmp_path)
+    before = runs_of(folder)
+    assert (sorted(before), on_disk(tmp_path, CELLS[0])["status"]) == (["run.0.json", "run.1.json"], "interrupted")
+    again = sweep(tmp_path, cells=CELLS[:1], processes=3)
+    (row,) = again.run()
+    assert (row["status"], len(row["runs"]), len(again.started)) == ("ok", 3, 1)
+    after = runs_of(folder)
+    assert {name: after[name] for name in before} == before
+    assert again.resumed() == ["ran 1 row; kept 2 processes of rows that were interrupted"]
+    assert not (folder / attempts.IDENTITY).exists()
+
+
+def test_a_sweep_that_was_killed_leaves_its_whole_processes_too(tmp_path: Path) -> None:
+    """Nobody was left to write a result; where all processes are whole, none is started."""
+    folder = CELLS[0].directory(tmp_path)
+    interrupted(tmp_path, 3, after=2)
+    (folder / "result.json").unlink()
+    again = sweep(tmp_path, cells=CELLS[:1], processes=2)
+    assert again.foreseen(CELLS[0]) == "would be concluded"
+    (row,) = again.run()
+    assert (row["status"], len(row["runs"]), again.started) == ("ok", 2, [])
+    assert Path(row["log"]).is_file()
+
+
+def test_processes_of_other_versions_and_of_force_are_measured_again(tmp_path: Path) -> None:
+    interrupted(tmp_path, 2, after=1)
+    path = CELLS[0].directory(tmp_path) / attempts.IDENTITY
+    described = json.loads(path.read_text())
+    described["versions"]["torch"] = "1.0"
+    write_json(path, described)
+    again = sweep(tmp_path, cells=CELLS[:1], processes=2)
+    assert again.run()[0]["status"] == "ok"
+    assert len(again.started) == 2
+    interrupted(tmp_path, 2, after=1, force=True)
+    forced = sweep(tmp_path, cells=CELLS[:1], processes=2, force=True)
+    forced.run()
+    assert len(forced.started) == 2
+
+
+def test_what_is_added_to_a_row_is_kept_when_it_is_interrupted(tmp_path: Path) -> None:
+    (first,) = sweep(tmp_path, cells=CELLS[:1], processes=1).run()
+    interrupted(tmp_path, 4, after=1)
+    assert on_disk(tmp_path, CELLS[0])["runs"] == first["runs"]
+    again = sweep(tmp_path, cells=CELLS[:1], processes=4)
+    (row,) = again.run()
+    assert (row["status"], len(row["runs"]), len(again.started)) == ("ok", 4, 2)
+    assert row["runs"][0] == first["runs"][0]
+    assert not attempts.beside(CELLS[0].directory(tmp_path)).exists()
+
+
 def test_a_new_attempt_that_fails_stays_beside_the_measurement(tmp_path: Path) -> None:
     before = sweep(tmp_path).run()
     rows = sweep(tmp_path, "warmup:exception", force=True).run()

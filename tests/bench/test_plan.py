@@ -263,7 +263,7 @@ def planned(gpus: int, **streams: object) -> subprocess.CompletedProcess[str]:
 def test_worlds_of_many_divisors_and_absurd_ones() -> None:
     large = planned(10_000)
     assert large.returncode == 0
-    assert "set tp to 4 or 8" in large.stdout
+    assert "take --tp 4 or 8" in large.stdout
     absurd = planned(10**10)
     assert absurd.returncode == 2
     assert absurd.stderr.splitlines() == [f"bench plan: --gpus {10**10}: at most 1000000 are planned for"]

@@ -13,7 +13,7 @@ from bench.cli import main as bench
 from bench.predict.layout import Layout
 from bench.predict.memory import estimate
 from bench.predict.moments import CONSTANTS
-from bench.rlhf import command
+from bench.rlhf import command, frameworks
 from bench.rlhf.job import ASLEEP, Engine, Job, Part, moments, problems
 from rules.models import resolve
 
@@ -57,11 +57,161 @@ def data(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *flags: 
 
 
 def test_a_script_is_read_with_its_variables() -> None:
-    read = command.read(OPENRLHF.format(more="--vllm_enable_sleep"))
+    read = command.read(OPENRLHF.format(more="--vllm_enable_sleep"), frameworks.starts)
     assert (read.text("pretrain"), read.text("reward_pretrain")) == ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B")
     assert (read.number("prompt_max_len", 0), read.number("zero_stage", 0)) == (1024, 3)
     assert (read.on("vllm_enable_sleep"), read.on("bf16"), read.on("packing_samples")) == (True, True, False)
     assert read.number("micro_train_batch_size", 0) == 1
+
+
+DOTTED = {
+    "pretrain": "actor.model_name_or_path", "reward_pretrain": "reward.model_name_or_path",
+    "ref_num_nodes": "ref.num_nodes", "ref_num_gpus_per_node": "ref.num_gpus_per_node",
+    "actor_num_nodes": "actor.num_nodes", "actor_num_gpus_per_node": "actor.num_gpus_per_node",
+    "critic_num_gpus_per_node": "critic.num_gpus_per_node", "reward_num_gpus_per_node": "reward.num_gpus_per_node",
+    "vllm_num_engines": "vllm.num_engines", "vllm_tensor_parallel_size": "vllm.tensor_parallel_size",
+    "vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization", "vllm_enable_sleep": "vllm.enable_sleep",
+    "zero_stage": "ds.zero_stage", "adam_offload": "ds.adam_offload", "colocate_all_models": "train.colocate_all",
+    "gradient_checkpointing": "actor.gradient_checkpointing_enable", "deepspeed_enable_sleep": "ds.enable_sleep",
+    "micro_train_batch_size": "train.micro_batch_size", "micro_rollout_batch_size": "rollout.micro_batch_size",
+    "ref_reward_offload": "ref.offload", "n_samples_per_prompt": "rollout.n_samples_per_prompt",
+    "advantage_estimator": "algo.advantage.estimator",
+}  # fmt: skip
+"""Names of before 0.10.2 and after, from the parsers of both."""
+
+
+def dotted(text: str) -> str:
+    """The same script in the newer style, where the length is one number."""
+    text = re.sub(r"--prompt_max_len \S+|--bf16", "", text).replace("--generate_max_len 1024", "--data.max_len 2048")
+    return re.sub(r"--(\w+)", lambda found: f"--{DOTTED.get(found[1], found[1])}", text)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "--colocate_all_models --vllm_enable_sleep --deepspeed_enable_sleep",
+        "--advantage_estimator rloo --n_samples_per_prompt 2",
+    ],
+)
+def test_both_styles_of_openrlhf_are_the_same_job(
+    more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = (
+        data(text, tmp_path, capsys) for text in (OPENRLHF.format(more=more), dotted(OPENRLHF.format(more=more)))
+    )
+    assert old == new
+    assert old["parts"][0]["model"] == "Qwen/Qwen2.5-7B-Instruct"  # type: ignore[index]
+    assert ("critic" in [part["role"] for part in old["parts"]]) == ("rloo" not in more)  # type: ignore[attr-defined]
+
+
+def test_dynamic_batches_of_openrlhf_are_rows_of_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def trained(more: str) -> tuple[float, object]:
+        found = data(dotted(OPENRLHF.format(more=more)), tmp_path, capsys)
+        moments = {each["name"]: each["working"] for each in found["moments"]}  # type: ignore[attr-defined]
+        return moments["train: actor"], found["notes"]
+
+    full, (note,) = trained("")  # type: ignore[misc]
+    assert note == "every sample is counted at its full length, 2,048 tokens: this is the worst case"
+    short, none = trained("--train.dynamic_batch_enable --train.max_tokens_per_gpu 2048")
+    assert (none, short) == ([], full)  # a row of one sample
+    long, _ = trained("--train.dynamic_batch_enable --train.max_tokens_per_gpu 16384")
+    assert long > full + 7 * 2048 * FACTS.vocab * 4
+
+
+def test_the_trainers_of_one_model_are_not_planned_as_ppo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("deepspeed --module openrlhf.cli.train_sft --pretrain qwen2.5-7b\n", tmp_path)[0] == 2
+    assert "openrlhf.cli.train_sft is no RLHF job of several models" in capsys.readouterr().err
+    assert plan(VERL.rstrip() + " actor_rollout_ref.actor.strategy=megatron\n", tmp_path)[0] == 2
+    assert "strategy=megatron: only jobs of verl with FSDP are planned" in capsys.readouterr().err
+
+
+def test_options_in_arrays_and_functions_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head, *rest = VERL.replace("\\\n", " ").split("data.max_response_length=512")
+    text = f'MORE=(\n    data.max_response_length=$((256 * 2))\n    {rest[0].strip()}\n)\n{head} "${{MORE[@]}}"\n'
+    assert data(text, tmp_path, capsys) == data(VERL, tmp_path, capsys)
+
+
+CHANGED = [
+    (VERL, "max_response_length", "max_respons_length",
+     "option data.max_respons_length is not understood; did you mean data.max_response_length?"),
+    (VERL, "ppo_micro_batch_size_per_gpu", "ppo_micro_batchsize_per_gpu",
+     "did you mean actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu?"),
+    (VERL, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", "ppo_micro_batchsize_per_gpu",
+     ".ppo_micro_batch_size_per_gpu?"),
+    (VERL, "actor.use_kl_loss", "aktor.use_kl_loss", "did you mean actor_rollout_ref.actor.use_kl_loss?"),
+    (VERL, "tensor_model_parallel_size=8", "tensor_model_parallel_size=3", "[engine-heads] 40 attention heads do not"),
+    (VERL, "gpu_memory_utilization=0.6", "gpu_memory_utilization=1.2", "[engine-share] generation engines"),
+    (OPENRLHF, "--zero_stage 3", "--zero_stage 7", "[zero-stage-range] there is no ZeRO stage 7"),
+    (OPENRLHF, "--zero_stage 3", "--zero_stagee 3", "--zero_stagee is not understood; did you mean --zero_stage?"),
+    (OPENRLHF, "_parallel_size 2", "_parallel_size 3", "[engine-heads] 28 attention heads do not divide"),
+]  # fmt: skip
+
+
+IN_BOTH_STYLES = [(row, "dotted") for row in CHANGED if row[0] is OPENRLHF and "--zero_stagee" not in row[2]]
+
+
+@pytest.mark.parametrize(("row", "style"), [*((row, "old") for row in CHANGED), *IN_BOTH_STYLES])
+def test_what_cannot_run_is_refused(
+    row: tuple[str, str, str, str], style: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, old, new, told = row
+    changed = text.replace(old, new).replace("{more}", "").replace("{{", "{").replace("}}", "}")
+    assert changed.count(new)
+    if style == "dotted":
+        changed = dotted(changed)
+    assert plan(changed, tmp_path)[0] == 2
+    said = capsys.readouterr()
+    assert told in said.err
+    assert (said.out, said.err.count("\n")) == ("", 1)
+
+
+def test_gpus_that_win_over_the_script_are_those_that_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(VERL, tmp_path, "--gpus", "12")[0] == 2
+    assert "generation with tp 8 does not divide the 12 GPUs" in capsys.readouterr().err
+    assert plan(VERL, tmp_path, "--gpus", "16")[0] in (0, 1)
+
+
+def test_what_the_plan_does_not_count_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan(VERL.rstrip() + " actor_rollout_ref.model.lora_rank=32 trainer.logger=console +data.new_thing=1\n", tmp_path)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: option")]
+    assert told == ["note: option actor_rollout_ref.model.lora_rank is not understood: the plan does not count it"]
+    found = data(dotted(OPENRLHF.format(more="--ds.lora.rank 8 --logger.wandb.key x")), tmp_path, capsys)
+    assert "option --ds.lora.rank is not understood: the plan does not count it" in found["notes"]  # type: ignore[operator]
+    assert not any("wandb" in note for note in found["notes"])  # type: ignore[attr-defined]
+
+
+def test_log_probabilities_of_verl_follow_the_actors_dynamic_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scored(more: str = "") -> dict[str, float]:
+        found = data(VERL.rstrip() + f" {more}\n", tmp_path, capsys)
+        return {m["name"]: m["working"] for m in found["moments"] if "score" in m["name"]}  # type: ignore[attr-defined]
+
+    follows, said = scored(), "log_prob_max_token_len_per_gpu=24000"
+    assert scored(f"actor_rollout_ref.ref.{said} actor_rollout_ref.rollout.{said}") == follows
+    halves = scored(f"actor_rollout_ref.ref.{said.replace('24000', '12000')}")
+    assert halves["score: actor"] == follows["score: actor"]
+    assert halves["score: reference"] < follows["score: reference"]
+    fixed = "log_prob_use_dynamic_bsz=False"
+    one = scored(f"actor_rollout_ref.ref.{fixed} actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1")
+    assert one["score: reference"] < halves["score: reference"]
+    notes = data(VERL, tmp_path, capsys)["notes"]
+    assert not any("worst case" in note for note in notes)  # type: ignore[attr-defined]
+    notes = data(VERL.replace("use_dynamic_bsz=True", "use_dynamic_bsz=False"), tmp_path, capsys)["notes"]
+    assert "actor, reference: every sample is counted at its full length" in notes[0]  # type: ignore[index]
+
+
+def test_a_sequence_that_is_split_takes_less(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = VERL.replace("use_dynamic_bsz=True", "use_dynamic_bsz=False")
+    split = whole.rstrip() + " actor_rollout_ref.actor.ulysses_sequence_parallel_size=2\n"
+    one, two = (
+        {m["name"]: m["working"] for m in data(text, tmp_path, capsys)["moments"]}  # type: ignore[attr-defined]
+        for text in (whole, split)
+    )
+    assert two["train: actor"] < one["train: actor"]
 
 
 def test_models_apart_do_not_add_up_and_together_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,6 +286,24 @@ def test_what_cannot_be_planned_is_one_line(
     assert error.startswith("bench plan: --recipe ")
     assert told in error
     assert error.count("\n") == 1
+
+
+def test_models_of_several_flags_all_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "python -m openrlhf.cli.train_ppo --pretrain /my/model --reward_pretrain /my/other --vllm_num_engines 0"
+    flags = ("--gpus", "8", "--model", "actor=qwen2.5-7b", "--model", "reward=llama-3.1-8b,critic=qwen2.5-0.5b")
+    found = data(text, tmp_path, capsys, *flags, "--model", "qwen2.5-1.5b")
+    models = {part["role"]: part["model"] for part in found["parts"]}  # type: ignore[attr-defined]
+    assert [models[role].lower().rpartition("/")[2] for role in ("actor", "critic", "reference", "reward")] == [
+        "qwen2.5-7b", "qwen2.5-0.5b", "qwen2.5-1.5b", "llama-3.1-8b",
+    ]  # fmt: skip
+    for more, told in (
+        ("critik=llama-3.1-8b", "no role 'critik'; did you mean critic?"),
+        ("actor=llama-3.1-8b", "--model gives actor two models, qwen2.5-7b and llama-3.1-8b"),
+    ):
+        assert plan(text, tmp_path, *flags, "--model", more)[0] == 2
+        assert told in capsys.readouterr().err
+    found = data(VERL, tmp_path, capsys, "--model", "critic=llama-3.1-8b")
+    assert "--model critic: this job has no such model" in found["notes"]  # type: ignore[operator]
 
 
 def test_trl_takes_the_stage_of_accelerates_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from bench.report.columns import as_csv, table
 from bench.report.glance import workloads
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
+from bench.report.sections import grid
 from bench.report.series import chart_data
 from bench.results.results import build_result, write_json
 
@@ -181,7 +182,9 @@ def test_a_reader_that_goes_is_no_error(folder: Path) -> None:
     assert process.wait(60) == 141
 
 
-@pytest.mark.parametrize("arguments", [["absent"], ["empty"], ["full", "--output", "taken/x.html"]])
+@pytest.mark.parametrize(
+    "arguments", [["absent"], ["empty"], ["full", "--output", "taken/x.html"], ["full", "--output", "x.pdf"]]
+)
 def test_bad_paths_are_one_line(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +196,7 @@ def test_bad_paths_are_one_line(
     error = capsys.readouterr().err
     assert error.startswith("bench report: ")
     assert error.count("\n") == 1
+    assert not (tmp_path / "x.pdf").exists()
 
 
 @pytest.fixture(scope="module")
@@ -378,6 +382,52 @@ def test_what_is_fastest_fits_and_trains_right_stands_first(tmp_path: Path) -> N
     assert text.index("100.0% ahead of the next and 4.0 times the slowest") < text.index('<table id="rows">')
     (tmp_path / "c" / "result.json").unlink()
     assert workloads(collect([tmp_path]).rows)[0].worst == pytest.approx(0.01)  # small differences are told as they are
+
+
+def test_what_was_measured_wins_over_refusals_of_other_machines(tmp_path: Path) -> None:
+    here, there = {"cpu": "laptop", "gpus": []}, {"gpus": [{"name": "NVIDIA H200"}]}
+    measured = result(2)
+    measured["environment"] = {**measured["environment"], **there}  # type: ignore[dict-item]
+    configuration = Configuration(backend="ddp", num_layers=2, device="cuda")
+    measured["configuration"] |= {"device": "cuda"}  # type: ignore[operator]
+    refused = build_result(configuration, [], status="unsupported", message="no GPU is visible", environment=here)
+    write_json(tmp_path / "gpu" / "result.json", measured)
+    write_json(tmp_path / "laptop" / "result.json", refused)
+
+    def status() -> str:
+        content = grid.content(collect([tmp_path]))
+        assert content is not None
+        (cell,) = content["cells"].values()
+        return str(cell.status)
+
+    assert status() == "ok"
+    write_json(tmp_path / "laptop" / "result.json", {**refused, "environment": there})
+    assert status() == "unsupported"  # of the same machine it says something
+    write_json(tmp_path / "laptop" / "result.json", {**refused, "status": "crash", "environment": here})
+    assert status() == "crash"
+
+
+def test_an_order_of_rows_that_took_no_turns_is_undecided(tmp_path: Path) -> None:
+    def told(ended: dict[str, list[float]], commands: tuple[str, str] = ("x", "x")) -> str:
+        for (backend, moments), seconds, command in zip(ended.items(), (0.1, 0.2), commands, strict=True):
+            found = result(4, backend, head=seconds, per_layer=0.0)
+            runs = [{**found["runs"][0], "ended": moment} for moment in moments]  # type: ignore[index]
+            for number, run in enumerate(runs):  # processes are never quite alike
+                run["times"] = [{"forward": seconds * (1 + number / 1000), "backward": 1e-9}] * 2
+                if not run["ended"]:
+                    del run["ended"]
+            configuration = Configuration(backend=backend, num_layers=4, device="cpu")
+            made = build_result(configuration, runs, status="ok", environment={"command": command})
+            write_json(tmp_path / backend / "result.json", made)
+        (work,) = workloads(collect([tmp_path]).rows)
+        return work.told()
+
+    assert told({"ddp": [100.0, 300.0], "fsdp2": [200.0, 400.0]}).endswith(" ahead of fsdp2")
+    assert told({"ddp": [100.0, 200.0], "fsdp2": [800.0, 900.0]}).endswith(
+        "undecided: measured one after the other, 10 minutes apart; one command with --force measures both in turn"
+    )
+    assert told({"ddp": [0.0, 0.0], "fsdp2": [0.0, 0.0]}).endswith(" ahead of fsdp2")  # older results, one command
+    assert "undecided: measured by different" in told({"ddp": [0.0, 0.0], "fsdp2": [0.0, 0.0]}, ("x", "y"))
 
 
 def test_charts_never_join_unlike_rows_and_show_outliers(tmp_path: Path) -> None:

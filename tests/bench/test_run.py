@@ -6,15 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from bench import cli
+from bench.commands import plan as plan_command
 from bench.commands import run as run_command
 from bench.commands.run import expand, main
 from bench.configuration import Configuration, ConfigurationError, model_facts, parse, presets
+from bench.launch import local
+from bench.predict import planning, sizes
 from bench.process import supervise
 from bench.process.progress import Progress
 from bench.process.supervise import classify
@@ -144,6 +148,43 @@ def test_a_rank_that_stays_away_is_a_hang_and_leaves_no_process(tmp_path: Path) 
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_hints_and_defaults_are_of_flags_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = refusal(parse({"backend": "fsdp2", "num_gpus": 3, "tp": 2, "device": "cpu", "dtype": "fp32"}), 0)
+    assert refused is not None
+    assert refused[1] == "take --num-gpus 2"
+    flags = {flag for action in run_command.parser()._actions for flag in action.option_strings}
+    assert set(sizes.FLAGS.values()) <= flags
+    plan_flags = {flag for action in plan_command.parser()._actions for flag in action.option_strings}
+    assert set(planning.FLAGS.values()) <= plan_flags
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    help_ = " ".join(capsys.readouterr().out.split())
+    assert "all of its own; default 4, without GPUs the model’s own" in help_
+
+
+def paths_of_a_rank(environment: dict[str, str]) -> list[str]:
+    program = "import sys; print('\\n'.join(sys.path))"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_pythonpath_wins_in_ranks_and_the_order_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    own = paths_of_a_rank(dict(os.environ))
+    assert own[0] == str(tmp_path)
+    installed = Path(sysconfig.get_path("purelib"))
+    assert own.index(str(installed)) > own.index(sysconfig.get_path("stdlib"))
+    monkeypatch.setattr(local, "ROOT", installed)
+    assert paths_of_a_rank(local.environment(1)) == own
+    monkeypatch.setattr(local, "ROOT", tmp_path / "checkout")  # which `python -m` has first, too
+    assert paths_of_a_rank(local.environment(1)) == [str(tmp_path / "checkout"), *own]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(tmp_path / "checkout")]))
+    assert paths_of_a_rank(local.environment(1)) == [str(tmp_path), str(tmp_path / "checkout"), *own[1:]]
 
 
 def test_under_torchrun_the_process_is_one_rank(tmp_path: Path) -> None:

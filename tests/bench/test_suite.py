@@ -333,9 +333,22 @@ def test_a_suite_that_is_stopped_in_its_first_moments_says_how_to_go_on(number: 
         assert process.poll() is None
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    assert process.returncode == 128 + number, errors
     assert "the same command goes on" in output + errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("value", ["-3", "nan", "inf", "much"])
+def test_a_threshold_that_is_none_is_refused_at_once(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench.cli import main as bench
+
+    with pytest.raises(SystemExit) as ended:
+        bench(["suite", f"--threshold={value}", "--output-dir", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    assert "is no share: write 0.05 or 5%" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_backend_that_does_not_exist_is_told_before_anything_is_made(

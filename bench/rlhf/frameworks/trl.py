@@ -12,9 +12,12 @@ from pathlib import Path
 from bench.predict.layout import Layout
 from bench.problems import Problem
 from bench.rlhf.command import Command
-from bench.rlhf.job import Engine, Job, Part
+from bench.rlhf.job import Engine, Job, Part, worst_case
+from rules.launch._reading.frameworks import named
 from rules.models import ModelFacts
 
+TABLE = named("trl")
+PROGRAM = ""
 MODELS = {
     "actor": ("model_name_or_path", "model"), "reference": ("model_name_or_path", "model"),
     "critic": ("reward_model_path", "model_name_or_path"), "reward": ("reward_model_path", "reward_model_name_or_path"),
@@ -46,7 +49,8 @@ def job(command: Command, models: Mapping[str, ModelFacts], gpus: int | None) ->
             models["actor"], max(world // tp, 1), tp, command.share("vllm_gpu_memory_utilization", 0.3),
             command.on("vllm_enable_sleep_mode"), _length(command),
         )  # fmt: skip
-    return Job("TRL", parts, engine, ((*here, *["rollout"] * (engine is not None)),), processes=False)
+    return Job("TRL", parts, engine, ((*here, *["rollout"] * (engine is not None)),), processes=False,
+               notes=(worst_case(_length(command)),))  # fmt: skip
 
 
 def _length(command: Command) -> int:

@@ -32,6 +32,20 @@ class Framework:
     products: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     absent: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unrelated: tuple[str, ...] = ()
+
+    def options(self, quantity: str) -> tuple[str, ...]:
+        """The names that a quantity, a setting of plans or a switch has had, without dashes."""
+        tables: tuple[Mapping[str, Iterable[str]], ...] = (self.flags, self.switches, self.plan, self.keys)
+        names = [name.lstrip("-") for table in tables for name in table.get(quantity, ())]
+        return tuple(dict.fromkeys(names))
+
+    def all_options(self) -> frozenset[str]:
+        """All names that the table has."""
+        quantities = {*self.flags, *self.switches, *self.plan, *self.keys}
+        factors = {name.lstrip("-") for product in self.products.values() for factor in product for name in factor}
+        return frozenset(name for quantity in quantities for name in self.options(quantity)) | factors
 
     def is_of(self, program: str, options: Iterable[str]) -> bool:
         """Whether a program is of this kind: by its name, or by an option that it is given.
@@ -81,4 +95,6 @@ def _framework(row: dict[str, Any]) -> Framework:
         products={q: tuple(tuple(factor) for factor in factors) for q, factors in row.get("products", {}).items()},
         keys={quantity: tuple(names) for quantity, names in row.get("keys", {}).items()},
         absent=row.get("absent", {}),
+        plan={what: tuple(names) for what, names in row.get("plan", {}).items()},
+        unrelated=tuple(row.get("unrelated", ())),
     )

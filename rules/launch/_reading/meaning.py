@@ -82,8 +82,8 @@ def _openrlhf(given: Configuration, framework: Framework, launch: Launch) -> Con
     else:
         given.drop(
             "rollout_batch_size", "micro_rollout_batch_size", "samples_per_prompt", "generation_batch_size", "engines",
-            "engine_tp", "advantage", "actor_gpus", "ref_gpus", "critic_gpus", "reward_gpus", "asynchronous", "top_p",
-            "ratio_to_engine",
+            "engine_tp", "engine_share", "advantage", "actor_gpus", "ref_gpus", "critic_gpus", "reward_gpus",
+            "asynchronous", "top_p", "ratio_to_engine",
         )  # fmt: skip
     given.drop("kl_coefficient", "critic_model")
     return given
@@ -161,7 +161,7 @@ def _verl(given: Configuration, line: CommandLine) -> Iterator[Configuration]:
     if given.value("rollout_batch_size") == 0:
         given.drop("rollout_batch_size")  # asynchronous training has no batches of rollouts
     if given.name.rpartition(".")[2] != "main_ppo" or "experimental" in given.name:
-        given.drop("engine_tp", "gpus_per_node")  # generation has GPUs of its own
+        given.drop("engine_tp", "engine_share", "gpus_per_node")  # generation has GPUs of its own
     yield given
 
 

@@ -32,7 +32,7 @@ _TEXTS = frozenset({
     "backend", "dtype", "attn", "optimizer", "advantage", "model", "critic_model", "compile", "config_file",
     "engine_dtype", "engine_logprobs", "ratio_weights", "ratio_rejects",
 })  # fmt: skip
-_NUMBERS = frozenset({"kl_coefficient", "top_p", "min_p", "temperature", "ratio_cap"})
+_NUMBERS = frozenset({"kl_coefficient", "top_p", "min_p", "temperature", "ratio_cap", "engine_share"})
 _SPELLINGS = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "fp32": "fp32", "float": "fp32",
     "processed_logprobs": "processed", "processed_logits": "processed", "raw_logprobs": "raw", "raw_logits": "raw",
