@@ -660,7 +660,10 @@ class Evaluation(Walk):
                 return Val()  # a table that is not there has no keys to ask for
             if self._is_remembered(number, *value.args):
                 return Val()  # each rank asks for its own key for the first time when the others do
-            return Val(v=combined(member(left.v), right.v))
+            inside = combined(member(left.v), right.v)
+            own = bool(left.objs) and all(o[0] == "ordinal" for o in left.each)
+            # the rank of some other process mostly is one that all ranks of the group know alike
+            return Val(v=unsure(inside) if right.of("counted") and not own else inside)
         return Val(_several(value.data, left, right), combined(left.v, right.v))
 
     def _made_late(self, test: int, number: int) -> bool:

@@ -539,6 +539,22 @@ def evaluate(model, batch):
 ]
 
 CORRECT = [
+    # who goes round for ever says nothing of what the others test later
+    """\
+import sys
+import time
+
+import torch.distributed as dist
+
+mode = sys.argv[1]
+dist.init_process_group("gloo")
+if mode == "sleep" and dist.get_rank() == 1:
+    while True:
+        time.sleep(0.5)
+if mode == "order":
+    dist.new_group([0, 1])
+dist.barrier()
+""",
     # the number that a call passes settles the test
     """
 import os
