@@ -115,16 +115,26 @@ def _handed_on(project: Project, function: Method) -> Iterator[Failure]:
     if not behind or not all(reached.complete for _, reached in behind):
         return
     for row in handed.received(function):
-        refusing = []
+        refusing: list[tuple[Place, Callee, Misfit]] = []
         for place, reached in behind:
             passing = call_of(place.unit, place.number)
             whole = passing._replace(args=(*(a for a in passing.args if a.keyword != "**"), *row.arguments))
             misfits = [misfit_of(each.params, with_given(whole, each), partial=True) for each in reached.callees]
             if misfits and misfits[0] is not None and all(m is not None and m.kind in _HANDED for m in misfits):
-                refusing.append((reached.callees[0], misfits[0]))
-        if refusing and (len(refusing) == len(behind) or _leaves_open(objects, row)):
-            callee, misfit = refusing[0]
+                refusing.append((place, reached.callees[0], misfits[0]))
+        if len(refusing) < len(behind):  # another way takes them
+            refusing = [each for each in refusing if _is_chosen(each[0])] if _leaves_open(objects, row) else []
+        for _, callee, misfit in refusing[:1]:
             yield Failure(row.caller, row.call, row.call, callee, misfit, True, handed=True)
+
+
+def _is_chosen(place: Place) -> bool:
+    """Whether callers choose that a call is made: what they pass is tested, not the object."""
+    tests = place.tests_inside
+    return bool(tests) and all(
+        any(part.value.op == "param" and not part.unit.is_receiver(part.number) for part in test.parts)
+        for test in tests
+    )
 
 
 def _leaves_open(objects: Objects, row: Handed) -> bool:
@@ -336,6 +346,31 @@ def make(tokens):
 )
 
 CORRECT = (
+    # the state of the object says which way is taken
+    """\
+class Layer:
+    def __init__(self):
+        self.training = True
+
+    def run_train(self, x, sample_lens):
+        return x, sample_lens
+
+    def run_inference(self, x, cache):
+        return x, cache
+
+    def run(self, x, **kwargs):
+        if self.training:
+            return self.run_train(x, **kwargs)
+        return self.run_inference(x, **kwargs)
+
+
+def train(x, lens):
+    return Layer().run(x, sample_lens=lens)
+
+
+def generate(x, cache):
+    return Layer().run(x, cache=cache)
+""",
     # the caller says which way it wants, or the function in between takes it out
     """\
 def get_mmlu(tokenizer, length=512):
