@@ -352,6 +352,11 @@ class ClassDef:
                         found.setdefault(call.args[0].value.strip("\"'"), method)
         return found
 
+    @property
+    def every_instance_attribute(self) -> frozenset[str]:
+        """The same, with those that methods of bases set."""
+        return frozenset(name for cls in self.mro for name in cls.instance_attributes)
+
     def descendants(self) -> tuple[ClassDef, ...]:
         """All classes of the project below this one, each after a base that leads to it."""
         return self._descendants

@@ -100,6 +100,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
         ):
             continue
         guarded = only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words)
+        guarded = guarded or any(test.varies("rank", "member") for test in place.tests)
         if not guarded and not any(_ALONE.search(word) for test in place.tests for word in test.words):
             yield place
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
@@ -187,6 +188,20 @@ class Trainer:
 ]
 
 CORRECT = [
+    # a parameter that is called `rank` is one, whoever passes it
+    """\
+import json
+import os
+
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def save(model, optimizer, rank, out, step):
+    state = FSDP.optim_state_dict(model, optimizer)
+    if rank <= 0:
+        with open(os.path.join(out, f"checkpoint-{step}", "config.json"), "w") as file:
+            json.dump(sorted(state), file)
+""",
     # a name that a function makes of the rank; an actor whose class is handed on
     """
 import ray

@@ -86,8 +86,8 @@ def _may_be_kept(method: Method, place: Place) -> bool:
     """Whether what is read may be no method of the object that is asked: a callback that it was given, and may be left
     out, or what a base of a library puts there (`training` of a module of a network)."""
     asked = [o[1] for o in place.operand(0).closed.each if o[0] in OBJECTS]
-    if any(cls.find(method.name) is None for cls in asked):
-        return True
+    if any(cls.find(method.name) is None or method.name in cls.every_instance_attribute for cls in asked):
+        return True  # or what `__init__` stored under its name
     return method.name in of_libraries() and any(cls.external_bases for cls in asked)
 
 
@@ -203,6 +203,23 @@ def main():
 )
 
 CORRECT = (
+    # what is stored under the name of a method is there instead of it
+    """\
+class Env:
+    def seed(self, number):
+        return number
+
+
+class Vectors(Env):
+    def __init__(self, **options):
+        self.seed = options.pop("seed", None)
+        if self.seed is not None:
+            print(self.seed + 1)
+
+
+def main():
+    return Vectors(seed=3)
+""",
     # called; kept; compared with a method; None until it is set
     """\
 class Strategy:

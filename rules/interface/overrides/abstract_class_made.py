@@ -27,6 +27,11 @@ RULE = Rule(
     "MP143", "abstract-class-made", "error", stable_since="0.3.0", tokens=("abstractmethod", "abstractproperty")
 )
 
+# Decorators that leave a method abstract; `functools.cached_property` around one does not.
+_FORWARDING = frozenset({
+    "abstractmethod", "abc.abstractmethod", "property", "abstractproperty", "abc.abstractproperty", "classmethod",
+    "staticmethod", "typing.override", "override", "typing_extensions.override",
+})  # fmt: skip
 _ABSTRACT_BASES = frozenset({"abc.ABC", "ABC"})
 
 
@@ -59,7 +64,7 @@ def _lacking(cls: ClassDef) -> list[Method]:
     abstract = {name for each in cls.mro for name, method in each.methods.items() if method.facts.is_abstract}
     given = {name for each in cls.mro for name, _ in each.facts.attributes if name not in each.methods}
     found = [method for name in sorted(abstract - given) if (method := cls.find(name)) is not None]
-    return [method for method in found if method.facts.is_abstract]
+    return [method for method in found if method.facts.is_abstract and _FORWARDING.issuperset(method.facts.decorators)]
 
 
 def _has_abc_meta(cls: ClassDef) -> bool:
@@ -99,6 +104,26 @@ def start(strategy):
 INCORRECT = (_CLUSTERS.format(method="get_logs_stream", mark="  # error: MP143"),)
 
 CORRECT = (
+    # `cached_property` does not tell that what it wraps is abstract
+    """\
+import abc
+import functools
+
+
+class Base(abc.ABC):
+    @functools.cached_property
+    @abc.abstractmethod
+    def device(self):
+        raise NotImplementedError
+
+
+class Trainer(Base):
+    pass
+
+
+def main():
+    return Trainer()
+""",
     _CLUSTERS.format(method="stream_logs", mark=""),
     # without ABC the decorator does nothing
     _CLUSTERS.replace("class Cluster(abc.ABC):", "class Cluster:").format(method="get_logs_stream", mark=""),
