@@ -188,20 +188,6 @@ class Trainer:
 ]
 
 CORRECT = [
-    # a parameter that is called `rank` is one, whoever passes it
-    """\
-import json
-import os
-
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-
-
-def save(model, optimizer, rank, out, step):
-    state = FSDP.optim_state_dict(model, optimizer)
-    if rank <= 0:
-        with open(os.path.join(out, f"checkpoint-{step}", "config.json"), "w") as file:
-            json.dump(sorted(state), file)
-""",
     # a name that a function makes of the rank; an actor whose class is handed on
     """
 import ray
@@ -290,5 +276,19 @@ def name_of(path):
 def write(folder):
     with open(os.path.join(folder, "latest"), "w") as file:
         file.write("saved")
+""",
+    # a parameter that is called `rank` is one, whoever passes it
+    """\
+import json
+import os
+
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def save(model, optimizer, rank, out, step):
+    state = FSDP.optim_state_dict(model, optimizer)
+    if rank <= 0:
+        with open(os.path.join(out, f"checkpoint-{step}", "config.json"), "w") as file:
+            json.dump(sorted(state), file)
 """,
 ]

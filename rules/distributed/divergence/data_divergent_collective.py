@@ -285,27 +285,6 @@ def fit(model, batches, group):
 ]
 
 CORRECT = [
-    # reduced through a view
-    """
-import torch
-import torch.distributed as dist
-
-def has_overflow(x):
-    total = float(x.float().sum())
-    if total == float("inf") or total != total:
-        return True
-    return False
-
-def fit(model, batches, group):
-    for batch in batches:
-        loss = model(batch)
-        mean, norm = loss.detach().clone().view(1), loss.norm()
-        dist.all_reduce(mean.data, group=group)
-        dist.all_reduce(norm.view(-1), group=group)
-        if has_overflow(mean) or norm.item() > 10:
-            break
-        dist.all_reduce(model.flat_gradients, group=group)
-""",
     # what is reduced is tested behind that; whether it is there or has elements, and what else is reduced, is alike
     """
 import torch
@@ -603,6 +582,27 @@ def replicated(inputs):
     if weight.placements != [Replicate()]:
         weight = weight.redistribute(placements=[Replicate()], async_op=True)
     return weight, bias
+""",
+    # reduced through a view
+    """
+import torch
+import torch.distributed as dist
+
+def has_overflow(x):
+    total = float(x.float().sum())
+    if total == float("inf") or total != total:
+        return True
+    return False
+
+def fit(model, batches, group):
+    for batch in batches:
+        loss = model(batch)
+        mean, norm = loss.detach().clone().view(1), loss.norm()
+        dist.all_reduce(mean.data, group=group)
+        dist.all_reduce(norm.view(-1), group=group)
+        if has_overflow(mean) or norm.item() > 10:
+            break
+        dist.all_reduce(model.flat_gradients, group=group)
 """,
 ]
 

@@ -539,47 +539,6 @@ def evaluate(model, batch):
 ]
 
 CORRECT = [
-    # who goes round for ever says nothing of what the others test later
-    """\
-import sys
-import time
-
-import torch.distributed as dist
-
-mode = sys.argv[1]
-dist.init_process_group("gloo")
-if mode == "sleep" and dist.get_rank() == 1:
-    while True:
-        time.sleep(0.5)
-if mode == "order":
-    dist.new_group([0, 1])
-dist.barrier()
-""",
-    # the number that a call passes settles the test
-    """
-import os
-from contextlib import contextmanager
-
-import torch.distributed as dist
-
-RANK = int(os.environ["RANK"])
-
-@contextmanager
-def first(rank):
-    if rank not in [-1, 0]:
-        dist.barrier()
-    yield
-    if rank == 0:
-        dist.barrier()
-
-def loader(path, rank=-1):
-    with first(rank):
-        return open(path)
-
-def train(path):
-    if RANK in {-1, 0}:
-        return loader(path, rank=-1)
-""",
     # made once, by whoever asks first
     """
 import functools
@@ -1304,6 +1263,47 @@ def loop(model, stop):
         if flag is True:
             break
         dist.barrier()
+""",
+    # who goes round for ever says nothing of what the others test later
+    """\
+import sys
+import time
+
+import torch.distributed as dist
+
+mode = sys.argv[1]
+dist.init_process_group("gloo")
+if mode == "sleep" and dist.get_rank() == 1:
+    while True:
+        time.sleep(0.5)
+if mode == "order":
+    dist.new_group([0, 1])
+dist.barrier()
+""",
+    # the number that a call passes settles the test
+    """
+import os
+from contextlib import contextmanager
+
+import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+
+@contextmanager
+def first(rank):
+    if rank not in [-1, 0]:
+        dist.barrier()
+    yield
+    if rank == 0:
+        dist.barrier()
+
+def loader(path, rank=-1):
+    with first(rank):
+        return open(path)
+
+def train(path):
+    if RANK in {-1, 0}:
+        return loader(path, rank=-1)
 """,
 ]
 
