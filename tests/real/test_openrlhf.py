@@ -13,6 +13,7 @@ KNOWN = [
     ("0.5.0", "MP303", "openrlhf/cli/train_ppo_ray.py", "--actor_init_on_gpu"),
     ("0.8.5", "MP301", "openrlhf/utils/deepspeed/deepspeed.py", "ds_tensor_parallel_size"),
     ("0.8.5", "MP120", "openrlhf/trainer/kto_trainer.py", "disable_ds_ckpt"),
+    ("0.8.5", "MP120", "openrlhf/cli/interactive_chat.py", "generate"),
     ("0.8.5", "MP303", "openrlhf/cli/train_sft.py", "--train_split"),
     ("0.9.10", "MP303", "openrlhf/cli/train_ppo_ray.py", "--ptx_coef"),
     ("0.9.10", "MP303", "openrlhf/cli/train_ppo_ray.py", "--perf"),
