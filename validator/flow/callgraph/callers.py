@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import ClassDef, External, Method, Module, Symbol
-from validator.flow.callgraph.called_objects import RUN_BY_CALLING, CalledObjects
 from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value
 
@@ -52,7 +51,6 @@ class Callers:
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
         self._mentions: dict[str, list[Mention]] = {}
         self._straight: dict[ClassDef, bool] = {}
-        self._objects = CalledObjects(flow)
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
@@ -64,7 +62,7 @@ class Callers:
     def is_spoken_of(self, unit: Unit) -> bool:
         """Whether its name stands anywhere at all outside of tests."""
         inside = is_test(unit.path)
-        speaking = (each for found in (self.flow.mentions.naming(*called(unit)), self._calling(unit)) for each in found)
+        speaking = self.flow.mentions.naming(*called(unit))
         return unit.code.kind == "lambda" or any(inside or not is_test(each.path) for each in speaking)
 
     def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
@@ -80,16 +78,11 @@ class Callers:
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
             callers += self.flow.units(below)
-        callers += [each for each in self._calling(unit) if tests or not is_test(each.path)]
         if unit.outer is not None and unit.code.kind == "lambda":
             callers.append(unit.outer)
         if unit.outer is not None and _is_given_back(unit.outer, unit):
             callers += self.of(unit.outer, tests)  # `@register(name)` calls what `register` gives back
         return dict.fromkeys(sorted(dict.fromkeys(callers), key=lambda each: each.place))
-
-    def _calling(self, unit: Unit) -> tuple[Unit, ...]:
-        """The units that run a method by calling its object."""
-        return self._objects.of(unit.cls) if unit.name in RUN_BY_CALLING and unit.cls is not None else ()
 
     # -- mentions ------------------------------------------------------------------------------------------
 
