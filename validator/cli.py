@@ -89,9 +89,9 @@ def _dispatch(options: argparse.Namespace) -> int:
         streams.say(f"user rules are not loaded: {settings.rules_refused} (see --rules)")
     running.tell_of_left_out(options, settings)
     if options.fix or options.diff or options.add_ignore:
-        from validator.run import fixing as changes
+        from validator.run import fixing
 
-        return changes.run(options, settings)
+        return fixing.run(options, settings)
     if "-" in options.paths:
         return report(options, settings, running.of_standard_input(options, settings))
     return report(options, settings, running.findings(options, settings))

@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bench.problems import Problem
+
+if TYPE_CHECKING:
+    from validator.project import Project
 
 T = TypeVar("T", int, float)
 Names = str | tuple[str, ...]
@@ -99,6 +102,15 @@ def _listed(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
+def project(text: str) -> Project:
+    """A script as the validator reads it, by itself."""
+    from validator.project import Project
+    from validator.run.config import Config
+    from validator.source import SourceFile
+
+    return Project([SourceFile("job.sh", "/job.sh", text.encode())], Config(root="/"))
+
+
 def read(text: str, is_meant: Callable[[Sequence[str]], bool]) -> Command:
     """The command of a script that starts what is meant; the longest where several do.
 
@@ -106,13 +118,9 @@ def read(text: str, is_meant: Callable[[Sequence[str]], bool]) -> Command:
     there is none.
     """
     from validator.analysis.commands.scripts import Scripts
-    from validator.project import Project
-    from validator.run.config import Config
-    from validator.source import SourceFile
 
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    source = SourceFile("job.sh", "/job.sh", "\n".join(lines).encode())
-    runs = Scripts(Project([source], Config(root="/"))).runs
+    runs = Scripts(project("\n".join(lines))).runs
     candidates = [words for run in runs if is_meant(words := [each.text for each in run.fields])]
     if not candidates:
         raise Problem("no command of OpenRLHF, verl or TRL in it")

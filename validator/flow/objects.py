@@ -273,15 +273,9 @@ class Objects:
             return callee, call
         rows = [row for o in callee.closed.of("ext") if (row := self.flow.models.call(o[1])) is not None]
         row = rows[0] if len(rows) == 1 else None
-        if (
-            row is None
-            or row.runs is None
-            or row.gives is not None
-            or row.result != "ran"
-            or "*" in place.value.data.names
-        ):
-            return callee, call
         names = place.value.data.names
+        if row is None or row.runs is None or row.gives is not None or row.result != "ran" or "*" in names:
+            return callee, call
         at = names.index(row.runs[0]) if row.runs[0] in names else row.runs[1]
         if at >= len(call.args) or names[at] not in (None, row.runs[0]):
             return callee, call
@@ -293,23 +287,24 @@ class Objects:
         known = self._callers.get(function)
         if known is None:
             unit = self.flow.unit_of(function)
+            names = frozenset(called(unit)) if unit is not None else frozenset()
             places = (
                 Place(self.flow, caller, number)
                 for caller in (self.flow.callers(unit) if unit is not None else ())
                 for number, value in enumerate(caller.code.values)
-                if value.op == "call" and unit is not None and self._may_run(caller, value.args[0], unit)
+                if value.op == "call" and self._may_run(caller, value.args[0], names)
             )
             found = (self.spelled(place) for place in places if function in self.run_by(place))
             known = self._callers[function] = tuple(row for row in found if row is not None)
         return known
 
-    def _may_run(self, caller: Unit, callee: int, unit: Unit) -> bool:
-        """Whether calling a value may run a unit, by what the value is called: a function may be stored under another
-        name, and come by any variable."""
+    def _may_run(self, caller: Unit, callee: int, names: frozenset[str]) -> bool:
+        """Whether calling a value may run what is called by some names: a function may be stored under another name,
+        and come by any variable."""
         value = caller.code.values[callee]
         if value.op == "attr":
-            return value.data in (*called(unit), *_HANDING) or value.data in self.flow.written
-        return value.op != "name" or self.flow.symbol(caller, value) is None or value.data in called(unit)
+            return value.data in names or value.data in _HANDING or value.data in self.flow.written
+        return value.op != "name" or value.data in names or self.flow.symbol(caller, value) is None
 
     def reached_by(self, callee: Place, user: Place) -> Reached:
         """What calling a value may run at a place, behind tests that compare it (`if cls is Adam`). What somebody

@@ -17,7 +17,7 @@ from typing import Any
 from bench import registry
 from bench.predict.sizes import advice
 from bench.problems import Problem
-from bench.rlhf.command import Command
+from bench.rlhf.command import Command, project
 from bench.rlhf.job import Job
 from rules.constraints import Quantities, Violation, check, explain
 from rules.models import ModelFacts
@@ -82,12 +82,9 @@ def _violations(command: Command, framework: Any, made: Job, gpus: int | None) -
     """What the table of constraints says against the command, as the validator reads it, with the models and the GPUs
     as they are known here."""
     from rules.launch._reading.quantities import configurations
-    from validator.project import Project
-    from validator.run.config import Config
-    from validator.source import SourceFile
 
     text = shlex.join(["python3", "-m", framework.PROGRAM, *command.options()] if framework.PROGRAM else command.words)
-    read = configurations(Project([SourceFile("job.sh", "/job.sh", text.encode())], Config(root="/")))
+    read = configurations(project(text))
     known = next((each.quantities() for each in read), Quantities.of())
     if gpus is not None and len(made.groups) == 1:
         known = known.replace(world_size=gpus)

@@ -99,9 +99,10 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             or place.method == "save_pretrained"  # of models that are whole on each rank: below
         ):
             continue
-        guarded = only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words)
-        guarded = guarded or any(test.varies("rank", "member") for test in place.tests)
-        if not guarded and not any(_ALONE.search(word) for test in place.tests for word in test.words):
+        if only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words):
+            continue
+        told = (test.varies("rank", "member") or any(map(_ALONE.search, test.words)) for test in place.tests)
+        if not any(told):
             yield place
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver

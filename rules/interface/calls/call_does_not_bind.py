@@ -77,14 +77,13 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _failures(project: Project) -> Iterator[Failure]:
     objects = project.analysis(Objects)
     members = {cls for family in project.families.all for cls in family.members}
-    suspects = project.analysis(Suspects)
+    suspects, running = project.analysis(Suspects), objects.flow.models.running
     for function in project.functions():
         for call in function.facts.calls:
             seen, partial = _unwrapped(call)
-            if seen is None or _expects_failure(call):
+            if seen is None or not (call.method in running or suspects.may_refuse(function, seen, partial)):
                 continue
-            place = objects.call_at(function.module, call.at)
-            if place is None:
+            if _expects_failure(call) or (place := objects.call_at(function.module, call.at)) is None:
                 continue
             callee, seen = (place.operand(1), seen) if partial else objects.run_for(place, seen)
             if not suspects.may_refuse(function, seen, partial) or _of_another_sibling(callee):

@@ -7,7 +7,7 @@ dispatchers that are given the name as a text count as calls with what they pass
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import misfit_of, parameters
@@ -75,21 +75,22 @@ def sites(side: Side, name: str, among: Container[SourceFile] | None = None) -> 
                         yield from _called(side, unit, number, name)
 
 
-def unnamed(side: Side, method: Method) -> Iterator[Site]:
-    """The calls that run a method without naming it, as far as the flow knows what is called: `model(x)`,
-    `checkpoint(layer, x)`."""
+def unnamed(side: Side, methods: Collection[Method]) -> Iterator[Site]:
+    """The calls that run one of some methods of one name without naming it, as far as the flow knows what is called:
+    `model(x)`, `checkpoint(layer, x)`."""
     objects = side.project.analysis(Objects)
-    for caller in _units(side) if not is_foreign(method.path) else ():
+    names = {method.name for method in methods}
+    for caller in _units(side) if methods else ():
         for number, value in enumerate(caller.code.values):
             if value.op != "call" or not _may_be_object(side, caller, value):
                 continue
             callee, call = objects.run_for(Place(side.flow, caller, number), call_of(caller, number))
-            if callee.value.op == "attr" and callee.value.data == method.name:
+            if callee.value.op == "attr" and callee.value.data in names:
                 continue
             reached = objects.reached_by(callee, callee._replace(number=number))
-            methods = tuple(each.place for each in reached.callees if isinstance(each.place, Method))
-            if method in methods:
-                yield Site(caller, number, call, methods, "call", reached.complete)
+            run = tuple(each.place for each in reached.callees if isinstance(each.place, Method))
+            if not set(run).isdisjoint(methods):
+                yield Site(caller, number, call, run, "call", reached.complete)
 
 
 def _units(side: Side) -> Iterator[Unit]:

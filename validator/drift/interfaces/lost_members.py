@@ -42,7 +42,7 @@ class LostMembers:
             for place in self._reads(name):
                 held = self.objects.held(place.operand(0), place)
                 for cls in sorted(held.classes & classes.keys(), key=lambda c: (c.path, c.qualname)):
-                    if self._lacks(held, cls, name):
+                    if _lacks(held, cls, name):
                         yield Asked(
                             place.unit, place, cls, name, classes[cls], held.complete and len(held.classes) == 1
                         )
@@ -69,17 +69,15 @@ class LostMembers:
         bases = [base for base in cls.external_bases if not is_known(base)]
         return not bases and not self.members.is_given_outside(name) and self.members.closed_but_for_libraries(cls)
 
-    def _lacks(self, held: Held, cls: ClassDef, name: str) -> bool:
-        """Whether no object that may be there has the member: those of classes below may, where they may be there."""
-        return cls not in held.below or not any(name in each.attributes for each in cls.descendants())
-
     def _reads(self, name: str) -> Iterator[Place]:
         """The places that ask an object for a name, and do not reckon with its absence."""
-        for source in self.after.mentioning(name):
-            module = self.after.project.modules.get(source.absolute)
-            for unit in self.after.units(module).values() if module is not None else ():
-                for number, value in enumerate(unit.code.values):
-                    if value.op == "attr" and value.data == name:
-                        place = Place(self.after.flow, unit, number)
-                        if not place.may_lack(name):
-                            yield place
+        for row in self.after.occurrences(name):
+            if row.unit is not None and row.unit.code.values[row.number].op == "attr":
+                place = Place(self.after.flow, row.unit, row.number)
+                if not place.may_lack(name):
+                    yield place
+
+
+def _lacks(held: Held, cls: ClassDef, name: str) -> bool:
+    """Whether no object that may be there has the member: those of classes below may, where they may be there."""
+    return cls not in held.below or not any(name in each.attributes for each in cls.descendants())

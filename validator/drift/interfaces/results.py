@@ -100,11 +100,10 @@ class Results:
         same = sorted(before) == sorted(after)
         for site in self._sites(new):
             names, rest = _unpacked(site)
-            fitting = same and len(names) == len(before) or rest and len(names) <= min(len(before), len(after))
-            moved = (
-                [place for place, name in enumerate(names) if name != after[place] != before[place]] if fitting else []
-            )
-            if moved and all(_means(names[p], before[p], after[p]) for p in (moved if not rest else moved[:1])):
+            if not (same and len(names) == len(before) or rest and len(names) <= min(len(before), len(after))):
+                continue
+            moved = [place for place, name in enumerate(names) if name != after[place] != before[place]]
+            if moved and all(_means(names[p], before[p], after[p]) for p in (moved[:1] if rest else moved)):
                 if len(site.reached) > 1 and self._others(site, new):
                     text = f"gives `{after[moved[0]]}` where those that the same calls reach give `{before[moved[0]]}`"
                     yield Reckoned(pair.new, _given_at(pair.new, new), old, new, text, False)

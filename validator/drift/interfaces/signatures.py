@@ -17,7 +17,7 @@ from validator.drift.statements.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.program import Unit
-from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling
 from validator.source import SourceFile
 
@@ -82,8 +82,8 @@ class Signatures:
         found: dict[tuple[str, int, str], Broken] = {}
         for name, rows in sorted(self.changed.items()):
             among = self._heirs(rows) if name == "__init__" else None
-            methods = [new for _, new in rows if isinstance(new, Method) and name in _RUN_UNNAMED]
-            ran = (site for new in methods for site in unnamed(self.after, new))
+            methods = [new for _, new in rows if isinstance(new, Method) and not is_foreign(new.path)]
+            ran = unnamed(self.after, methods) if name in _RUN_UNNAMED else ()
             for site in (*sites(self.after, name, among), *ran):
                 for old, new in rows:
                     broken = self._broken(site, old, new)

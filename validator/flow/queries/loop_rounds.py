@@ -75,6 +75,7 @@ class _Loop:
         self.named = frozenset(n for numbers in test.unit.code.definitions.values() for n in numbers)
         self.terms: dict[Term, int] = {}  # what stands for a size, with its value in the case at hand
         self.of_loop: dict[str, int] = {}  # the number of the loop in the round at hand, by what it counts
+        self._asked = False  # whether the test asks for that number
 
     def tried(self) -> Rounds | None:
         self._case(0, [])  # to meet the terms
@@ -145,8 +146,6 @@ class _Loop:
         if not self._asked:
             raise _NotComputed
         return bool(_COMPARED[self.test.value.data](left, right))
-
-    _asked = False  # whether the test asks for the number of the loop
 
     def _number(self, place: Place) -> Any:
         place = place.root
