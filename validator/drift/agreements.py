@@ -16,7 +16,7 @@ from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import Edit, Statement, in_head, node_of
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import table, tables
-from validator.drift.statements.surroundings import called, is_about_ranks, last_name
+from validator.drift.statements.surroundings import called, condition, is_about_ranks, last_name, names_called
 
 _SUMS = frozenset({"SUM", "sum"})
 _FILES = frozenset({"open", "load", "exists", "isfile", "isdir", "listdir", "glob", "rename", "move", "copy"})
@@ -127,25 +127,20 @@ def _late(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Ed
         before, after = ([each.text for each in side] for side in (old, new))
         if statement.text not in gone or before.count(statement.text) != 1 or after.count(statement.text) != 1:
             continue
-        waits = _called_in(statement.node) & frozenset(table()["waiting"])
+        waits = names_called(statement.node) & frozenset(table()["waiting"])
         was, now = before.index(statement.text), after.index(statement.text)
         behind = frozenset(before[was + 1 :]) - frozenset(before[:was])
         passed = [each for each in new[:now] if each.text in behind]
         handed = _handed_over(new[: now + 1])
         files = frozenset({*table()["writing"], *_FILES})
         for each in passed if waits else ():
-            uses = _named_in(each.node) & handed if "barrier" not in waits else _called_in(each.node) & files
+            uses = _named_in(each.node) & handed if "barrier" not in waits else names_called(each.node) & files
             if uses:
                 text = (
                     f"this waits only behind line {each.node.lineno}, `{_cut(each.text)}`, which came after it before"
                 )
                 yield Apart(pair, statement.node, statement.text, text)
                 break
-
-
-def _called_in(node: ast.stmt) -> frozenset[str]:
-    """The last names of all that a statement calls on its own lines, in lambdas too."""
-    return frozenset(last_name(each.func) for each in in_head(node) if isinstance(each, ast.Call))
 
 
 def _named_in(node: ast.stmt) -> frozenset[str]:
@@ -203,9 +198,7 @@ def _for_one(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
     result = ast.unparse(after.args[0])
     place = next(index for index, each in enumerate(new) if each.node is edit.new.node)
     for each in new[place + 1 :]:
-        guarded = any(
-            head.startswith("if ") and is_about_ranks(ast.parse(head[3:], mode="eval").body) for head in each.inside
-        )
+        guarded = any((test := condition(head)) is not None and is_about_ranks(test) for head in each.inside)
         read = any(isinstance(n, ast.expr) and ast.unparse(n) == result for n in in_head(each.node))
         if read and not guarded:
             text = f"`{now}` gives one rank what `{was}` gave all of them, and line {each.node.lineno} reads it on all"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -10,9 +9,9 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites, unnamed
-from validator.drift.statements.differences import in_head, statements
+from validator.drift.statements.differences import statements
 from validator.drift.statements.named_effects import named
-from validator.drift.statements.surroundings import called_names, last_name, names_asked, reports
+from validator.drift.statements.surroundings import called_names, names_asked, names_called, reports
 from validator.drift.statements.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of
@@ -236,11 +235,7 @@ class Signatures:
 def _is_for_all(unit: Unit, name: str) -> bool:
     """Whether a function makes some call by a name whatever its parameters are: for all of its callers."""
     params = {param for param, _ in unit.code.params[unit.has_receiver :]}
-    return any(
-        name in {last_name(n.func) for n in in_head(each.node) if isinstance(n, ast.Call)}
-        and params.isdisjoint(names_asked(each))
-        for each in statements(unit)
-    )
+    return any(name in names_called(each.node) and params.isdisjoint(names_asked(each)) for each in statements(unit))
 
 
 def _asks_otherwise(old: Method, new: Method) -> bool:

@@ -58,8 +58,11 @@ def called_names(unit: Unit, *ops: str) -> Counter[str]:
 
 def taken(node: ast.stmt) -> set[str]:
     """The last names of what a statement calls on its own lines, for their results."""
-    if isinstance(node, CONTEXTS):
-        return set()
+    return set() if isinstance(node, CONTEXTS) else names_called(node)
+
+
+def names_called(node: ast.stmt) -> set[str]:
+    """The last names of all that a statement calls on its own lines."""
     return {last_name(n.func) for n in in_head(node) if isinstance(n, ast.Call)}
 
 
@@ -90,12 +93,17 @@ def depth(statement: Statement) -> int:
     return sum(head.startswith(BRANCHES) for head in statement.inside)
 
 
+def condition(head: str) -> ast.expr | None:
+    """The condition of an `if` around a statement, by its first line; None for what is no `if`."""
+    return ast.parse(head[3:], mode="eval").body if head.startswith("if ") else None
+
+
 def conditions(statement: Statement) -> frozenset[str]:
     """What holds where a statement stands; of `if a and b` both parts."""
     found: set[str] = set()
     for head in statement.inside:
-        if head.startswith("if "):
-            found.update(ast.unparse(each) for each in conjuncts(ast.parse(head[3:], mode="eval").body))
+        if (test := condition(head)) is not None:
+            found.update(ast.unparse(each) for each in conjuncts(test))
         elif head.startswith(BRANCHES):
             found.add(head)
     return frozenset(found)
@@ -105,8 +113,7 @@ def names_asked(statement: Statement) -> set[str]:
     """The variables that the conditions around a statement ask."""
     found: set[str] = set()
     for head in statement.inside:
-        if head.startswith(("if ", "orelse of if ")):
-            test = ast.parse(head.partition("if ")[2], mode="eval")
+        if (test := condition(head.removeprefix("orelse of "))) is not None:
             found.update(node.id for node in ast.walk(test) if isinstance(node, ast.Name))
     return found
 

@@ -11,7 +11,7 @@ from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.statements.differences import Edit, in_head, node_of
 from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.named_effects import collective
-from validator.drift.statements.surroundings import last_name
+from validator.drift.statements.surroundings import condition, last_name
 from validator.source import SourceFile
 
 # Names of arguments by which libraries are told who takes part.
@@ -388,7 +388,8 @@ def _leaves_its_guard(drop: Drop) -> bool:
     if not (old.attr.isupper() and drop.new.attr.isupper()) or ast.dump(old.value) != ast.dump(drop.new.value):
         return False
     head = new.inside[-1]
-    asked = {ast.unparse(n) for n in ast.walk(ast.parse(head[3:], mode="eval"))} if head.startswith("if ") else set()
+    test = condition(head)
+    asked = {ast.unparse(n) for n in ast.walk(test)} if test is not None else set()
     return ast.unparse(old) in asked and ast.unparse(drop.new) not in asked
 
 
