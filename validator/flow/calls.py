@@ -38,8 +38,9 @@ from validator.domains.spmd import (
     rank,
     unsure,
 )
+from validator.flow import texts
 from validator.flow.annotations import declared, objects_of
-from validator.flow.attributes import NOBODY, described, is_unknown
+from validator.flow.attributes import NOBODY, attribute, described, is_unknown
 from validator.flow.callgraph import dataclass_readers as readers
 from validator.flow.containers import GROWING
 from validator.flow.program import Operation, Site, Target, Unit
@@ -75,10 +76,10 @@ from validator.flow.values import (
     unordered,
 )  # fmt: skip
 from validator.ir import Value as Instruction
+from validator.models import Row
 
 if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
-    from validator.models import Row
 
 Arguments = list[tuple[str | None, Val]]
 Spreads = Mapping[str | None, Val]
@@ -114,6 +115,7 @@ _ASKING_OBJECTS = {
     "len": "__len__", "next": "__next__", "str": "__str__", "repr": "__repr__", "hash": "__hash__", "bool": "__bool__",
     "reversed": "__reversed__",
 }  # fmt: skip
+_OF_TORCH = Row("", draws="torch")  # what draws from PyTorch's own generator
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
@@ -180,10 +182,14 @@ class Calling:
         self._chosen(number, callee)
         if not objs or not kinds.isdisjoint(_UNTOLD):
             found.append(self._unknown(number, value, name, receiver, arguments))
-        if instruction.op == "attr":
-            self._changes_receiver(number, name, arguments)
         self._on_state(number, value, name, callee, receiver)
         result = join([*found, ANYTHING] if MORE in callee.objs else found)
+        if instruction.op == "attr":
+            if grown := self._grown(name, arguments):
+                self.at.after[number, -1] = grown
+            elif worked := self._in_place(name, receiver, arguments):
+                self.at.after[number, -1] = worked
+                result = worked(result)
         if shape == ("@",) and kinds <= _OUTSIDE:
             return arguments[0][1]  # `@torch.no_grad()`: a decorator of a library leaves the function what it is
         return self._placed(number, value, name, receiver, arguments, result)
@@ -668,12 +674,10 @@ class Calling:
         return None
 
     def _getattr(self, number: int, dotted: str, arguments: Arguments) -> Val:
-        owner, name = arguments[0][1], arguments[1][1].constant()
-        if not isinstance(name, str):
+        owner, names = arguments[0][1], texts.of_callers(self.at, arguments[1][1]).each
+        if not names or any(o[:2] != ("const", "str") for o in names):
             return UNKNOWN
-        from validator.flow.attributes import attribute
-
-        value = attribute(self.at, number, owner, name)
+        value = join(attribute(self.at, number, owner, o[2]) for o in names)
         if dotted == "hasattr":
             return Val(v=value.p)
         return join2(value, arguments[2][1]) if len(arguments) > 2 else value
@@ -683,8 +687,9 @@ class Calling:
     def _row(self, number: int, row: Row, arguments: Arguments, receiver: Val, sure: bool = True) -> Val:
         """What a call that the tables describe does and gives."""
         group = self._group(row, arguments)
-        if row.is_collective and self._certain and self._applies(row, arguments):
-            certain = sure and not row.likely and (row.spread is None or self._is_spread(row.spread, arguments))
+        if row.is_collective and self._applies(row, arguments):
+            spread = row.spread is None or self._is_spread(row.spread, arguments)
+            certain = sure and self._certain and spread and not row.likely
             self._note(number, Site((), (Operation(row.name, group, certain, row),)))
         if row.equal is not None:
             place = self._place(row.equal, arguments)
@@ -840,6 +845,9 @@ class Calling:
             return next((v for name, v in arguments if name is None or name == "@"), factory)
         if word == "same":
             return self._same(row.name, arguments, receiver)
+        if word in ("module", "member"):
+            text = arguments[0][1] if arguments else BOTTOM
+            return texts.module(self.at, text) if word == "module" else texts.member(self.at, number, text)
         if word == "content":  # of a file of its own: what each rank has for itself
             path = join(v for _, v in arguments[:1])
             return Val(UNKNOWN.objs, unsure(held(path.v)), unsure(held(path.v)), state=UNKNOWN.state)
@@ -1006,6 +1014,8 @@ class Calling:
 
     def _unknown(self, number: int, value: Instruction, name: str, receiver: Val, arguments: Arguments) -> Val:
         """A call on a receiver whose class is not known: by the name of the method, where a table has it."""
+        if spelled := texts.by_method(name, receiver, arguments):
+            return Val(spelled, combined(receiver.v, *(v.v for _, v in arguments)))
         row = self.models.methods.get(name)
         if row is not None and row.on is not None and "." not in name:
             hint = self.hint(self.at.code.values[value.args[0]].args[0]) if receiver.objs or receiver.v else ""
@@ -1105,8 +1115,6 @@ class Calling:
         if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
             operation = name
         if operation and not any(self._lets_ranks_differ(manager) for manager in self.at.unit.managers(number)):
-            from validator.models import Row
-
             sure = not gathers or wrapped
             row = Row(operation, collective=True)
             group = group_of(spanned(callee.state | receiver.state))
@@ -1169,10 +1177,10 @@ class Calling:
                     seen.add(part)
                     stack.append(part)
 
-    def _changes_receiver(self, number: int, name: str, arguments: Arguments) -> None:
+    def _grown(self, name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
         """Lists that grow hold what they are given; on which ways they do is seen where the ways meet."""
         if name not in GROWING or not arguments:
-            return
+            return None
         added = arguments[-1][1]
 
         def change(before: Val) -> Val:
@@ -1183,7 +1191,23 @@ class Calling:
             n = combined(before.n, added.n if name in ("extend", "update") else NONE)
             return Val(grown.objs, combined(before.v, added.v), n, before.p, before.state)
 
-        self.at.after[number, -1] = change
+        return change
+
+    def _in_place(self, name: str, receiver: Val, arguments: Arguments) -> Callable[[Val], Val] | None:
+        """A tensor that is worked on in place (`x.add_(y)`) differs between ranks as what it is given does."""
+        table = self.models.tensors
+        works = name.endswith("_") and not name.startswith("_") and not name.endswith("__")
+        if not works or name in table["marking"] or any(o[0] in ("inst", "self") for o in receiver.each):
+            return None
+        drawn = name in table["drawing"]
+        made = self._drawn(_OF_TORCH, arguments) if drawn else combined(*(v.v for _, v in arguments))
+        new = drawn or name in table["overwriting"]
+
+        def change(before: Val) -> Val:
+            objs = frozenset(o for o in before.each if o[0] in ("tensor", "top")) if new else before.objs
+            return Val(objs, made if new else combined(before.v, made), before.n, before.p, before.state)
+
+        return change
 
     # -- generators and context managers -------------------------------------------------------------------
 

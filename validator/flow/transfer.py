@@ -34,6 +34,7 @@ from validator.flow.control import reachable
 from validator.flow.narrowing import narrowed
 from validator.flow.program import Flow, Passed, Result, Site, Unit
 from validator.flow.queries.tensors import apart, computed
+from validator.flow.texts import spelled
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -596,6 +597,8 @@ class Evaluation(Walk):
         kept |= _numbered(value.data, left, right) | computed(value.data, left, right)
         order = beside(left, "unordered") | beside(right, "unordered")
         holds = any(o[0] in ("seq", "tuple", "dict") for o in kept)
+        if value.data == "Add" and is_text(left):
+            kept |= spelled([left, right])
         if value.data == "Add" and holds:
             whole = sequence(join2(elements(left), elements(right)))
             filled = self._filled_up_to(value)
@@ -702,7 +705,7 @@ class Evaluation(Walk):
 
     def join_parts(self, number: int, value: Instruction) -> Val:
         parts = [self.vals[each] for each in value.args]
-        return Val(v=combined(*(p.v for p in parts)))
+        return Val(spelled(parts), combined(*(p.v for p in parts)))
 
     def slice_(self, number: int, value: Instruction) -> Val:
         return Val(v=combined(*(self.vals[each].v for each in value.args)))

@@ -96,8 +96,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
 cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
-what the tensor holds (`counting`);
-`dtypes`.
+what the tensor holds (`counting`); of those that work in place (`add_`) which leave nothing of what was there
+(`overwriting`), draw it (`drawing`), or change no number (`marking`); `dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
 """

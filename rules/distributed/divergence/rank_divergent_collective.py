@@ -866,7 +866,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 
 class Trainer:
     def __init__(self, model, engine):
-        self.engine, self.optimizer, _, _ = deepspeed.initialize(model=model)
+        _, self.optimizer, _, _ = deepspeed.initialize(model=model)
         self.engine = engine
 
     def save(self, path):
