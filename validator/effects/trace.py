@@ -279,6 +279,7 @@ class Traces:
         """The source of the group where it is named: in the unit, or where a parameter gets it."""
         unit, place = frame.unit, self._argument_place(frame.unit, op)
         while place >= 0:
+            place = unit.root(place)
             value = unit.code.values[place]
             if value.op != "param" or frame.caller is None:
                 text = Place(self.flow, unit, place).hint if value.op in ("param", "phi") else unit.text(value.at)

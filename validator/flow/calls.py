@@ -852,7 +852,8 @@ class Calling:
             path = join(v for _, v in arguments[:1])
             return Val(UNKNOWN.objs, unsure(held(path.v)), unsure(held(path.v)), state=UNKNOWN.state)
         if word == "state":  # of a checkpoint: each rank has its part of it, with the same counters
-            return UNKNOWN
+            source = arguments[0][1] if arguments else BOTTOM  # or of what came over the network
+            return Val(UNKNOWN.objs, only(source.v, "uniform"), state=UNKNOWN.state)
         if isinstance(word, str) and word.startswith("made:"):
             made = join2(described(word), self._keeping(row, arguments))
             return Val(made.objs | self._holding(row, arguments).objs, state=PLAIN) if row.elements else made

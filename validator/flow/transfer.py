@@ -585,6 +585,9 @@ class Evaluation(Walk):
                     objs.add(o)
             if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
                 objs.add(unordered("keys", apart))
+            if isinstance(constant, str) and not is_dictionary(before):  # under a text only mappings hold something
+                objs.add(("dict", ((constant, stored),), UNKNOWN))
+                return Val(frozenset(objs), before.v, before.n, before.p, before.state)
             v = before.v if is_dictionary(before) else combined(before.v, stored.v)
             return Val(frozenset(objs), v, before.n, before.p, before.state)
 
@@ -874,6 +877,8 @@ class Evaluation(Walk):
         causes = self.conditions(frozenset(branch for branch in choosing if not self._is_turn(branch)))
         if not causes:
             return result
+        if only(causes, "rank") and self._is_sent(value, ways):
+            return Val(result.objs, frozenset({UNIFORM}), result.n, result.p, result.state)
         if len({self._spans(each) for each in operands}) == 1:
             return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
         absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
@@ -929,6 +934,41 @@ class Evaluation(Walk):
         preds = self.code.blocks[value.block].preds
         differing = [(each, pred) for each, (pred, _) in zip(value.args, preds, strict=True) if self.vals[each].n]
         return {each for each, pred in differing if self._is_one_rank(self._way(pred, value.block))}
+
+    def _is_sent(self, value: Instruction, ways: dict[int, Val]) -> bool:
+        """Whether a phi holds on one rank what this rank gives a collective, and on the others what came out of one."""
+        rows = [(each, pred) for each, (pred, _) in zip(value.args, self.code.blocks[value.block].preds, strict=True)]
+        around = self.unit.control.settled(value.block)
+        own = {
+            each
+            for each, pred in rows
+            if any(
+                self._leaves_one(branch, way)
+                for branch, way in self.unit.control.settled(pred)
+                if (branch, way) not in around
+            )
+        }
+        others = [ways[each] for each, _ in rows if each in ways and each not in own]
+        return bool(own and others) and all(UNIFORM in each.v for each in others) and all(map(self._goes_out, own))
+
+    def _leaves_one(self, branch: int, way: int) -> bool:
+        end = self.code.blocks[branch].end
+        return self._is_one_rank((end[1], end[2] == way))
+
+    def _goes_out(self, number: int) -> bool:
+        """Whether a value, or what is made of it, is given to a collective, which leaves it equal on all ranks; or is
+        what a function gives back that does so."""
+        if self.code.values[number].op == "call" and UNIFORM in self.vals[number].v:
+            return True
+        seen, queue = {self.root(number)}, [self.root(number)]
+        while queue:
+            for user in self.unit.users.get(queue.pop(), ()):
+                if self.code.values[user].op == "mut" and UNIFORM in self.vals[user].v:
+                    return True
+                if user not in seen:
+                    seen.add(user)
+                    queue.append(user)
+        return False
 
     def _is_one_rank(self, way: tuple[int, bool] | None) -> bool:
         """Whether a test that holds, or does not, leaves the rank of one number."""

@@ -536,6 +536,39 @@ def evaluate(model, batch):
     if dist.get_rank() == 0:
         return model(batch)  # error: MP501
 """,
+    """
+import importlib
+import torch.distributed as dist
+
+class Backend:
+    MODULE = None
+
+    def load(self):
+        self.module = importlib.import_module(self.MODULE)
+
+class DeepSpeedBackend(Backend):
+    MODULE = "deepspeed"
+
+    def distribute(self, model):
+        return self.module.initialize(model=model)
+
+def save(path):
+    backend = DeepSpeedBackend()
+    backend.load()
+    engine, *_ = backend.distribute(None)
+    if dist.get_rank() == 0:
+        engine.save_checkpoint(path)  # error: MP501
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def save():
+    mark = torch.zeros(1)
+    mark.add_(dist.get_rank())
+    if mark.item() == 0:
+        dist.barrier()  # error: MP501
+""",
 ]
 
 CORRECT = [
@@ -1304,6 +1337,43 @@ def loader(path, rank=-1):
 def train(path):
     if RANK in {-1, 0}:
         return loader(path, rank=-1)
+""",
+    """
+import io
+import torch
+import torch.distributed as dist
+
+def broadcast_object(obj, src, group):
+    if dist.get_rank(group) == src:
+        buffer = io.BytesIO()
+        torch.save(obj, buffer)
+        buffer = torch.ByteTensor(buffer.getbuffer())
+        length = torch.LongTensor([len(buffer)])
+        dist.broadcast(length, src=src, group=group)
+        dist.broadcast(buffer, src=src, group=group)
+    else:
+        length = torch.LongTensor([0])
+        dist.broadcast(length, src=src, group=group)
+        buffer = torch.ByteTensor(int(length.item()))
+        dist.broadcast(buffer, src=src, group=group)
+        obj = torch.load(io.BytesIO(buffer.cpu().numpy()))
+    return obj
+
+def main(path, group):
+    found = None
+    if dist.get_rank() == 0:
+        found = path.exists()
+    found = broadcast_object(found, 0, group)
+    if found:
+        dist.barrier()
+""",
+    """
+import torch.distributed as dist
+
+def run(config):
+    config["device"] = f"cuda:{dist.get_rank()}"
+    if config["schedule"] == "linear":
+        dist.barrier()
 """,
 ]
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.placement import SHARDING, Placements, may
 from validator.domains.spmd import UNIFORM
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
@@ -42,11 +43,17 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for header, loop in unit.code.loops.items():
             forwards = [p for p in _calls(queries, unit, loop) if p.method in _MODELS and not p.operations]
+            forwards = [p for p in forwards if not _is_whole(p.operand(0).closed.state)]
             for branch in _exits(unit, header, loop) if forwards else ():
                 test = Place(queries.flow, unit, unit.code.blocks[branch].end[1]).origin
                 name = _own_content(test)
                 if name:
                     yield _finding(unit, branch, forwards[0], name)
+
+
+def _is_whole(model: Placements) -> bool:
+    """Whether each rank has all of a model, as far as is known: DDP wraps it, and nothing shards it."""
+    return may(model, "ddp") and not may(model, *SHARDING)
 
 
 def _calls(queries: Queries, unit: Unit, loop: Loop) -> Iterator[Place]:
@@ -240,5 +247,27 @@ def sample(model, input_ids, length, eos):
         left = (~done).sum()
         dist.all_reduce(left)
     return input_ids
+""",
+    """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def setup(model):
+    dist.barrier()
+    return DDP(model)
+
+@torch.no_grad()
+def sample(model, input_ids, length, eos):
+    unfinished = torch.ones(input_ids.shape[0])
+    for _ in range(length):
+        token = model(input_ids).argmax(-1)
+        unfinished = unfinished * (token != eos)
+        if unfinished.max() == 0:
+            break
+    return input_ids
+
+def main(net, input_ids):
+    sample(setup(net), input_ids, 10, 0)
 """,
 ]
