@@ -25,6 +25,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "Is": lambda a, b: a is b if a is None or b is None else type(a) is type(b) and a == b, "Eq": operator.eq,
     "In": lambda a, b: a in b, "Lt": operator.lt, "LtE": operator.le,
 }  # fmt: skip
+_OF_NUMBERS = ("Eq", "In", "Lt", "LtE")
 _NEGATED = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In", "GtE": "Lt", "Gt": "LtE"}
 
 
@@ -175,7 +176,49 @@ def holding(key: Key, assumed: Assumed) -> bool | None:
         found = ending if ending in parts else None if None in parts else not ending
     if found is None:
         found = decided(key)
+    if found is None:
+        found = _implied(key, assumed)
     return found if found is None else found is positive
+
+
+def _implied(key: Key, assumed: Assumed) -> bool | None:
+    """Whether a comparison of a whole number with constants holds, by what others say of the same number: of one that
+    is not in `[-1, 0]` that it is not 0."""
+    if not _is_of_numbers(key):
+        return None
+    rows = [row for row in assumed.items() if _is_of_numbers(row[0]) and row[0][2] == key[2]]
+    if not rows:
+        return None
+    constants = {one for each in (key, *(row[0] for row in rows)) for one in _numbers(each[3])}
+    near = {one + step for one in constants for step in (-1, 0, 1)}  # elsewhere no comparison turns
+    left = [one for one in near if all(_compares(each, one) is holds for each, holds in rows)]
+    answers = {_compares(key, one) for one in left}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def same(key: Key, other: Key) -> bool:
+    """Whether two conditions are one, or compare one whole number with constants."""
+    key, other = stripped(key)[0], stripped(other)[0]
+    return key == other or _is_of_numbers(key) and _is_of_numbers(other) and key[2] == other[2]
+
+
+def _is_of_numbers(key: Key) -> bool:
+    """Whether a key is a comparison of some value with whole numbers."""
+    return key[0] == "compare" and key[1] in _OF_NUMBERS and bool(_numbers(key[3]))
+
+
+def _numbers(key: Key) -> tuple[int, ...]:
+    """The whole numbers that a key spells: one, or those of a list."""
+    try:
+        constant = _constant(key)
+    except LookupError:
+        return ()
+    found = constant if isinstance(constant, tuple) else (constant,)
+    return found if all(type(each) is int for each in found) else ()
+
+
+def _compares(key: Key, number: int) -> bool:
+    return _COMPARED[key[1]](number, _constant(key[3]))
 
 
 def assume(assumed: Assumed, key: Key, holds: bool) -> Assumed:
@@ -265,4 +308,6 @@ def decided(key: Key) -> bool | None:
     return None
 
 
-__all__ = ["Assumed", "Key", "Keys", "Module", "assume", "decided", "holding", "keys_of", "stripped", "substituted"]
+__all__ = [
+    "Assumed", "Key", "Keys", "Module", "assume", "decided", "holding", "keys_of", "same", "stripped", "substituted",
+]  # fmt: skip

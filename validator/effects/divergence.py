@@ -14,7 +14,7 @@ from typing import NamedTuple
 from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
-from validator.effects.condition_keys import Key, assume
+from validator.effects.condition_keys import Key, assume, same
 from validator.effects.evidence import asks_for_rank, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.reduced_values import reduced
@@ -289,7 +289,7 @@ class Divergences:
             if found is not None:
                 yield found
             # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
-            balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and p.key == fork.key}
+            balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and same(p.key, fork.key)}
         for choice in tracer.choices:
             causes = varying(frame.causes(choice.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in choice.causes)):
@@ -332,6 +332,8 @@ class Divergences:
         for part, holds, varies in fork.common:
             if not varying(frame.causes(varies, self.flow)):  # it holds on no rank or on all: on both ways
                 shared = assume(shared, frame.key(part, self.traces), holds)
+        if key[0] == "compare" and any(c.kind == "rank" for c in causes):
+            shared = assume(shared, ("compare", "Lt", key[2], ("const", "int", 0)), False)  # no rank is less than 0
         yes, no = assume(shared, key, fork.positive), assume(shared, key, not fork.positive)
         found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
         if found is None or fork.about is None:

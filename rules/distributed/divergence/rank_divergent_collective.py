@@ -569,6 +569,17 @@ def save():
     if mark.item() == 0:
         dist.barrier()  # error: MP501
 """,
+    """
+import torch.distributed as dist
+
+def save(path):
+    rank = dist.get_rank()
+    if rank not in [-1, 0]:
+        dist.barrier()  # error: MP501
+    print(path)
+    if rank == 1:
+        dist.barrier()
+""",
 ]
 
 CORRECT = [
@@ -1374,6 +1385,25 @@ def run(config):
     config["device"] = f"cuda:{dist.get_rank()}"
     if config["schedule"] == "linear":
         dist.barrier()
+""",
+    """
+import os
+import torch.distributed as dist
+from contextlib import contextmanager
+
+LOCAL_RANK = int(os.getenv("LOCAL_RANK", -1))
+
+@contextmanager
+def leader_first(local_rank):
+    if local_rank not in [-1, 0]:
+        dist.barrier()
+    yield
+    if local_rank == 0:
+        dist.barrier()
+
+def main(path):
+    with leader_first(LOCAL_RANK):
+        print(path)
 """,
 ]
 
